@@ -1,0 +1,176 @@
+"""What the core is handed: storage, and the bus as JetStream sees it.
+
+Nothing here has behaviour. ``broker.store`` matches ``Storage`` and ``StreamStore`` by shape, without
+importing this module; ``core.router`` implements ``Bus``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Protocol
+
+from ...message import StoredMessage, StreamState, SubjectState
+from ...subjects import SubjectFilter
+
+__all__ = ["Bus", "MetaJournal", "Origin", "Randomness", "Sink", "Storage", "StreamStore", "Target"]
+
+
+class Randomness(Protocol):
+    """A source of identifiers; ``random.Random`` and ``random.SystemRandom`` match."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class StreamStore(Protocol):
+    """One stream's messages. Not thread-safe: called on the owner's thread only.
+
+    A ``filter`` of ``None`` means every subject.
+    """
+
+    @property
+    def durable_seq(self) -> int:
+        """The highest sequence known to be on disk; moves only when a flush completes."""
+        ...
+
+    @property
+    def state(self) -> StreamState: ...
+
+    @property
+    def last_seq(self) -> int: ...
+
+    @property
+    def first_seq(self) -> int: ...
+
+    @property
+    def messages(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
+        """Stage one message; return its sequence. Raises StoreError once the store has failed."""
+        ...
+
+    def get(self, sequence: int) -> StoredMessage | None: ...
+
+    def read(
+        self,
+        start_seq: int,
+        filter: SubjectFilter | None,
+        max_messages: int,
+        max_bytes: int,
+        last_seq: int,
+    ) -> list[StoredMessage]:
+        """Live messages matching ``filter`` in ``[start_seq, last_seq]``, in order.
+
+        Stops after ``max_messages`` or once ``max_bytes`` of payload+headers+subject are exceeded (at
+        least one message is returned if there is one).
+        """
+        ...
+
+    def count(self, filter: SubjectFilter | None, start_seq: int) -> int:
+        """Exactly how many live messages at or after ``start_seq`` match; never a scan of them all."""
+        ...
+
+    def remove(self, sequences: Iterable[int]) -> int:
+        """Tombstone these; returns how many existed."""
+        ...
+
+    def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
+        """Remove from the head until within the limits (-1 or 0: no limit); returns how many."""
+        ...
+
+    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
+        """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``."""
+        ...
+
+    def reset_first(self, sequence: int) -> None:
+        """On an empty stream only: the next message gets this sequence."""
+        ...
+
+    def subject(self, subject: bytes) -> SubjectState | None: ...
+
+    def subjects(self, filter: SubjectFilter | None) -> Iterator[tuple[bytes, SubjectState]]: ...
+
+    def last_matching(self, filter: SubjectFilter) -> int:
+        """The highest live sequence whose subject matches, or 0."""
+        ...
+
+    def sequence_at(self, timestamp_ns: int) -> int:
+        """The first live sequence stored at or after this time; ``last_seq + 1`` if none."""
+        ...
+
+    def deleted(self) -> list[int]:
+        """Sequences between the first and the last that are gone."""
+        ...
+
+
+class MetaJournal(Protocol):
+    """Small durable values by key; deltas accumulate on a key until the next ``put``."""
+
+    def load(self) -> Mapping[str, tuple[bytes, list[bytes]]]: ...
+
+    def put(self, key: str, value: bytes) -> None: ...
+
+    def append(self, key: str, delta: bytes) -> None: ...
+
+    def delete(self, key: str) -> None: ...
+
+
+class Storage(Protocol):
+    """A store of many streams with one commit thread (or none, in memory)."""
+
+    @property
+    def meta(self) -> MetaJournal: ...
+
+    @property
+    def failed(self) -> Exception | None: ...
+
+    def streams(self) -> list[str]: ...
+
+    def create_stream(self, name: str, *, memory: bool = False) -> StreamStore: ...
+
+    def open_stream(self, name: str) -> StreamStore: ...
+
+    def delete_stream(self, name: str) -> None: ...
+
+    def flush(self, done: Callable[[Exception | None], None]) -> None:
+        """Commit everything staged so far; ``done`` is called on the owner's thread, in order."""
+        ...
+
+
+class Origin(Protocol):
+    """Who sent a message: the session, as far as a sink may care."""
+
+    @property
+    def client_id(self) -> int: ...
+
+
+Sink = Callable[[bytes, bytes, bytes, bytes, Origin | None], None]
+"""``sink(subject, reply, headers, payload, origin)``: called once per message, must not block."""
+
+
+class Target(Protocol):
+    """The receivers of one inbox, resolved once and used for a batch."""
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
+        ...
+
+
+class Bus(Protocol):
+    """The router as JetStream sees it."""
+
+    def resolve(self, subject: bytes) -> Target | None:
+        """Who receives a message sent to ``subject`` now (queue groups: one member), or None."""
+        ...
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        """Route an ordinary message from inside; returns how many received it."""
+        ...
+
+    def has_interest(self, subject: bytes) -> bool: ...
+
+    def add_sink(self, pattern: bytes, sink: Sink) -> None: ...
+
+    def remove_sink(self, pattern: bytes, sink: Sink) -> None: ...

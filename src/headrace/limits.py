@@ -1,0 +1,47 @@
+"""Every limit, with its unit in its name and the behaviour when it is reached.
+
+Values follow nats-server where it has one, so that clients meet no surprise.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# The wire (nats-server: MAX_CONTROL_LINE_SIZE, MAX_PAYLOAD_SIZE).
+CONTROL_LINE_BYTES_MAX: Final = 4096  # a longer line: -ERR 'maximum control line exceeded', closed
+PAYLOAD_BYTES_MAX: Final = 1024 * 1024  # a larger payload: -ERR 'Maximum Payload Violation', closed
+HEADER_BYTES_MAX: Final = 64 * 1024  # a larger header block on a stream: err_code 10097
+
+# Sessions.
+AUTH_TIMEOUT_S: Final = 2.0  # no CONNECT in time: -ERR 'Authentication Timeout', closed
+PING_INTERVAL_S: Final = 120.0  # two unanswered pings: -ERR 'Stale Connection', closed
+PINGS_OUT_MAX: Final = 2
+OUTBOUND_BYTES_MAX: Final = 64 * 1024 * 1024  # unsent output: -ERR 'Slow Consumer', closed
+CONNECTIONS_MAX: Final = 65_536  # one more: -ERR 'maximum connections exceeded', closed
+SUBSCRIPTIONS_PER_CONNECTION_MAX: Final = 100_000  # one more: -ERR 'maximum subscriptions exceeded'
+READ_CHUNK_BYTES: Final = 256 * 1024  # what one read of a socket may bring
+
+# JetStream names and documents.
+NAME_CHARS_MAX: Final = 255
+DESCRIPTION_BYTES_MAX: Final = 4096
+METADATA_BYTES_MAX: Final = 128 * 1024
+NAMES_PER_PAGE: Final = 1024
+INFOS_PER_PAGE: Final = 256
+SUBJECTS_PER_PAGE: Final = 100_000
+PRIORITY_GROUP_CHARS_MAX: Final = 16
+
+# JetStream engine.
+MAX_WAITING_DEFAULT: Final = 512  # one more pull request: 409 Exceeded MaxWaiting
+MAX_ACK_PENDING_DEFAULT: Final = 1000  # reached: no new deliveries until acks come
+ACK_WAIT_S_DEFAULT: Final = 30.0
+EPHEMERAL_INACTIVE_S_DEFAULT: Final = 5.0
+DUPLICATE_WINDOW_S_DEFAULT: Final = 120.0
+PINNED_TTL_S_DEFAULT: Final = 120.0
+INGEST_PENDING_BYTES_MAX: Final = 128 * 1024 * 1024  # appended, not yet durable: publishers are paused
+STREAMS_MAX: Final = 10_000  # one more stream: err_code 10027
+CONSUMERS_PER_STREAM_MAX: Final = 100_000  # one more: err_code 10026
+
+# Store.
+SEGMENT_BYTES: Final = 64 * 1024 * 1024
+COMMIT_BATCH_BYTES_MAX: Final = 4 * 1024 * 1024  # a larger batch is written in several commits
+PAYLOAD_CACHE_BYTES_DEFAULT: Final = 64 * 1024 * 1024

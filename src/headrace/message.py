@@ -1,0 +1,41 @@
+"""The message as it lies in a stream: what the store gives and the core reads."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["StoredMessage", "StreamState", "SubjectState"]
+
+
+class StoredMessage(NamedTuple):
+    """One stored message. ``headers`` is the raw block, or ``b""``; ``timestamp_ns`` since the epoch."""
+
+    sequence: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+    timestamp_ns: int
+
+
+class SubjectState(NamedTuple):
+    """What a stream holds of one subject."""
+
+    first_seq: int
+    last_seq: int
+    count: int
+
+
+class StreamState(NamedTuple):
+    """What a stream holds. An empty stream has ``first_seq == last_seq + 1`` (0 and 0 when fresh).
+
+    ``bytes`` is accounted as nats-server does; ``first_ns``/``last_ns`` are 0 when there is no message.
+    """
+
+    messages: int
+    bytes: int
+    first_seq: int
+    first_ns: int
+    last_seq: int
+    last_ns: int
+    num_subjects: int
+    num_deleted: int
