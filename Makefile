@@ -1,0 +1,63 @@
+# One command per job. Each makes what it needs first: `make demo` and `make test` work on a fresh clone.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+BENCH_ARGS ?=
+
+.PHONY: help env demo test lint format types contracts bench soak fuzz peers lock clean
+
+help:  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+env: $(STAMP)  ## the Python environment in .venv, from requirements/lock.txt
+
+$(STAMP): requirements/lock.txt pyproject.toml scripts/make-env
+	@scripts/make-env $(VENV)
+	@touch $@
+
+demo: env  ## the whole system on a year of real flights; the results go to demo-output/
+	@$(BIN)/headrace demo $(DEMO_ARGS)
+
+test: env  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
+	@$(BIN)/pytest $(PYTEST_ARGS)
+
+lint: env  ## style and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+format: env  ## rewrite the sources in the house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+types: env  ## mypy --strict
+	@$(BIN)/mypy
+
+contracts: env  ## who may import whom
+	@$(BIN)/lint-imports
+
+bench: env peers  ## the figures of docs/benchmarks.md, both servers side by side
+	@$(BIN)/python bench/run.py $(BENCH_ARGS)
+
+soak: env  ## kill the broker 2000 times under load, read everything back each time
+	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
+
+fuzz: env  ## feed the parsers garbage until FUZZ_SECONDS (60) are over
+	@for harness in fuzz/fuzz_*.py; do $(BIN)/python "$$harness" --seconds "$${FUZZ_SECONDS:-60}"; done
+
+peers:  ## nats-server into .peers/bin
+	@scripts/install-peers
+
+lock: env  ## resolve the dependencies again, with hashes, into requirements/lock.txt
+	@scripts/make-lock $(BIN)/python
+
+clean:  ## remove what the other commands made, except .peers
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf spark-warehouse metastore_db derby.log demo-output bench/results
+	find src tests bench fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,139 @@
+"""What every test gets: a clean environment, Hypothesis profiles, leak checks, brokers, peers."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+import peers
+
+if TYPE_CHECKING:
+    from headrace.broker.server import Broker
+
+hypothesis.settings.register_profile(
+    "dev",
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "ci",
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.register_profile(
+    "soak",
+    max_examples=5_000,
+    stateful_step_count=200,
+    deadline=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    profile = os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if peers.in_ci() else "dev")
+    hypothesis.settings.load_profile(profile)
+    # A developer's own NATS settings must not decide what a test sees.
+    for name in [name for name in os.environ if name.startswith("NATS_")]:
+        del os.environ[name]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """The rule for ``@pytest.mark.peer``: without nats-server skip on a laptop, fail in CI."""
+    if item.get_closest_marker("peer") and peers.nats_server_binary() is None:
+        peers.missing_peer("nats-server", "run scripts/install-peers")
+
+
+def _open_files() -> set[str]:
+    """Descriptors that point at something of ours: sockets and files, not pytest's own pipes."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        try:
+            target = os.readlink(entry)
+        except OSError:
+            continue  # the descriptor of the listing itself is gone by now
+        if target.startswith("socket:") or (target.startswith("/") and "/dev/" not in target):
+            found.add(f"{entry.name} -> {target}")
+    return found
+
+
+@pytest.fixture
+async def no_leaks() -> AsyncIterator[None]:
+    """Fail a test that leaves a task, a thread or an open descriptor behind."""
+    gc.collect()
+    files = _open_files() if sys.platform == "linux" else set()
+    threads = {thread.ident for thread in threading.enumerate()}
+    tasks = asyncio.all_tasks()
+    yield
+    for _ in range(20):  # closing transports and finishing tasks takes a few turns of the loop
+        await asyncio.sleep(0)
+    gc.collect()
+    # The task that runs this very line is the fixture's, not the test's.
+    new_tasks = asyncio.all_tasks() - tasks - {asyncio.current_task()}
+    left_tasks = [task for task in new_tasks if not task.done()]
+    left_threads = [t for t in threading.enumerate() if t.ident not in threads and t.is_alive()]
+    left_files = (_open_files() if sys.platform == "linux" else set()) - files
+    assert not left_tasks, f"tasks still running: {left_tasks}"
+    assert not left_threads, f"threads still running: {left_threads}"
+    assert not left_files, f"descriptors still open: {sorted(left_files)}"
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    """Our broker inside the test's own loop, on a free port, storing on disk."""
+    from headrace.broker.server import Broker
+
+    async with Broker(store_dir=tmp_path / "broker") as embedded:
+        yield embedded
+
+
+@pytest.fixture
+def free_port() -> int:
+    return peers.free_port()
+
+
+@pytest.fixture
+def nats_server(tmp_path: Path) -> Iterator[Callable[..., peers.ServerProcess]]:
+    """Start real nats-servers with ``nats_server(config=…)``; they end with the test."""
+    yield from _factory(peers.start_nats_server, tmp_path, "nats-server")
+
+
+@pytest.fixture
+def headrace_server(tmp_path: Path) -> Iterator[Callable[..., peers.ServerProcess]]:
+    """Start our broker in processes of their own with ``headrace_server(flags=…)``."""
+    yield from _factory(peers.start_headrace, tmp_path, "headrace")
+
+
+def _factory(
+    start: Callable[..., peers.ServerProcess], tmp_path: Path, name: str
+) -> Iterator[Callable[..., peers.ServerProcess]]:
+    started: list[peers.ServerProcess] = []
+
+    def make(**options: object) -> peers.ServerProcess:
+        server = start(tmp_path / f"{name}-{len(started)}", **options)
+        started.append(server)
+        return server
+
+    yield make
+    for server in started:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def reference_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.ServerProcess]:
+    """One nats-server with JetStream for the whole session; tests use stream names of their own."""
+    server = peers.start_nats_server(tmp_path_factory.mktemp("reference"))
+    yield server
+    server.stop()

@@ -1,0 +1,204 @@
+"""Peers the tests compare with or talk to: nats-server, and our own broker in a process of its own.
+
+The fixtures that use this stand in ``conftest.py``. The rule for a missing peer stands in one place,
+``missing_peer``: a laptop skips, ``CI=true`` fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+STARTUP_SECONDS = 10.0
+STOP_SECONDS = 10.0
+
+__all__ = [
+    "ServerProcess",
+    "missing_peer",
+    "nats_server_binary",
+    "start_headrace",
+    "start_nats_server",
+]
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI", "").lower() in {"1", "true", "yes"}
+
+
+def missing_peer(what: str, remedy: str) -> NoReturn:
+    """Skip on a laptop, fail where everything has to be there."""
+    text = f"{what} is missing: {remedy}"
+    if in_ci():
+        pytest.fail(text, pytrace=False)
+    pytest.skip(text)
+
+
+def nats_server_binary() -> Path | None:
+    """Where ``scripts/install-peers`` put nats-server, if it did."""
+    binary = ROOT / ".peers" / "bin" / "nats-server"
+    return binary if binary.exists() else None
+
+
+def free_port() -> int:
+    """A port nobody listens on now; for flags that cannot report the port they chose."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class ServerProcess:
+    """A server we started and must stop."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    host: str
+    port: int
+    store_dir: Path
+    log: Path
+    monitoring_port: int = 0
+    credentials: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"nats://{self.host}:{self.port}"
+
+    def log_text(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def kill(self) -> None:
+        """End it the hard way: SIGKILL, nothing is flushed."""
+        self.process.kill()
+        self.process.wait(STOP_SECONDS)
+
+    def stop(self) -> int:
+        """End it politely; returns the exit status, which is negative if it had to be killed."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+        return self.process.wait(STOP_SECONDS)
+
+
+def _wait_until_it_answers(server: ServerProcess) -> None:
+    """Connect until the INFO line arrives: having the port is not yet being ready to speak."""
+    deadline = time.monotonic() + STARTUP_SECONDS
+    while True:
+        if server.process.poll() is not None:
+            raise RuntimeError(
+                f"{server.name} ended with status {server.process.returncode} while starting:\n"
+                f"{server.log_text()}"
+            )
+        try:
+            with socket.create_connection((server.host, server.port), timeout=1.0) as probe:
+                if probe.recv(5) == b"INFO ":
+                    return
+        except OSError:
+            pass  # not listening yet: the deadline below decides
+        if time.monotonic() > deadline:
+            server.kill()
+            raise RuntimeError(f"{server.name} did not start in time:\n{server.log_text()}")
+        time.sleep(0.005)  # nothing to wait for: a port opening raises no event in another process
+
+
+def _launch(
+    name: str,
+    command: Sequence[str],
+    port: int,
+    store_dir: Path,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+) -> ServerProcess:
+    with log.open("ab") as sink:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            cwd=log.parent,
+            env={**os.environ, **(env or {})},
+        )
+    server = ServerProcess(name, process, "127.0.0.1", port, store_dir, log)
+    try:
+        _wait_until_it_answers(server)
+    except BaseException:
+        server.kill()
+        raise
+    return server
+
+
+def start_nats_server(
+    directory: Path,
+    *,
+    config: str = "",
+    flags: Sequence[str] = (),
+    jetstream: bool = True,
+    sync: str = "",
+    port: int = 0,
+) -> ServerProcess:
+    """Start the reference server; ``config`` is appended to a generated configuration file.
+
+    ``sync`` sets ``sync_interval`` (``"always"``, ``"2m"``; empty: the server's default).
+    """
+    binary = nats_server_binary()
+    if binary is None:
+        missing_peer("nats-server", "run scripts/install-peers")
+    directory.mkdir(parents=True, exist_ok=True)
+    store_dir = directory / "store"
+    port = port or free_port()
+    lines = ['host: "127.0.0.1"', f"port: {port}"]
+    if jetstream:
+        interval = f"sync_interval: {sync}" if sync else ""
+        lines.append(f'jetstream {{ store_dir: "{store_dir}" {interval} }}')
+    lines.append(config)
+    config_file = directory / "nats.conf"
+    config_file.write_text("\n".join(lines) + "\n")
+    command = [str(binary), "-c", str(config_file), *flags]
+    return _launch("nats-server", command, port, store_dir, directory / "nats-server.log")
+
+
+def start_headrace(
+    directory: Path,
+    *,
+    flags: Sequence[str] = (),
+    jetstream: bool = True,
+    store_dir: Path | None = None,
+    port: int = 0,
+    env: Mapping[str, str] | None = None,
+) -> ServerProcess:
+    """Start ``headrace serve`` in a process of its own, storing in ``directory/store``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    store_dir = store_dir or directory / "store"
+    port = port or free_port()
+    command = [sys.executable, "-m", "headrace", "serve", "-a", "127.0.0.1", "-p", str(port)]
+    if jetstream:
+        command += ["-js", "-sd", str(store_dir)]
+    return _launch("headrace", [*command, *flags], port, store_dir, directory / "headrace.log", env)
+
+
+def info_of(server: ServerProcess) -> dict[str, object]:
+    """The server's INFO, as it greets."""
+    with socket.create_connection((server.host, server.port), timeout=5.0) as probe:
+        line = probe.makefile("rb").readline()
+    info: dict[str, object] = json.loads(line[5:])
+    return info
+
+
+def java_is_there() -> bool:
+    return shutil.which("java") is not None or "JAVA_HOME" in os.environ
