@@ -12,13 +12,38 @@ from typing import Protocol
 from ...message import StoredMessage, StreamState, SubjectState
 from ...subjects import SubjectFilter
 
-__all__ = ["Bus", "MetaJournal", "Origin", "Randomness", "Sink", "Storage", "StreamStore", "Target"]
+__all__ = [
+    "Bus",
+    "MetaJournal",
+    "Origin",
+    "Randomness",
+    "Sink",
+    "Storage",
+    "StreamStore",
+    "Target",
+    "Timer",
+    "Timers",
+]
 
 
 class Randomness(Protocol):
     """A source of identifiers; ``random.Random`` and ``random.SystemRandom`` match."""
 
     def getrandbits(self, k: int, /) -> int: ...
+
+
+class Timer(Protocol):
+    """A callback that was asked for; cancelling one that has run or was cancelled does nothing."""
+
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """Where the core asks to be called later; the hub runs what is due in order of deadline."""
+
+    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call once at or after this reading of ``Clock.monotonic_ns``."""
+        ...
 
 
 class StreamStore(Protocol):
