@@ -1,7 +1,7 @@
 """Peers the tests compare with or talk to: nats-server, and our own broker in a process of its own.
 
-The fixtures that use this stand in ``conftest.py``. The rule for a missing peer stands in one place,
-``missing_peer``: a laptop skips, ``CI=true`` fails.
+The fixtures that use this stand in ``conftest.py``. The rule for a missing peer stands in one
+place, ``missing_peer``: a laptop skips, ``CI=true`` fails.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ def start_nats_server(
     port = port or free_port()
     lines = ['host: "127.0.0.1"', f"port: {port}"]
     if jetstream:
-        interval = f"sync_interval: {sync}" if sync else ""
-        lines.append(f'jetstream {{ store_dir: "{store_dir}" {interval} }}')
+        settings = [f'store_dir: "{store_dir}"', *([f"sync_interval: {sync}"] if sync else [])]
+        lines.append(f"jetstream {{ {', '.join(settings)} }}")
     lines.append(config)
     config_file = directory / "nats.conf"
     config_file.write_text("\n".join(lines) + "\n")

@@ -1,0 +1,137 @@
+"""A publisher and a requester on a bare socket: as little between the clock and the server as can be.
+
+Frames are encoded before the clock starts and acknowledgements are counted, not parsed, so that what
+is measured is the server.
+"""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+REPLY = b"_INBOX.bench"
+ACK_MARK = b'"seq":'
+RECEIVE_BYTES = 1 << 18
+
+
+class RawConnection:
+    """A connected, greeted NATS connection subscribed to one inbox."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = socket.create_connection((host, port), timeout=30.0)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._rest = b""
+        self._read_line()  # INFO
+        options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
+        self.socket.sendall(b"CONNECT " + json.dumps(options).encode() + b"\r\n")
+        self.socket.sendall(b"SUB " + REPLY + b" 1\r\nPING\r\n")
+        while self._read_line() != b"PONG":
+            pass
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def __enter__(self) -> RawConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read_line(self) -> bytes:
+        while b"\r\n" not in self._rest:
+            chunk = self.socket.recv(RECEIVE_BYTES)
+            if not chunk:
+                raise ConnectionError("the server closed the connection")
+            self._rest += chunk
+        line, self._rest = self._rest.split(b"\r\n", 1)
+        return line
+
+    def _read_exactly(self, size: int) -> bytes:
+        while len(self._rest) < size:
+            chunk = self.socket.recv(RECEIVE_BYTES)
+            if not chunk:
+                raise ConnectionError("the server closed the connection")
+            self._rest += chunk
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def request(self, subject: str, body: object = None) -> dict[str, Any]:
+        """Ask the JetStream API; raises RuntimeError when the reply is an error."""
+        payload = b"" if body is None else json.dumps(body).encode()
+        head = b"PUB %s %s %d\r\n" % (subject.encode(), REPLY, len(payload))
+        self.socket.sendall(head + payload + b"\r\n")
+        while True:
+            line = self._read_line()
+            if line == b"PING":
+                self.socket.sendall(b"PONG\r\n")
+            elif line.startswith(b"MSG "):
+                text = self._read_exactly(int(line.rsplit(b" ", 1)[1]) + 2)[:-2]
+                reply: dict[str, Any] = json.loads(text)
+                if "error" in reply:
+                    raise RuntimeError(f"{subject}: {reply['error']}")
+                return reply
+            elif line.startswith((b"-ERR", b"HMSG")):
+                raise RuntimeError(f"{subject}: {line!r}")
+
+    def publish_acked(
+        self,
+        messages: int,
+        window: int,
+        payload_bytes: int,
+        subject: Callable[[int], str] | str = "bench.publish",
+        frames_per_chunk: int = 500,
+    ) -> float:
+        """Publish with at most ``window`` unacknowledged; returns the seconds until the last ack."""
+        payload = b"x" * payload_bytes
+        chunks, size = [], []
+        for start in range(0, messages, frames_per_chunk):
+            count = min(frames_per_chunk, messages - start)
+            frames = []
+            for index in range(start, start + count):
+                name = subject if isinstance(subject, str) else subject(index)
+                frames.append(
+                    b"PUB %s %s %d\r\n%s\r\n" % (name.encode(), REPLY, payload_bytes, payload)
+                )
+            chunks.append(b"".join(frames))
+            size.append(count)
+        return self._pump(chunks, size, messages, window)
+
+    def _pump(self, chunks: list[bytes], size: list[int], messages: int, window: int) -> float:
+        wire = self.socket
+        wire.setblocking(False)
+        poll = select.poll()
+        poll.register(wire, select.POLLIN)
+        sent = acked = index = 0
+        tail = b""
+        out = memoryview(b"")
+        started = time.perf_counter()
+        while acked < messages:
+            if not out and index < len(chunks) and sent + size[index] - acked <= window:
+                out = memoryview(chunks[index])
+                sent += size[index]
+                index += 1
+            poll.modify(wire, select.POLLIN | (select.POLLOUT if out else 0))
+            ((_, events),) = poll.poll(30_000) or [(0, 0)]
+            if not events:
+                raise TimeoutError(f"{acked} of {sent} published messages acknowledged in time")
+            if events & select.POLLOUT:
+                out = out[wire.send(out) :]
+            if events & (select.POLLIN | select.POLLHUP | select.POLLERR):
+                data = tail + wire.recv(RECEIVE_BYTES)
+                if len(data) == len(tail):
+                    raise ConnectionError("the server closed the connection")
+                if b'"error"' in data or b"-ERR" in data:
+                    raise RuntimeError(f"the server refused: {data[:300]!r}")
+                acked += data.count(ACK_MARK)
+                # A mark cut in two by the chunk border is counted with the next chunk.
+                cut = data.rfind(ACK_MARK)
+                keep = max(len(data) - len(ACK_MARK) + 1, cut + len(ACK_MARK))
+                tail = data[keep:]
+        elapsed = time.perf_counter() - started
+        wire.settimeout(30.0)
+        self._rest = b""
+        return elapsed
