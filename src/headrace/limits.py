@@ -37,7 +37,9 @@ ACK_WAIT_S_DEFAULT: Final = 30.0
 EPHEMERAL_INACTIVE_S_DEFAULT: Final = 5.0
 DUPLICATE_WINDOW_S_DEFAULT: Final = 120.0
 PINNED_TTL_S_DEFAULT: Final = 120.0
-INGEST_PENDING_BYTES_MAX: Final = 128 * 1024 * 1024  # appended, not yet durable: publishers are paused
+INGEST_PENDING_BYTES_MAX: Final = (
+    128 * 1024 * 1024
+)  # appended, not yet durable: publishers are paused
 STREAMS_MAX: Final = 10_000  # one more stream: err_code 10027
 CONSUMERS_PER_STREAM_MAX: Final = 100_000  # one more: err_code 10026
 

@@ -1,0 +1,161 @@
+"""How JetStream documents become structs and back.
+
+In Python a duration is a ``float`` of seconds; on the wire it is an integer of nanoseconds. A struct names
+its duration fields in ``durations`` and the fields a server always prints in ``always``; ``encode`` and
+``decode`` do the rest, also for nested structs. Decoding is lenient (unknown fields are ignored: servers
+grow) or strict (what a server does with requests). ``null`` means absent, as in Go.
+"""
+
+from __future__ import annotations
+
+import typing
+from functools import cache
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+__all__ = ["Document", "DocumentError", "decode", "encode", "from_wire", "to_wire"]
+
+NS_PER_S = 1_000_000_000
+
+
+class DocumentError(ValueError):
+    """A JSON document is not what was expected; the text says what is wrong, in the server's words."""
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of every JSON document of the API."""
+
+    durations: ClassVar[frozenset[str]] = frozenset()
+    always: ClassVar[tuple[str, ...]] = ()
+
+
+D = TypeVar("D", bound=Document)
+
+
+def encode(document: Document) -> bytes:
+    """The JSON text of a document, durations in nanoseconds."""
+    return msgspec.json.encode(to_wire(document))
+
+
+def decode(data: bytes | str, kind: type[D], *, strict: bool = False) -> D:
+    """Read a document of type ``kind``.
+
+    Raises:
+        DocumentError: the text is not JSON, or (``strict``) has unknown fields, or a field has the wrong
+            type. The text of the error follows ``invalid JSON: …`` of the server.
+    """
+    try:
+        raw = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise DocumentError(str(error)) from error
+    if not isinstance(raw, dict):
+        raise DocumentError(f"json: cannot unmarshal {_kind_name(raw)} into an object")
+    return from_wire(raw, kind, strict=strict)
+
+
+def to_wire(document: Document) -> dict[str, Any]:
+    """The document as JSON-ready builtins: durations in nanoseconds, defaults left out but ``always``."""
+    kind = type(document)
+    result: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        value = getattr(document, field.name)
+        if field.name not in kind.always and value == field.default:
+            continue
+        if field.name not in kind.always and value in (None, (), {}, ""):
+            continue
+        result[field.encode_name] = _value_to_wire(value, field.name in kind.durations)
+    return result
+
+
+def _value_to_wire(value: Any, is_duration: bool) -> Any:
+    if is_duration:
+        if isinstance(value, tuple):
+            return [round(item * NS_PER_S) for item in value]
+        return round(value * NS_PER_S)
+    if isinstance(value, Document):
+        return to_wire(value)
+    if isinstance(value, tuple):
+        return [_value_to_wire(item, False) for item in value]
+    return value
+
+
+def from_wire(raw: dict[str, Any], kind: type[D], *, strict: bool = False) -> D:
+    """Build a document from decoded JSON. Raises DocumentError as ``decode`` does."""
+    prepared = _prepare(raw, kind, strict)
+    try:
+        return msgspec.convert(prepared, kind, strict=True)
+    except msgspec.ValidationError as error:
+        raise DocumentError(str(error)) from error
+
+
+def _prepare(raw: dict[str, Any], kind: type[Document], strict: bool) -> dict[str, Any]:
+    known = _shape(kind)
+    result: dict[str, Any] = {}
+    for name, value in raw.items():
+        nested = known.get(name, _UNKNOWN)
+        if nested is _UNKNOWN:
+            if strict:
+                raise DocumentError(f'json: unknown field "{name}"')
+            continue
+        if value is None:
+            continue
+        if name in kind.durations:
+            value = _seconds(name, value)
+        elif nested is not None:
+            value = _prepare_nested(name, value, typing.cast("type[Document]", nested), strict)
+        result[name] = value
+    return result
+
+
+def _prepare_nested(name: str, value: Any, kind: type[Document], strict: bool) -> Any:
+    if isinstance(value, dict):
+        return _prepare(value, kind, strict)
+    if isinstance(value, list):
+        return [_prepare(item, kind, strict) if isinstance(item, dict) else item for item in value]
+    raise DocumentError(f"json: cannot unmarshal {_kind_name(value)} into field {name}")
+
+
+def _seconds(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_seconds(name, item) for item in value]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise DocumentError(
+            f"json: cannot unmarshal {_kind_name(value)} into field {name} of type duration"
+        )
+    return value / NS_PER_S
+
+
+_UNKNOWN = object()
+
+
+@cache
+def _shape(kind: type[Document]) -> dict[str, object]:
+    """Wire name → nested document type, or None for a plain field."""
+    hints = typing.get_type_hints(kind)
+    return {f.encode_name: _nested(hints[f.name]) for f in msgspec.structs.fields(kind)}
+
+
+def _nested(hint: Any) -> type[Document] | None:
+    origin = typing.get_origin(hint)
+    if origin is None:
+        return hint if isinstance(hint, type) and issubclass(hint, Document) else None
+    if origin is dict:
+        return None
+    for argument in typing.get_args(hint):
+        found = _nested(argument)
+        if found is not None:
+            return found
+    return None
+
+
+def _kind_name(value: Any) -> str:
+    names = {
+        str: "string",
+        bool: "bool",
+        int: "number",
+        float: "number",
+        list: "array",
+        dict: "object",
+    }
+    return names.get(type(value), "null")

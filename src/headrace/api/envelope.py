@@ -1,0 +1,82 @@
+"""The envelope of API answers: a ``type``, then either an ``error`` or the document's own fields."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from .base import Document, DocumentError, from_wire, to_wire
+from .consumers import CreateConsumerRequest
+from .errors import ErrorSpec, api_error
+from .messages import PubAck
+from .names import RESPONSE_TYPE_PREFIX
+
+__all__ = [
+    "decode_create_consumer",
+    "decode_pub_ack",
+    "decode_response",
+    "encode_error",
+    "encode_pub_error",
+    "encode_response",
+]
+
+D = TypeVar("D", bound=Document)
+
+
+def encode_response(kind: str, document: Document | None, **extra: Any) -> bytes:
+    """An answer of type ``kind`` (for example ``stream_info_response``) with a document's fields."""
+    body = to_wire(document) if document is not None else {}
+    return msgspec.json.encode({"type": RESPONSE_TYPE_PREFIX + kind, **extra, **body})
+
+
+def encode_error(kind: str, error: ErrorSpec) -> bytes:
+    """A refusal of type ``kind``."""
+    return msgspec.json.encode({"type": RESPONSE_TYPE_PREFIX + kind, "error": error.to_wire()})
+
+
+def encode_pub_error(stream: str, error: ErrorSpec) -> bytes:
+    """The answer to a publish that a stream refused."""
+    return msgspec.json.encode({"error": error.to_wire(), "stream": stream, "seq": 0})
+
+
+def decode_response(data: bytes, kind: type[D]) -> D:
+    """Read an answer.
+
+    Raises:
+        JetStreamApiError: the answer is a refusal.
+        DocumentError: the answer is not the expected document.
+    """
+    raw = _object(data)
+    error = raw.get("error")
+    if isinstance(error, dict):
+        raise api_error(error)
+    return from_wire(raw, kind)
+
+
+def decode_pub_ack(data: bytes) -> PubAck:
+    """Read a publish acknowledgement; raises as ``decode_response`` does."""
+    return decode_response(data, PubAck)
+
+
+def decode_create_consumer(data: bytes) -> CreateConsumerRequest:
+    """Read CONSUMER.CREATE strictly; an absent ``ack_policy`` means ``none``, as the server reads it.
+
+    Raises:
+        DocumentError: the request is malformed; the text completes ``invalid JSON: …``.
+    """
+    raw = _object(data)
+    config = raw.get("config")
+    if isinstance(config, dict):
+        raw["config"] = {"ack_policy": "none", **{k: v for k, v in config.items() if v is not None}}
+    return from_wire(raw, CreateConsumerRequest, strict=True)
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    try:
+        raw = msgspec.json.decode(data)
+    except msgspec.DecodeError as error:
+        raise DocumentError(str(error)) from error
+    if not isinstance(raw, dict):
+        raise DocumentError("json: expected an object")
+    return raw

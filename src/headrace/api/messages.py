@@ -1,0 +1,150 @@
+"""Messages: publish acknowledgements, and reading one stored message back."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from .base import Document
+
+__all__ = [
+    "AccountInfo",
+    "AccountLimits",
+    "ApiStats",
+    "DirectGetRequest",
+    "GetMessageRequest",
+    "GetMessageResponse",
+    "MessageDeleteRequest",
+    "PubAck",
+    "StoredMessageDocument",
+    "SuccessResponse",
+]
+
+
+class PubAck(Document, frozen=True, kw_only=True):
+    """A stream has the message, on disk. ``duplicate``: it had it already, under ``seq``."""
+
+    always: ClassVar[tuple[str, ...]] = ("stream", "seq")
+
+    stream: str = ""
+    seq: int = 0
+    domain: str = ""
+    duplicate: bool = False
+    batch: str = ""
+    count: int = 0
+    val: str = ""
+
+
+class GetMessageRequest(Document, frozen=True, kw_only=True):
+    """Body of STREAM.MSG.GET: one of ``seq``, ``last_by_subj``, ``next_by_subj``, ``start_time``."""
+
+    seq: int = 0
+    last_by_subj: str = ""
+    next_by_subj: str = ""
+    start_time: str | None = None
+    no_hdr: bool = False
+    batch: int = 0
+    max_bytes: int = 0
+    multi_last: tuple[str, ...] = ()
+    up_to_seq: int = 0
+    up_to_time: str | None = None
+
+
+class DirectGetRequest(GetMessageRequest, frozen=True, kw_only=True):
+    """Body of DIRECT.GET: the same fields; here the batch ones count."""
+
+
+class StoredMessageDocument(Document, frozen=True, kw_only=True):
+    """A stored message in JSON: ``hdrs`` and ``data`` are base64."""
+
+    always: ClassVar[tuple[str, ...]] = ("subject", "seq", "time")
+
+    subject: str = ""
+    seq: int = 0
+    hdrs: str = ""
+    data: str = ""
+    time: str = ""
+
+
+class GetMessageResponse(Document, frozen=True, kw_only=True):
+    """Answer to STREAM.MSG.GET."""
+
+    always: ClassVar[tuple[str, ...]] = ("message",)
+
+    message: StoredMessageDocument = StoredMessageDocument()
+
+
+class MessageDeleteRequest(Document, frozen=True, kw_only=True):
+    """Body of STREAM.MSG.DELETE; ``no_erase`` skips overwriting the bytes."""
+
+    always: ClassVar[tuple[str, ...]] = ("seq",)
+
+    seq: int = 0
+    no_erase: bool = False
+
+
+class SuccessResponse(Document, frozen=True, kw_only=True):
+    """Done."""
+
+    always: ClassVar[tuple[str, ...]] = ("success",)
+
+    success: bool = True
+
+
+class AccountLimits(Document, frozen=True, kw_only=True):
+    """What an account may use; −1 for no limit."""
+
+    always: ClassVar[tuple[str, ...]] = (
+        "max_memory",
+        "max_storage",
+        "max_streams",
+        "max_consumers",
+        "max_ack_pending",
+        "memory_max_stream_bytes",
+        "storage_max_stream_bytes",
+        "max_bytes_required",
+    )
+
+    max_memory: int = -1
+    max_storage: int = -1
+    max_streams: int = -1
+    max_consumers: int = -1
+    max_ack_pending: int = -1
+    memory_max_stream_bytes: int = -1
+    storage_max_stream_bytes: int = -1
+    max_bytes_required: bool = False
+
+
+class ApiStats(Document, frozen=True, kw_only=True):
+    """How often the API was asked."""
+
+    always: ClassVar[tuple[str, ...]] = ("level", "total", "errors")
+
+    level: int = 0
+    total: int = 0
+    errors: int = 0
+    inflight: int = 0
+
+
+class AccountInfo(Document, frozen=True, kw_only=True):
+    """What an account uses; sizes in bytes."""
+
+    always: ClassVar[tuple[str, ...]] = (
+        "memory",
+        "storage",
+        "reserved_memory",
+        "reserved_storage",
+        "streams",
+        "consumers",
+        "limits",
+        "api",
+    )
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    streams: int = 0
+    consumers: int = 0
+    limits: AccountLimits = AccountLimits()
+    domain: str = ""
+    api: ApiStats = ApiStats()
