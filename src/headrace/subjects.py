@@ -1,0 +1,258 @@
+"""Subjects and patterns: validity, matching, overlap, and the partition hash.
+
+A subject is dot-separated non-empty tokens without whitespace or control characters. A pattern may
+also use ``*`` as a whole token (exactly one token) and ``>`` as the last one (one or more). A ``*`` or
+``>`` inside a longer token is an ordinary character, as in NATS.
+
+Everything works on ``bytes``. The matching functions expect valid arguments; ask ``check_subject`` or
+``check_pattern`` once at the edge.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
+from typing import Final, final
+
+from .errors import InvalidSubjectError
+
+__all__ = [
+    "SubjectFilter",
+    "check_pattern",
+    "check_subject",
+    "fnv1a_32",
+    "is_literal",
+    "is_subset",
+    "is_valid_pattern",
+    "is_valid_subject",
+    "matches",
+    "overlaps",
+    "partition",
+]
+
+_ONE: Final = b"*"
+_REST: Final = b">"
+
+_TOKEN: Final = rb"(?![*>](?:\.|\Z))[^\x00-\x20\x7f.]+"
+_SUBJECT: Final = re.compile(rb"%b(?:\.%b)*" % (_TOKEN, _TOKEN))
+_PATTERN_TOKEN: Final = rb"(?!>(?:\.|\Z))[^\x00-\x20\x7f.]+"
+_PATTERN: Final = re.compile(rb"(?:%b\.)*(?:%b|>)" % (_PATTERN_TOKEN, _PATTERN_TOKEN))
+_FORBIDDEN: Final = re.compile(rb"[\x00-\x20\x7f]")
+
+
+def is_valid_subject(subject: bytes) -> bool:
+    """Whether a message may be published to ``subject``: valid and without wildcards."""
+    return _SUBJECT.fullmatch(subject) is not None and _is_text(subject)
+
+
+def is_valid_pattern(pattern: bytes) -> bool:
+    """Whether ``pattern`` may be subscribed to: a subject, possibly with wildcards."""
+    return _PATTERN.fullmatch(pattern) is not None and _is_text(pattern)
+
+
+def is_literal(pattern: bytes) -> bool:
+    """Whether a valid pattern has no wildcard, and so matches exactly one subject: itself."""
+    return _SUBJECT.fullmatch(pattern) is not None
+
+
+def check_subject(subject: bytes) -> bytes:
+    """Return ``subject``, or raise InvalidSubjectError saying what is wrong and where."""
+    if not is_valid_subject(subject):
+        raise InvalidSubjectError(_complaint("subject", subject, wildcards=False))
+    return subject
+
+
+def check_pattern(pattern: bytes) -> bytes:
+    """Return ``pattern``, or raise InvalidSubjectError saying what is wrong and where."""
+    if not is_valid_pattern(pattern):
+        raise InvalidSubjectError(_complaint("subject pattern", pattern, wildcards=True))
+    return pattern
+
+
+def matches(pattern: bytes, subject: bytes) -> bool:
+    """Whether ``subject`` (no wildcards) is one of those ``pattern`` stands for."""
+    if pattern in (subject, _REST):
+        return True
+    return is_subset(subject, pattern)
+
+
+def overlaps(a: bytes, b: bytes) -> bool:
+    """Whether some subject matches both patterns."""
+    tokens_a, tokens_b = a.split(b"."), b.split(b".")
+    for one, other in zip(tokens_a, tokens_b, strict=False):
+        if _REST in (one, other):
+            return True
+        if one != other and one != _ONE and other != _ONE:
+            return False
+    return len(tokens_a) == len(tokens_b)
+
+
+def is_subset(a: bytes, b: bytes) -> bool:
+    """Whether every subject matching pattern ``a`` matches pattern ``b`` too."""
+    tokens_a, tokens_b = a.split(b"."), b.split(b".")
+    for one, other in zip(tokens_a, tokens_b, strict=False):
+        if other == _REST:
+            return True
+        if one == _REST or (one != other and other != _ONE):
+            return False
+    return len(tokens_a) == len(tokens_b)
+
+
+@final
+class SubjectFilter:
+    """An immutable, hashable set of patterns, compiled for asking ``matches`` often.
+
+    Two filters are equal when they have the same patterns, in whatever order. Raises
+    InvalidSubjectError for a malformed pattern, or for none at all: "everything" is ``>``.
+    """
+
+    __slots__ = ("literal", "matches", "patterns")
+
+    patterns: tuple[bytes, ...]
+    """The patterns as given, without repetitions."""
+
+    literal: bytes | None
+    """The subject, when the filter is one pattern without wildcards."""
+
+    matches: Callable[[bytes], bool]
+    """``matches(subject) -> bool``: whether any of the patterns matches."""
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        unique = tuple(dict.fromkeys(check_pattern(pattern) for pattern in patterns))
+        if not unique:
+            raise InvalidSubjectError("a subject filter needs at least one pattern, as `>`")
+        sole = unique[0] if len(unique) == 1 and is_literal(unique[0]) else None
+        object.__setattr__(self, "patterns", unique)
+        object.__setattr__(self, "literal", sole)
+        object.__setattr__(self, "matches", _compile(unique))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"SubjectFilter is immutable: cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"SubjectFilter is immutable: cannot delete {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SubjectFilter):
+            return NotImplemented
+        return self.patterns == other.patterns or set(self.patterns) == set(other.patterns)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.patterns))
+
+    def __repr__(self) -> str:
+        return f"SubjectFilter({list(self.patterns)!r})"
+
+    def __reduce__(self) -> tuple[type[SubjectFilter], tuple[tuple[bytes, ...]]]:
+        return SubjectFilter, (self.patterns,)
+
+
+def fnv1a_32(data: bytes) -> int:
+    """The 32-bit FNV-1a hash."""
+    value = 2166136261
+    for byte in data:
+        value = (value ^ byte) * 16777619 & 0xFFFFFFFF
+    return value
+
+
+@lru_cache(maxsize=65_536)
+def partition(tokens: bytes, n: int) -> int:
+    """The partition in ``[0, n)`` that NATS' ``partition()`` gives to the concatenated ``tokens``.
+
+    Tokens are joined without a separator; of a whole subject the dots count. ``n`` of 0 gives 0.
+    """
+    return fnv1a_32(tokens) % n if n else 0
+
+
+def _is_text(subject: bytes) -> bool:
+    """Whether ``subject`` is UTF-8, so that JSON documents can carry it."""
+    if subject.isascii():
+        return True
+    try:
+        subject.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _complaint(what: str, value: bytes, *, wildcards: bool) -> str:
+    """One sentence about the first thing wrong with ``value``."""
+    accepted = (
+        "accepted are dot-separated non-empty tokens without whitespace or control characters, "
+        + ("`*` as a whole token, `>` as the last one" if wildcards else "and no wildcards")
+    )
+    shown = repr(value.decode(errors="backslashreplace"))
+    if not value:
+        return f"empty {what}: {accepted}"
+    if not _is_text(value):
+        return f"{what} {shown} is not valid UTF-8: {accepted}"
+    forbidden = _FORBIDDEN.search(value)
+    if forbidden is not None:
+        character = forbidden.group().decode()
+        return f"{what} {shown} has {character!r} at byte {forbidden.start()}: {accepted}"
+    tokens = value.split(b".")
+    for number, token in enumerate(tokens, 1):
+        if not token:
+            return f"{what} {shown} has an empty token at position {number}: {accepted}"
+        if not wildcards and token in (_ONE, _REST):
+            return f"{what} {shown} has the wildcard {token.decode()!r} at position {number}: {accepted}"
+        if token == _REST and number < len(tokens):
+            return f"{what} {shown} has '>' at position {number}, not at the end: {accepted}"
+    raise AssertionError("a valid value was complained about")
+
+
+def _compile(patterns: tuple[bytes, ...]) -> Callable[[bytes], bool]:
+    """The fastest matcher for these patterns: one comparison, one prefix, or a dispatch."""
+    if _REST in patterns:
+        return lambda subject: True
+    if len(patterns) == 1:
+        return _compile_group(patterns)
+    literals = frozenset(pattern for pattern in patterns if is_literal(pattern))
+    by_first: dict[bytes, list[bytes]] = {}
+    for pattern in patterns:
+        if pattern not in literals:
+            by_first.setdefault(pattern.partition(b".")[0], []).append(pattern)
+    if not by_first:
+        return literals.__contains__
+    anywhere = by_first.pop(_ONE, None)
+    groups = {first: _compile_group(tuple(group)) for first, group in by_first.items()}
+    otherwise = _compile_group(tuple(anywhere)) if anywhere else None
+
+    def dispatch(subject: bytes) -> bool:
+        if subject in literals:
+            return True
+        group = groups.get(subject.partition(b".")[0])
+        if group is not None and group(subject):
+            return True
+        return otherwise is not None and otherwise(subject)
+
+    return dispatch
+
+
+def _compile_group(patterns: tuple[bytes, ...]) -> Callable[[bytes], bool]:
+    """A matcher for a few patterns, tried together."""
+    if len(patterns) == 1 and is_literal(patterns[0]):
+        return partial(operator.eq, patterns[0])
+    prefixes: tuple[bytes, ...] = ()
+    rest: list[bytes] = []
+    for pattern in patterns:
+        if pattern.endswith(b".>") and is_literal(pattern[:-2]):
+            prefixes += (pattern[:-1],)
+        else:
+            rest.append(pattern)
+    if not rest:
+        prefix = prefixes[0] if len(prefixes) == 1 else prefixes
+        return lambda subject: subject.startswith(prefix)
+    fullmatch = re.compile(b"|".join(map(_regex, rest)), re.DOTALL).fullmatch
+    if not prefixes:
+        return lambda subject: fullmatch(subject) is not None
+    return lambda subject: subject.startswith(prefixes) or fullmatch(subject) is not None
+
+
+def _regex(pattern: bytes) -> bytes:
+    """A regular expression for one pattern."""
+    tokens = pattern.split(b".")
+    special = {_ONE: rb"[^.]+", _REST: rb".+"}
+    return rb"\.".join(special.get(token) or re.escape(token) for token in tokens)
