@@ -171,12 +171,27 @@ class Origin(Protocol):
     def client_id(self) -> int: ...
 
 
-Sink = Callable[[bytes, bytes, bytes, bytes, Origin | None], None]
-"""``sink(subject, reply, headers, payload, origin)``: called once per message, must not block."""
+Sink = Callable[[bytes, bytes, bytes, bytes, Origin | None], bool | None]
+"""``sink(subject, reply, headers, payload, origin)``: called once per message, must not block.
+
+A sink that returns ``False`` says "nobody is here after all" (for example: a pull on a consumer that
+does not exist, which arrived through a catch-all pattern): it does not count as a receiver, so the
+sender gets its no-responders status. Anything else, ``None`` included, means taken.
+"""
 
 
 class Target(Protocol):
     """The receivers of one inbox, resolved once and used for a batch."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a receiver has so much unsent output that stream messages should wait.
+
+        Advice, for those who have more where that came from: ``send`` still works, and statuses and
+        replies are sent regardless. ``Bus.on_unblocked`` tells when to try again. Who ignores it gets
+        the receiver closed as a slow consumer at ``OUTBOUND_BYTES_MAX``.
+        """
+        ...
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
@@ -199,3 +214,7 @@ class Bus(Protocol):
     def add_sink(self, pattern: bytes, sink: Sink) -> None: ...
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None: ...
+
+    def on_unblocked(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` each time some receiver that was ``blocked`` no longer is."""
+        ...
