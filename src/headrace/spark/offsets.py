@@ -1,0 +1,125 @@
+"""Offsets and ranges of the Spark source, as plain values.
+
+A stream's sequences are one total order over all its subjects and partitions, so an offset is one
+number: the sequence of the last message read. A range is ``(start, end]``. Spark compares offsets as
+JSON *text*, so the dictionary's keys are always in the same (sorted) order.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+from ..errors import ConfigurationError, HeadraceError
+
+__all__ = ["DataLossError", "Offset", "OffsetDict", "StreamHead", "check_range", "next_end"]
+
+OffsetDict: TypeAlias = dict[str, "int | str"]
+
+VERSION = 1
+
+
+class DataLossError(HeadraceError):
+    """Messages a query still had to read are gone, or the stream is no longer the same one."""
+
+
+class StreamHead(NamedTuple):
+    """What planning needs to know of a stream: its identity and the sequences it holds.
+
+    ``epoch`` is the time of the stream's creation as the server writes it: a stream deleted and made
+    again under the same name has another one. An empty stream has ``first_seq == last_seq + 1``, or
+    0 and 0 when it never held a message.
+    """
+
+    epoch: str
+    first_seq: int
+    last_seq: int
+    messages: int
+    bytes: int
+
+    @property
+    def mean_bytes(self) -> int:
+        """The average size of a stored message, at least 1."""
+        return max(1, self.bytes // self.messages) if self.messages > 0 else 1
+
+
+class Offset(NamedTuple):
+    """The last sequence read (0: nothing yet) of the stream created at ``epoch``."""
+
+    seq: int
+    epoch: str
+
+    def to_dict(self) -> OffsetDict:
+        """The form Spark keeps in its checkpoint; keys sorted."""
+        return {"epoch": self.epoch, "seq": self.seq, "v": VERSION}
+
+    @classmethod
+    def from_dict(cls, raw: object) -> Offset:
+        """Read what ``to_dict`` wrote; ConfigurationError says what else was found."""
+        if not isinstance(raw, dict):
+            raise ConfigurationError(f"not an offset of the jetstream source: {raw!r}")
+        version, seq, epoch = raw.get("v"), raw.get("seq"), raw.get("epoch")
+        if version != VERSION:
+            raise ConfigurationError(
+                f"the checkpoint's offset has version {version!r}; this release reads version {VERSION}"
+            )
+        if not isinstance(seq, int) or isinstance(seq, bool) or seq < 0:
+            raise ConfigurationError(f"the checkpoint's offset has no valid sequence: {raw!r}")
+        if not isinstance(epoch, str):
+            raise ConfigurationError(f"the checkpoint's offset names no stream epoch: {raw!r}")
+        return cls(seq, epoch)
+
+
+def check_epoch(offset: Offset, head: StreamHead, stream: str) -> None:
+    """Raise DataLossError if ``head`` cannot be the stream this offset was taken from."""
+    if offset.epoch != head.epoch:
+        raise DataLossError(
+            f"stream {stream!r} is not the one this query read before: it was created at {head.epoch}, "
+            f"the checkpoint belongs to one created at {offset.epoch}. Start again with a new checkpoint"
+        )
+    if offset.seq > head.last_seq:
+        raise DataLossError(
+            f"stream {stream!r} ends at sequence {head.last_seq}, before {offset.seq} which this query "
+            "already read: it was restored from an older copy. Start again with a new checkpoint"
+        )
+
+
+def check_range(
+    start: Offset, end: Offset, head: StreamHead, stream: str, *, fail_on_loss: bool
+) -> tuple[int, int]:
+    """The sequences ``(lo, hi]`` to read for a batch, after looking for what is no longer there.
+
+    Raises:
+        DataLossError: the stream is another one; or messages at the start of the range were removed
+            (age, size or purge) and ``fail_on_loss`` is set. Without it the rest is read.
+    """
+    check_epoch(start, head, stream)
+    check_epoch(end, head, stream)
+    if start.seq >= end.seq:
+        if start.seq > end.seq and fail_on_loss:
+            raise DataLossError(
+                f"stream {stream!r}: the first batch of this query was planned up to sequence "
+                f"{end.seq}, but the messages before {start.seq + 1} are gone now. "
+                "Start again with a new checkpoint, or set failOnDataLoss=false"
+            )
+        return end.seq, end.seq
+    if head.first_seq > start.seq + 1:
+        lost = min(head.first_seq - 1, end.seq) - start.seq
+        if fail_on_loss:
+            raise DataLossError(
+                f"stream {stream!r} begins at sequence {head.first_seq} now; up to {lost} messages from "
+                f"{start.seq + 1} on were removed before this query read them (limits or purge). "
+                "Set failOnDataLoss=false to go on without them"
+            )
+        return min(head.first_seq - 1, end.seq), end.seq
+    return start.seq, end.seq
+
+
+def next_end(start: int, last: int, *, max_rows: int | None = None) -> int:
+    """Where the next batch ends: ``last``, or ``max_rows`` further on; never before ``start``.
+
+    ``max_rows`` bounds the batch exactly where no sequence is missing, and from above elsewhere.
+    """
+    end = max(start, last)
+    if max_rows is not None:
+        end = min(end, start + max(1, max_rows))
+    return end

@@ -1,0 +1,48 @@
+"""Splitting a range of sequences into tasks. Pure: numbers in, numbers out."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Slice", "split_by_partition", "split_by_sequence"]
+
+
+class Slice(NamedTuple):
+    """One task: the sequences ``(lo, hi]``, and of them only these partitions (empty: all)."""
+
+    lo: int
+    hi: int
+    partitions: tuple[int, ...] = ()
+
+    @property
+    def width(self) -> int:
+        return self.hi - self.lo
+
+
+def split_by_sequence(lo: int, hi: int, *, max_tasks: int, min_messages: int) -> list[Slice]:
+    """Contiguous slices of nearly equal width that together are exactly ``(lo, hi]``.
+
+    A task costs about 50 ms however little it reads, so there are no more of them than give each
+    ``min_messages`` sequences, and at most ``max_tasks``. An empty range gives no slice.
+    """
+    width = hi - lo
+    if width <= 0:
+        return []
+    tasks = max(1, min(max_tasks, width // max(1, min_messages)))
+    bounds = [lo + width * i // tasks for i in range(tasks + 1)]
+    return [Slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def split_by_partition(lo: int, hi: int, *, partitions: int, max_tasks: int) -> list[Slice]:
+    """Slices that each read the whole range for some partitions, every partition in exactly one.
+
+    All messages of one partition are in one task, in order. With fewer tasks than partitions, a
+    task owns several. The assignment depends on the two numbers alone, so a batch that is run again
+    has the same tasks. An empty range gives no slice.
+    """
+    if hi <= lo:
+        return []
+    tasks = max(1, min(max_tasks, partitions))
+    if tasks == 1:
+        return [Slice(lo, hi)]
+    return [Slice(lo, hi, tuple(range(task, partitions, tasks))) for task in range(tasks)]
