@@ -8,10 +8,14 @@ HeadraceError
 ├── ConnectionClosedError       the connection ended and will not come back
 │   ├── AuthorizationError      … because the server refused our credentials
 │   └── ConnectFailedError      … because no server could be reached
+├── DisconnectedError           the connection was lost before the answer came; it is being restored
+├── BufferFullError             output waits to be sent and the limit is reached; nothing was queued
+├── ServerError                 the server sent -ERR
 ├── TimeoutError_               an answer did not come in time (also a builtin TimeoutError)
 ├── NoRespondersError           nobody listens on the subject of a request
 ├── JetStreamApiError           the server refused: code, err_code, description
 ├── PullError                   a pull request ended with an error status
+├── HeartbeatMissedError        a pull went silent for twice its idle heartbeat
 ├── SlowConsumerError           messages came faster than they were taken, and were dropped
 └── StoreError                  the disk did not do what was asked
     ├── StoreFullError          … it is full
@@ -26,16 +30,20 @@ import builtins
 
 __all__ = [
     "AuthorizationError",
+    "BufferFullError",
     "ConfigurationError",
     "ConnectFailedError",
     "ConnectionClosedError",
+    "DisconnectedError",
     "HeadraceError",
+    "HeartbeatMissedError",
     "InvalidSubjectError",
     "JetStreamApiError",
     "LimitExceededError",
     "NoRespondersError",
     "ProtocolError",
     "PullError",
+    "ServerError",
     "SlowConsumerError",
     "StoreError",
     "StoreFailedError",
@@ -85,6 +93,21 @@ class ConnectFailedError(ConnectionClosedError):
     """No server of the list could be reached."""
 
 
+class DisconnectedError(HeadraceError, ConnectionError):
+    """The connection was lost before the answer came: the server may or may not have acted.
+
+    The connection itself is being restored.
+    """
+
+
+class BufferFullError(HeadraceError):
+    """Output waits to be sent and has reached its limit: nothing of the refused message was queued."""
+
+
+class ServerError(HeadraceError):
+    """The server sent ``-ERR``; the text is the server's."""
+
+
 class TimeoutError_(HeadraceError, builtins.TimeoutError):  # noqa: N801, N818
     """An answer did not come in time. Exported as ``headrace.TimeoutError``."""
 
@@ -122,6 +145,10 @@ class PullError(HeadraceError):
 
     def __str__(self) -> str:
         return f"{self.code} {self.description}"
+
+
+class HeartbeatMissedError(HeadraceError):
+    """Nothing, not even a heartbeat, came for twice a pull's idle heartbeat; it is pulled anew."""
 
 
 class SlowConsumerError(HeadraceError):
