@@ -1,0 +1,322 @@
+"""Bytes in, frames out: the parser of the NATS client protocol, for either end.
+
+``Parser.for_server()`` reads what clients send, ``Parser.for_client()`` what servers send. There is no
+I/O here: whoever owns the socket hands in chunks, cut anywhere, and gets the frames they complete.
+
+One loop goes over a chunk. A message line in its usual form (upper-case verb, single spaces) is read
+where it stands; anything else, and everything wrong, goes through ``_read_line``, which accepts what
+nats-server accepts: verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not
+after a payload). Bytes that do not make a frame yet are kept, with the size at which it is worth
+looking again, so that a payload arriving in many chunks is copied once and not parsed over and over.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from ..errors import LimitExceededError, ProtocolError
+from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
+from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
+
+__all__ = ["Parser"]
+
+_FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
+_FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the most a nats-server can be set to
+_VERB_BYTES_MAX: Final = 8  # b"CONNECT "
+_SIZE_DIGITS_MAX: Final = 9  # as nats-server
+_SIZES_MAX: Final = 16_384  # then sizes not seen before take the slower way
+_SNIPPET_BYTES: Final = 64
+
+_MESSAGES: Final = frozenset((PUB, MSG))
+
+
+class _Verb(NamedTuple):
+    """How a line of one kind starts, and what it holds."""
+
+    stem: bytes  # what the line starts with, in upper case; a space means that one is required
+    op: int
+    fields: int = 0  # of a message line without reply: how many it has, the verb included
+    has_headers: bool = False
+
+
+_FROM_CLIENTS: Final = (
+    _Verb(b"PUB ", PUB, 3),
+    _Verb(b"HPUB ", PUB, 4, True),
+    _Verb(b"SUB ", SUB),
+    _Verb(b"UNSUB ", UNSUB),
+    _Verb(b"PING", PING),
+    _Verb(b"PONG", PONG),
+    _Verb(b"CONNECT", CONNECT),
+)
+_FROM_SERVERS: Final = (
+    _Verb(b"MSG ", MSG, 4),
+    _Verb(b"HMSG ", MSG, 5, True),
+    _Verb(b"PING", PING),
+    _Verb(b"PONG", PONG),
+    _Verb(b"+OK", OK),
+    _Verb(b"-ERR ", ERR),
+    _Verb(b"INFO", INFO),
+)
+
+# Sizes by the token they were read from, its b"\r" included: one look-up instead of checking and
+# converting the digits of every message. Shared by all parsers: what a token means never changes.
+_sizes: Final[dict[bytes, int]] = {}
+
+
+class Parser:
+    """A parser for one direction of one connection. Not thread-safe.
+
+    ``feed`` never raises for what a peer sends: the last frame is then ``(BAD, error)`` with what a
+    server would answer in ``error.wire_text``, and the parser is deaf from there on.
+
+    Attributes:
+        max_payload: the largest header block plus payload accepted, in bytes; may be changed between
+            two calls, as a client may do after INFO.
+        max_control_line: the longest line accepted, in bytes, without its verb and line end.
+    """
+
+    __slots__ = (
+        "_deaf",
+        "_held",
+        "_messages",
+        "_needed",
+        "_verbs",
+        "max_control_line",
+        "max_payload",
+    )
+
+    def __init__(self, verbs: tuple[_Verb, ...], max_payload: int, max_control_line: int) -> None:
+        self.max_payload = max_payload
+        self.max_control_line = max_control_line
+        self._verbs = verbs
+        self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
+        self._held = bytearray()
+        self._needed = 0
+        self._deaf = False
+
+    @classmethod
+    def for_server(
+        cls, *, max_payload: int = PAYLOAD_BYTES_MAX, max_control_line: int = CONTROL_LINE_BYTES_MAX
+    ) -> Parser:
+        """A parser of what clients send."""
+        return cls(_FROM_CLIENTS, max_payload, max_control_line)
+
+    @classmethod
+    def for_client(
+        cls,
+        *,
+        max_payload: int = _FROM_SERVER_PAYLOAD_BYTES_MAX,
+        max_control_line: int = _FROM_SERVER_LINE_BYTES_MAX,
+    ) -> Parser:
+        """A parser of what servers send.
+
+        The limits are generous: a server may add headers to a message of the size INFO allows.
+        """
+        return cls(_FROM_SERVERS, max_payload, max_control_line)
+
+    @property
+    def is_deaf(self) -> bool:
+        """Whether a BAD frame ended the conversation."""
+        return self._deaf
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes of an incomplete frame are kept: less than one frame."""
+        return len(self._held)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Frame]:
+        """The frames that ``data`` completes, in order."""
+        frames: list[Frame] = []
+        if self._deaf:
+            return frames
+        held = self._held
+        if held:
+            held += data
+            if len(held) < self._needed:
+                return frames
+            buf = bytes(held)
+            held.clear()
+        else:
+            buf = bytes(data)  # no copy when it is bytes already
+        try:
+            end = self._scan(buf, frames)
+        except ProtocolError as error:
+            self._deaf = True
+            frames.append((BAD, error))
+            return frames
+        if end < len(buf):
+            held += buf[end:] if end else buf
+        return frames
+
+    def _scan(self, buf: bytes, frames: list[Frame]) -> int:
+        """Append the complete frames of ``buf``; return where the incomplete rest starts."""
+        pos, end = 0, len(buf)
+        find, append = buf.find, frames.append
+        verb_of, size_of = self._messages.get, _sizes.get
+        max_payload, max_line = self.max_payload, self.max_control_line
+        while pos < end:
+            eol = find(b"\n", pos)
+            if eol < 0:
+                self._check_start(buf, pos)
+                return pos
+            line = buf[pos:eol]
+            args: list[Any] = line.split(b" ")  # becomes the frame
+            verb = verb_of(args[0])
+            if verb is not None:
+                _, op, fields, has_headers = verb
+                extra = len(args) - fields
+                if extra == 0 or extra == 1:
+                    size = size_of(args.pop(), -1)
+                    middle = body = eol + 1
+                    if has_headers:
+                        middle += size_of(args.pop(), max_payload + 1)
+                    stop = body + size
+                    after = stop + 2
+                    if (
+                        0 <= size <= max_payload
+                        and middle <= stop
+                        and after <= end
+                        and buf[stop:after] == b"\r\n"
+                        and eol - pos <= max_line
+                        and b"" not in args
+                        and b"\t" not in line
+                    ):
+                        args[0] = op
+                        if not extra:
+                            args.append(b"")
+                        args.append(buf[body:middle])
+                        args.append(buf[middle:stop])
+                        append(tuple(args))
+                        pos = after
+                        continue
+            after = self._read_line(buf, pos, eol, frames)
+            if after < 0:
+                return pos
+            pos = after
+        return pos
+
+    def _check_start(self, buf: bytes, pos: int) -> None:
+        """Check the start of a line whose end has not come.
+
+        What can no longer become a valid line is refused now, so that never more than the longest
+        line is kept.
+        """
+        word = buf[pos : pos + _VERB_BYTES_MAX].upper().replace(b"\t", b" ")
+        for verb in self._verbs:
+            if word.startswith(verb.stem) or verb.stem.startswith(word):
+                break
+        else:
+            raise _unknown_operation(buf[pos:])
+        length = len(buf) - pos
+        if length - buf.endswith(b"\r") > self.max_control_line + _VERB_BYTES_MAX:
+            raise self._line_too_long()
+        self._needed = length + 1
+
+    def _read_line(self, buf: bytes, pos: int, eol: int, frames: list[Frame]) -> int:
+        """Read the line in ``buf[pos:eol]`` in any form accepted, and its payload if it has one.
+
+        Returns where the next frame starts, or -1 if the payload is not complete. Raises
+        ProtocolError for anything that is not the protocol.
+        """
+        line = buf[pos:eol]
+        if line.endswith(b"\r"):
+            line = line[:-1]
+        word = line[:_VERB_BYTES_MAX].upper().replace(b"\t", b" ")
+        for verb in self._verbs:
+            if word.startswith(verb.stem):
+                break
+        else:
+            raise _unknown_operation(line)
+        text = line[len(verb.stem) :].strip(b" \t")
+        if max(len(text), len(line) - _VERB_BYTES_MAX) > self.max_control_line:
+            raise self._line_too_long()
+        if verb.op not in _MESSAGES:
+            frames.append(_control_frame(verb.op, text))
+            return eol + 1
+        args = _split(text)
+        extra = len(args) - verb.fields + 1
+        if extra not in (0, 1):
+            raise _bad_arguments(line, f"{len(args)} arguments")
+        size = self._size(args.pop(), line)
+        header_size = _number(args.pop()) if verb.has_headers else 0
+        if not 0 <= header_size <= size:
+            raise _bad_arguments(line, "the header size is not a number up to the total size")
+        body = eol + 1
+        middle = body + header_size
+        stop = body + size
+        after = stop + 2
+        if after > len(buf):
+            self._needed = after - pos
+            return -1
+        if buf[stop:after] != b"\r\n":
+            raise ProtocolError(f"no CR LF after the payload of {_snippet(line)}")
+        if not extra:
+            args.append(b"")
+        frames.append((verb.op, *args, buf[body:middle], buf[middle:stop]))
+        return after
+
+    def _size(self, token: bytes, line: bytes) -> int:
+        """The total size that ends a message line, checked against the limit."""
+        size = _number(token)
+        if size < 0:
+            raise _bad_arguments(line, "the size is not a number")
+        if size > self.max_payload:
+            raise LimitExceededError(
+                f"a payload of {size} bytes, accepted are at most {self.max_payload}",
+                wire_text="Maximum Payload Violation",
+            )
+        return size
+
+    def _line_too_long(self) -> LimitExceededError:
+        return LimitExceededError(
+            f"a control line longer than {self.max_control_line} bytes",
+            wire_text="maximum control line exceeded",
+        )
+
+
+def _control_frame(op: int, text: bytes) -> Frame:
+    """The frame of a line without a payload; ``text`` is what follows the verb."""
+    if op in (PING, PONG, OK):
+        return (op,)  # like nats-server, whatever follows the verb is ignored
+    if op in (CONNECT, INFO):
+        return (op, text)
+    if op == ERR:
+        quoted = len(text) > 1 and text.startswith(b"'") and text.endswith(b"'")
+        return (op, (text[1:-1] if quoted else text).decode(errors="replace"))
+    args = _split(text)
+    if op == SUB and len(args) == 2:
+        return (op, args[0], b"", args[1])
+    if op == SUB and len(args) == 3:
+        return (op, *args)
+    if op == UNSUB and len(args) == 1:
+        return (op, args[0], 0)
+    if op == UNSUB and len(args) == 2:
+        return (op, args[0], max(0, _number(args[1])))  # not a number means now, as in nats-server
+    raise _bad_arguments(text, f"{len(args)} arguments")
+
+
+def _split(text: bytes) -> list[bytes]:
+    """The arguments in ``text``: separated by spaces and tabs, and by nothing else."""
+    return [arg for arg in text.replace(b"\t", b" ").split(b" ") if arg]
+
+
+def _number(token: bytes) -> int:
+    """A decimal number of at most nine digits, or -1."""
+    if not token.isdigit() or len(token) > _SIZE_DIGITS_MAX:
+        return -1
+    number = int(token)
+    if len(_sizes) < _SIZES_MAX:
+        _sizes[token] = _sizes[token + b"\r"] = number
+    return number
+
+
+def _snippet(line: bytes) -> str:
+    return repr(line[:_SNIPPET_BYTES])[1:] + ("…" if len(line) > _SNIPPET_BYTES else "")
+
+
+def _unknown_operation(line: bytes) -> ProtocolError:
+    return ProtocolError(f"unknown protocol operation in {_snippet(line)}")
+
+
+def _bad_arguments(line: bytes, what: str) -> ProtocolError:
+    return ProtocolError(f"{what} in {_snippet(line)}", wire_text="Parser Error")
