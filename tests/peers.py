@@ -176,14 +176,22 @@ def start_nats_server(
 def start_headrace(
     directory: Path,
     *,
+    config: str = "",
     flags: Sequence[str] = (),
     jetstream: bool = True,
     store_dir: Path | None = None,
     port: int = 0,
     env: Mapping[str, str] | None = None,
 ) -> ServerProcess:
-    """Start ``headrace serve`` in a process of its own, storing in ``directory/store``."""
+    """Start ``headrace serve`` in a process of its own, storing in ``directory/store``.
+
+    ``config`` is a configuration file in nats-server's format.
+    """
     directory.mkdir(parents=True, exist_ok=True)
+    if config:
+        config_file = directory / "headrace.conf"
+        config_file.write_text(config + "\n")
+        flags = [*flags, "-c", str(config_file)]
     store_dir = store_dir or directory / "store"
     port = port or free_port()
     command = [sys.executable, "-m", "headrace", "serve", "-a", "127.0.0.1", "-p", str(port)]

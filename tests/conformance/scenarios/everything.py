@@ -1,0 +1,18 @@
+"""All tables in one, with names checked to be unique."""
+
+from __future__ import annotations
+
+from conformance.scenarios import acks, consumers, core, messages, pulls, streams
+from conformance.table import Table
+
+ALL: Table = [
+    *core.TABLE,
+    *streams.TABLE,
+    *messages.TABLE,
+    *consumers.TABLE,
+    *pulls.TABLE,
+    *acks.TABLE,
+]
+
+_names = [scenario.name for scenario in ALL]
+assert len(_names) == len(set(_names)), "two scenarios share a name"
