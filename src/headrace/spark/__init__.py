@@ -1,0 +1,21 @@
+"""Streams in Spark: ``spark.read`` and ``spark.readStream`` with ``format("jetstream")``.
+
+Spark finds the source by name once the package is installed; nothing needs to be registered. The
+offset is one stream sequence, a batch is an exact range ``(start, end]``, and reading it again gives
+the same rows. ``offsets`` and ``planning`` are pure; ``options`` lists what users may set; ``source``
+holds the classes Spark calls.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["JetStreamDataSource"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "JetStreamDataSource":
+        from .source import JetStreamDataSource
+
+        return JetStreamDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

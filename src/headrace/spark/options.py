@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
 from ..api.times import format_time, parse_time
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, InvalidSubjectError
+from ..subjects import check_pattern
 
 __all__ = ["OPTIONS", "Connection", "Option", "SourceOptions", "StartPosition", "parse_options"]
 
@@ -96,7 +97,9 @@ class Option(NamedTuple):
 
 
 def _fail(name: str, value: str, accepted: str) -> ConfigurationError:
-    return ConfigurationError(f"jetstream source: option {name!r} is {value!r}; accepted: {accepted}")
+    return ConfigurationError(
+        f"jetstream source: option {name!r} is {value!r}; accepted: {accepted}"
+    )
 
 
 def _text(name: str, value: str) -> str:
@@ -138,15 +141,18 @@ def _seconds(name: str, value: str) -> float:
 def _subjects(name: str, value: str) -> tuple[str, ...]:
     subjects = _texts(name, value)
     for subject in subjects:
-        tokens = subject.split(".")
-        if not all(tokens) or re.search(r"\s", subject) or ">" in tokens[:-1]:
-            raise _fail(name, value, "subjects such as orders.* or orders.>, separated by commas")
+        try:
+            check_pattern(subject.encode())
+        except InvalidSubjectError as error:
+            raise _fail(name, value, f"subjects such as orders.* or orders.>: {error}") from None
     return subjects
 
 
 def _name(name: str, value: str) -> str:
     if not value or re.search(r"[\s.*>/\\]", value) or len(value) > 255:
-        raise _fail(name, value, "a name without blanks, dots, *, >, / and \\, at most 255 characters")
+        raise _fail(
+            name, value, "a name without blanks, dots, *, >, / and \\, at most 255 characters"
+        )
     return value
 
 
@@ -203,7 +209,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _texts,
     ),
     Option("stream", "", "The stream to read. Required.", _name),
-    Option("subjects", "", "Read only these subjects (wildcards allowed); default: all.", _subjects),
+    Option(
+        "subjects", "", "Read only these subjects (wildcards allowed); default: all.", _subjects
+    ),
     Option(
         "durable",
         "",
@@ -236,7 +244,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _timestamp,
     ),
     Option(
-        "maxOffsetsPerTrigger", "", "At most so many sequences per micro-batch; default: all.", _at_least(1)
+        "maxOffsetsPerTrigger",
+        "",
+        "At most so many sequences per micro-batch; default: all.",
+        _at_least(1),
     ),
     Option(
         "failOnDataLoss",
@@ -250,7 +261,12 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "Tasks take contiguous sequences, or whole partitions (order per key inside a task).",
         _split,
     ),
-    Option("partitions", "", "How many partitions there are; needed for splitBy=partition.", _at_least(1)),
+    Option(
+        "partitions",
+        "",
+        "How many partitions there are; needed for splitBy=partition.",
+        _at_least(1),
+    ),
     Option(
         "partitionBy",
         "token",
@@ -264,21 +280,37 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "At most so many tasks per batch; default 16, for splitBy=partition one per partition.",
         _at_least(1),
     ),
-    Option("minMessagesPerTask", "50000", "No more tasks than give each so many sequences.", _at_least(1)),
+    Option(
+        "minMessagesPerTask",
+        "50000",
+        "No more tasks than give each so many sequences.",
+        _at_least(1),
+    ),
     Option("includeHeaders", "false", "Add the column headers.", _flag),
-    Option("pollTimeout", "250ms", "How long an idle query waits for news before it asks again.", _seconds),
+    Option(
+        "pollTimeout",
+        "250ms",
+        "How long an idle query waits for news before it asks again.",
+        _seconds,
+    ),
     Option("readTimeout", "30s", "Fail a task that receives nothing for so long.", _seconds),
     Option("rowsPerBatch", "10000", "Rows per Arrow batch handed to Spark.", _at_least(1)),
     Option("user", "", "User name.", _text),
     Option("password", "", "Password.", _text),
     Option("token", "", "Authentication token.", _text),
     Option("tls", "false", "Require TLS (tls:// URLs do so by themselves).", _flag),
-    Option("tlsCa", "", "File of the certificate authorities to trust; default: the system's.", _text),
+    Option(
+        "tlsCa", "", "File of the certificate authorities to trust; default: the system's.", _text
+    ),
     Option("tlsCert", "", "Client certificate, a PEM file.", _text),
     Option("tlsKey", "", "Key of the client certificate, a PEM file.", _text),
     Option("tlsHostname", "", "The name to expect in the server's certificate.", _text),
-    Option("connectTimeout", "5s", "How long to wait for one server to accept a connection.", _seconds),
-    Option("requestTimeout", "5s", "How long to wait for an answer of the JetStream API.", _seconds),
+    Option(
+        "connectTimeout", "5s", "How long to wait for one server to accept a connection.", _seconds
+    ),
+    Option(
+        "requestTimeout", "5s", "How long to wait for an answer of the JetStream API.", _seconds
+    ),
 )
 
 _ALIASES: Final = {"url": "servers", "path": "stream", "subject": "subjects"}
@@ -335,7 +367,9 @@ def _collect(raw: Mapping[str, str]) -> dict[str, Any]:
         option = _BY_NAME.get(lowered)
         if option is None:
             accepted = ", ".join(sorted(o.name for o in OPTIONS))
-            raise ConfigurationError(f"jetstream source: unknown option {key!r}; accepted: {accepted}")
+            raise ConfigurationError(
+                f"jetstream source: unknown option {key!r}; accepted: {accepted}"
+            )
         if option.name in given and given[option.name] != value:
             raise ConfigurationError(f"jetstream source: option {option.name!r} is given twice")
         given[option.name] = value

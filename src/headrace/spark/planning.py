@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 __all__ = ["Slice", "split_by_partition", "split_by_sequence"]
@@ -30,7 +31,7 @@ def split_by_sequence(lo: int, hi: int, *, max_tasks: int, min_messages: int) ->
         return []
     tasks = max(1, min(max_tasks, width // max(1, min_messages)))
     bounds = [lo + width * i // tasks for i in range(tasks + 1)]
-    return [Slice(a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [Slice(a, b) for a, b in itertools.pairwise(bounds)]
 
 
 def split_by_partition(lo: int, hi: int, *, partitions: int, max_tasks: int) -> list[Slice]:

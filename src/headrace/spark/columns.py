@@ -1,0 +1,222 @@
+"""The columns of the source, and how chunks of messages become Arrow batches.
+
+Spark checks the first batch of a task against the schema to the letter (order, nullability, time
+zone), so the types stand here once, for both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ..api.acks import parse_ack_subject
+from ..errors import ConfigurationError
+from ..subjects import SubjectFilter, partition
+from ..wire import parse_headers
+from .options import PartitionRule
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from .reader import Chunk
+
+__all__ = ["COLUMNS", "HEADERS_COLUMN", "BatchBuilder", "check_columns", "ddl"]
+
+COLUMNS: Final = {
+    "subject": "string",
+    "data": "binary",
+    "sequence": "bigint",
+    "timestamp": "timestamp",
+    "stream": "string",
+    "partition": "int",
+}
+HEADERS_COLUMN: Final = {"headers": "map<string,array<string>>"}
+_V1_TOKENS: Final = 9
+
+
+def ddl(*, include_headers: bool) -> str:
+    """The source's schema as Spark writes it."""
+    columns = COLUMNS | HEADERS_COLUMN if include_headers else COLUMNS
+    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
+
+
+def check_columns(wanted: Sequence[tuple[str, str]], *, include_headers: bool) -> tuple[str, ...]:
+    """The names of the columns a user's schema asks for, in its order.
+
+    Raises:
+        ConfigurationError: a column is unknown, or has another type.
+    """
+    known = COLUMNS | HEADERS_COLUMN if include_headers else COLUMNS
+    for name, kind in wanted:
+        if name not in known:
+            hint = "; set includeHeaders=true for it" if name in HEADERS_COLUMN else ""
+            raise ConfigurationError(
+                f"jetstream source: no column {name!r}{hint}; there are: "
+                + ", ".join(f"{n} {k}" for n, k in known.items())
+            )
+        if kind != known[name]:
+            raise ConfigurationError(
+                f"jetstream source: column {name!r} has type {known[name]}, not {kind}; cast it in the query"
+            )
+    return tuple(name for name, _ in wanted)
+
+
+class Selection(NamedTuple):
+    """Which rows of a range belong to a task: by subject, and by partition (empty: all)."""
+
+    subjects: tuple[str, ...] = ()
+    partitions: tuple[int, ...] = ()
+
+
+class BatchBuilder:
+    """Makes Arrow batches of the wanted columns, of the rows that are selected."""
+
+    def __init__(
+        self,
+        columns: tuple[str, ...],
+        stream: str,
+        *,
+        partitions: int = 0,
+        rule: PartitionRule | None = None,
+        selection: Selection | None = None,
+    ) -> None:
+        import pyarrow as pa
+
+        self._pa = pa
+        self._stream = stream
+        self._partitions = partitions
+        self._rule = rule or PartitionRule()
+        selection = selection or Selection()
+        self._owned = frozenset(selection.partitions)
+        self._matches: Callable[[bytes], bool] | None = None
+        if selection.subjects:
+            self._matches = SubjectFilter(s.encode() for s in selection.subjects).matches
+        self._columns = columns
+        self.schema = pa.schema([(name, _arrow_type(name, pa)) for name in columns])
+
+    def build(self, chunk: Chunk) -> pa.RecordBatch:
+        """One batch; possibly without rows, when none is selected."""
+        pa: Any = self._pa
+        import pyarrow.compute as pc
+
+        subjects = pa.array(chunk.subjects, pa.binary()).dictionary_encode()
+        distinct: list[bytes] = subjects.dictionary.to_pylist()
+        numbers = self._partition_numbers(distinct) if self._partitions else None
+        keep = self._keep(distinct, numbers)
+        mask = None
+        if keep is not None:
+            mask = pa.array(keep, pa.bool_()).take(subjects.indices)
+        arrays: dict[str, Any] = {}
+        sequences, timestamps = _positions(chunk, pa, pc)
+        rows = len(chunk.subjects)
+        for name in self._columns:
+            if name == "subject":
+                arrays[name] = subjects.dictionary.cast(pa.string()).take(subjects.indices)
+            elif name == "data":
+                arrays[name] = pa.array(chunk.payloads, pa.binary())
+            elif name == "sequence":
+                arrays[name] = sequences
+            elif name == "timestamp":
+                micros = pc.divide(timestamps, 1000)
+                arrays[name] = micros.cast(pa.timestamp("us", "UTC"))
+            elif name == "stream":
+                arrays[name] = pa.repeat(pa.scalar(self._stream), rows)
+            elif name == "partition":
+                arrays[name] = (
+                    pa.nulls(rows, pa.int32())
+                    if numbers is None
+                    else pa.array(numbers, pa.int32()).take(subjects.indices)
+                )
+            else:
+                arrays[name] = _headers(chunk.headers, pa)
+        batch = pa.RecordBatch.from_arrays([arrays[n] for n in self._columns], schema=self.schema)
+        return batch if mask is None else batch.filter(mask)
+
+    def _partition_numbers(self, subjects: list[bytes]) -> list[int | None]:
+        """The partition of each distinct subject; None where its token is no partition number."""
+        number_of = self._by_token if self._rule.token else self._by_hash
+        return [number_of(subject) for subject in subjects]
+
+    def _by_token(self, subject: bytes) -> int | None:
+        tokens = subject.split(b".", self._rule.token)
+        token = tokens[self._rule.token - 1] if len(tokens) >= self._rule.token else b""
+        if token.isdigit() and (number := int(token)) < self._partitions:
+            return number
+        return None
+
+    def _by_hash(self, subject: bytes) -> int | None:
+        if not self._rule.hashed:
+            return partition(subject, self._partitions)
+        tokens = subject.split(b".")
+        if max(self._rule.hashed) > len(tokens):
+            return None
+        return partition(b"".join(tokens[i - 1] for i in self._rule.hashed), self._partitions)
+
+    def _keep(self, distinct: list[bytes], numbers: list[int | None] | None) -> list[bool] | None:
+        """Which distinct subjects are selected; None for all of them."""
+        matches = self._matches
+        keep = [matches(subject) for subject in distinct] if matches else None
+        if not self._owned or numbers is None:
+            return keep
+        owned = self._owned
+        result = []
+        for index, number in enumerate(numbers):
+            wanted = keep is None or keep[index]
+            if wanted and number is None:
+                raise ConfigurationError(
+                    f"jetstream source: subject {distinct[index].decode()!r} belongs to none of the "
+                    f"{self._partitions} partitions; check 'partitions' and 'partitionBy', or name the "
+                    "partitioned subjects with 'subjects'"
+                )
+            result.append(wanted and number in owned)
+        return result
+
+
+def _arrow_type(name: str, pa: Any) -> pa.DataType:
+    kinds = {
+        "subject": pa.string(),
+        "data": pa.binary(),
+        "sequence": pa.int64(),
+        "timestamp": pa.timestamp("us", "UTC"),
+        "stream": pa.string(),
+        "partition": pa.int32(),
+        "headers": pa.map_(pa.string(), pa.list_(pa.string())),
+    }
+    return kinds[name]
+
+
+def _positions(chunk: Chunk, pa: Any, pc: Any) -> tuple[pa.Array, pa.Array]:
+    """Sequences and timestamps (ns), taken out of the ack subjects all at once."""
+    if not chunk.acks:
+        return pa.array(chunk.sequences, pa.int64()), pa.array(chunk.timestamps_ns, pa.int64())
+    if chunk.acks[0].count(b".") == _V1_TOKENS - 1:
+        parts = pc.split_pattern(pa.array(chunk.acks, pa.string()), ".", max_splits=4, reverse=True)
+        sequences = pc.list_element(parts, 1).cast(pa.int64())
+        return sequences, pc.list_element(parts, 3).cast(pa.int64())
+    tokens = [parse_ack_subject(ack.decode()) for ack in chunk.acks]
+    return (
+        pa.array([t.stream_seq for t in tokens], pa.int64()),
+        pa.array([t.timestamp_ns for t in tokens], pa.int64()),
+    )
+
+
+def _headers(blocks: list[bytes], pa: Any) -> pa.Array:
+    """Header blocks as maps; a message without headers has an empty one."""
+    rows = [_header_map(block) if block else [] for block in blocks]
+    return pa.array(rows, pa.map_(pa.string(), pa.list_(pa.string())))
+
+
+def _header_map(block: bytes) -> list[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = {}
+    for name, value in parse_headers(block).items():
+        # Bytes that are no text travel as surrogates, which Arrow refuses.
+        found.setdefault(_text(name), []).append(_text(value))
+    return list(found.items())
+
+
+def _text(value: str) -> str:
+    return (
+        value
+        if value.isascii()
+        else value.encode(errors="surrogateescape").decode(errors="replace")
+    )

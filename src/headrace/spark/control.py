@@ -1,0 +1,159 @@
+"""The JetStream calls the source needs, over one blocking link."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final, NamedTuple, TypeVar
+
+from ..api import base
+from ..api.base import Document
+from ..api.consumers import ConsumerConfig, ConsumerInfo, CreateConsumerRequest, ResetRequest
+from ..api.envelope import decode_response
+from ..api.messages import GetMessageRequest, GetMessageResponse, SuccessResponse
+from ..api.names import api_subject
+from ..api.streams import StreamConfig, StreamInfo
+from ..api.times import parse_time
+from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError, TimeoutError_
+from .link import Link
+from .offsets import StreamHead
+
+__all__ = ["Control", "Stored"]
+
+D = TypeVar("D", bound=Document)
+
+_STREAM_NOT_FOUND: Final = 10059
+_CONSUMER_NOT_FOUND: Final = 10014
+_MESSAGE_NOT_FOUND: Final = 10037
+_RESET_LEVEL: Final = 4  # the API level from which CONSUMER.RESET exists (nats-server 2.14)
+
+
+class Stored(NamedTuple):
+    """A message read by its sequence."""
+
+    sequence: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+    timestamp_ns: int
+
+
+class Control:
+    """One stream's API on one link."""
+
+    def __init__(self, link: Link, stream: str) -> None:
+        self.link = link
+        self.stream = stream
+        self._resets = link.info.api_lvl >= _RESET_LEVEL
+
+    def stream_info(self) -> StreamInfo:
+        """The stream's configuration and state.
+
+        Raises:
+            ConfigurationError: there is no such stream, or the server has no JetStream.
+        """
+        try:
+            return self._call(("STREAM", "INFO", self.stream), b"", StreamInfo)
+        except JetStreamApiError as error:
+            if error.err_code == _STREAM_NOT_FOUND:
+                raise ConfigurationError(
+                    f"jetstream source: the server has no stream {self.stream!r}"
+                ) from error
+            raise
+        except (NoRespondersError, TimeoutError_) as error:
+            if not self.link.info.jetstream:
+                raise ConfigurationError(
+                    "jetstream source: the server runs without JetStream; start it with JetStream"
+                ) from error
+            raise
+
+    def head(self) -> tuple[StreamHead, StreamConfig]:
+        """What planning needs, and the configuration."""
+        info = self.stream_info()
+        state = info.state
+        head = StreamHead(
+            info.created, state.first_seq, state.last_seq, state.messages, state.bytes
+        )
+        return head, info.config
+
+    def next_stored(self, sequence: int, pattern: str = ">") -> int:
+        """The first sequence from ``sequence`` on whose subject matches, as the leader sees it; or 0."""
+        request = GetMessageRequest(seq=sequence, next_by_subj=pattern)
+        try:
+            answer = self._call(
+                ("STREAM", "MSG", "GET", self.stream), base.encode(request), GetMessageResponse
+            )
+        except JetStreamApiError as error:
+            if error.err_code == _MESSAGE_NOT_FOUND:
+                return 0
+            raise
+        return answer.message.seq
+
+    def get_many(self, sequences: range) -> list[Stored]:
+        """The messages of these sequences that exist, in order; one round trip."""
+        subject = api_subject("STREAM", "MSG", "GET", self.stream)
+        answers = self.link.request_many([(subject, b'{"seq":%d}' % seq) for seq in sequences])
+        found = []
+        for answer in answers:
+            try:
+                message = decode_response(answer.payload, GetMessageResponse).message
+            except JetStreamApiError as error:
+                if error.err_code == _MESSAGE_NOT_FOUND:
+                    continue
+                raise
+            found.append(
+                Stored(
+                    message.seq,
+                    message.subject.encode(),
+                    base64.b64decode(message.hdrs),
+                    base64.b64decode(message.data),
+                    parse_time(message.time),
+                )
+            )
+        return found
+
+    def create_consumer(self, config: ConsumerConfig, *, action: str = "create") -> ConsumerInfo:
+        """Create a consumer; an ephemeral one when ``config`` has no name."""
+        body = base.encode(
+            CreateConsumerRequest(stream_name=self.stream, config=config, action=action)
+        )
+        name = config.durable_name or config.name
+        return self._call(
+            ("CONSUMER", "CREATE", self.stream, *([name] if name else [])), body, ConsumerInfo
+        )
+
+    def consumer_info(self, name: str) -> ConsumerInfo | None:
+        """The consumer, or None if there is none of this name."""
+        try:
+            return self._call(("CONSUMER", "INFO", self.stream, name), b"", ConsumerInfo)
+        except JetStreamApiError as error:
+            if error.err_code == _CONSUMER_NOT_FOUND:
+                return None
+            raise
+
+    def delete_consumer(self, name: str) -> None:
+        """Delete a consumer; one that is gone already is fine."""
+        try:
+            self._call(("CONSUMER", "DELETE", self.stream, name), b"", SuccessResponse)
+        except JetStreamApiError as error:
+            if error.err_code != _CONSUMER_NOT_FOUND:
+                raise
+
+    def reset_consumer(self, name: str, next_seq: int) -> bool:
+        """Make ``next_seq`` the next sequence of a consumer; False if the server cannot do that."""
+        if not self._resets:
+            return False
+        try:
+            self._call(
+                ("CONSUMER", "RESET", self.stream, name),
+                base.encode(ResetRequest(seq=next_seq)),
+                ConsumerInfo,
+            )
+        except (TimeoutError_, NoRespondersError):
+            # Servers say nothing to API calls they do not know, nor to a reset of a missing consumer.
+            self._resets = False
+            return False
+        return True
+
+    def _call(self, tokens: tuple[str, ...], body: bytes, kind: type[D]) -> D:
+        answer = self.link.request(api_subject(*tokens), body)
+        return decode_response(answer.payload, kind)

@@ -1,0 +1,265 @@
+"""The driver side of a streaming query: one object that lives as long as the query runs.
+
+Spark calls it from one thread of one process of its own. What Spark's interface does not promise is
+made up for here: the position after ``latestOffset(start)`` is the only sign that a batch is committed
+(``commit`` comes one batch late, and never for the last), the first offset is asked for twice, an idle
+query asks without pause, and at the end the process gets SIGTERM and nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import TypeVar
+
+from ..api import base
+from ..api.consumers import ConsumerConfig, PullRequest
+from ..api.names import api_subject
+from ..api.streams import StreamConfig
+from ..errors import ConfigurationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from .control import Control
+from .link import Link
+from .offsets import Offset, StreamHead, check_epoch, check_range, next_end
+from .options import SourceOptions, StartPosition
+from .planning import Slice, split_by_partition, split_by_sequence
+from .progress import Progress
+
+__all__ = ["Driver", "locate", "plan_tasks"]
+
+T = TypeVar("T")
+
+RETRIES = 4
+POLL_WITHOUT_EVENT_S = 0.05
+
+
+class Driver:
+    """Offsets and plans of one streaming query."""
+
+    def __init__(self, options: SourceOptions, connect: Callable[[], Link] | None = None) -> None:
+        self._options = options
+        self._connect = connect or (lambda: Link.open(options.connection))
+        self._control: Control | None = None
+        self._initial: Offset | None = None
+        self._target: Offset | None = None
+        self._latest: Offset | None = None
+        self._tail: _Tail | None = None
+        self._progress = Progress(options.durable, options.subjects) if options.durable else None
+        self._progress_started = False
+
+    def initial_offset(self) -> Offset:
+        """Where a new query begins; the same answer however often it is asked."""
+        if self._initial is None:
+            self._initial = self._retry(self._find_start)
+        return self._initial
+
+    def freeze_target(self) -> None:
+        """From now on nothing beyond the stream's present end is offered (Trigger.AvailableNow)."""
+        head, _ = self._retry(lambda control: control.head())
+        self._target = Offset(head.last_seq, head.epoch)
+
+    def latest_offset(self, start: Offset, max_rows: int | None) -> Offset:
+        """The end of the next batch after ``start``; ``start`` itself if nothing came for a while.
+
+        Raises:
+            DataLossError: the stream is not the one ``start`` belongs to.
+        """
+        head, config = self._retry(lambda control: control.head())
+        check_epoch(start, head, self._options.stream)
+        self._show_progress(start, config)
+        last = head.last_seq
+        if self._target is not None:
+            last = min(last, self._target.seq)
+        elif last <= start.seq:
+            last = self._retry(lambda control: self._wait(control, config, start.seq))
+        self._latest = Offset(max(last, start.seq), head.epoch)
+        return Offset(next_end(start.seq, last, max_rows=max_rows), head.epoch)
+
+    @property
+    def latest(self) -> Offset | None:
+        """The stream's end as last seen, for the query's progress report."""
+        return self._latest
+
+    def plan(self, start: Offset, end: Offset) -> list[Slice]:
+        """The tasks of the batch ``(start, end]``."""
+        head, config = self._retry(lambda control: control.head())
+        options = self._options
+        fail = options.fail_on_data_loss and config.retention == "limits"
+        lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
+        return plan_tasks(options, lo, hi)
+
+    def install_sigterm(self) -> None:
+        """Leave quietly when Spark ends the query; it gives no other sign.
+
+        Only where nobody else handles the signal, and only in the main thread, where Python allows it.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def close(self) -> None:
+        """Drop the connection; the ephemeral consumer of the wait goes with it."""
+        if self._control is not None:
+            if self._tail is not None and not self._control.link.closed:
+                try:
+                    self._tail.close(self._control)
+                except HeadraceError:
+                    pass  # the server removes it by itself
+            self._control.link.close()
+        self._control = self._tail = None
+
+    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
+        # The main thread may stand anywhere, also inside a request: only close, and go.
+        if self._control is not None:
+            self._control.link.close()
+        os._exit(0)
+
+    def _find_start(self, control: Control) -> Offset:
+        head, config = control.head()
+        wanted = self._options.starting
+        seq = locate(control, wanted, head, as_end=False)
+        if self._progress is not None:
+            shown = self._progress.start(control, config, seq)
+            self._progress_started = True
+            if wanted.kind == "latest":
+                seq = min(shown, head.last_seq)
+        return Offset(seq, head.epoch)
+
+    def _show_progress(self, start: Offset, config: StreamConfig) -> None:
+        progress = self._progress
+        if progress is None:
+            return
+        if not self._progress_started:
+            self._retry(lambda control: progress.start(control, config, start.seq))
+            self._progress_started = True
+        self._retry(lambda control: progress.show(control, start.seq))
+
+    def _wait(self, control: Control, config: StreamConfig, seq: int) -> int:
+        """Wait for a message after ``seq``, at most the poll timeout; returns the stream's end."""
+        timeout_s = self._options.poll_timeout_s
+        if config.retention == "workqueue":
+            # No consumer may watch a work queue, so it is asked again and again.
+            deadline = time.monotonic() + timeout_s
+            while (last := control.head()[0].last_seq) <= seq and time.monotonic() < deadline:
+                time.sleep(min(POLL_WITHOUT_EVENT_S, timeout_s))
+            return last
+        if self._tail is None or not self._tail.stands_at(control, seq):
+            if self._tail is not None:
+                self._tail.close(control)
+            self._tail = _Tail(control, seq)
+        if not self._tail.wait(timeout_s):
+            return seq
+        return control.head()[0].last_seq
+
+    def _retry(self, call: Callable[[Control], T]) -> T:
+        """Call with a live connection, and again on a new one if it broke; then give up."""
+        for attempt in range(RETRIES):
+            try:
+                if self._control is None or self._control.link.closed:
+                    self._tail = None
+                    self._control = Control(self._connect(), self._options.stream)
+                return call(self._control)
+            except (ConnectionClosedError, TimeoutError_):
+                if self._control is not None:
+                    self._control.link.close()
+                if attempt == RETRIES - 1:
+                    raise
+                time.sleep(0.1 * 2**attempt)  # a server that restarts needs a moment
+        raise AssertionError("unreachable")
+
+
+class _Tail:
+    """Notices the first message after a sequence: an ephemeral consumer, headers only, one pull."""
+
+    def __init__(self, control: Control, seq: int) -> None:
+        self._link = control.link
+        self._seq = seq
+        info = control.create_consumer(
+            ConsumerConfig(
+                deliver_policy="by_start_sequence",
+                opt_start_seq=seq + 1,
+                ack_policy="none",
+                headers_only=True,
+                mem_storage=True,
+                num_replicas=1,
+                inactive_threshold=30.0,
+                description="headrace: a Spark query waiting for news",
+            )
+        )
+        self._name = info.name
+        self._subject = api_subject("CONSUMER", "MSG", "NEXT", control.stream, info.name)
+        self._inbox, self._sid = control.link.subscribe()
+
+    def stands_at(self, control: Control, seq: int) -> bool:
+        """Whether waiting here is waiting for what comes after ``seq``."""
+        return self._link is control.link and self._seq == seq
+
+    def wait(self, timeout_s: float) -> bool:
+        """True when a message is there; False after ``timeout_s`` seconds."""
+        self._link.publish(
+            self._subject, base.encode(PullRequest(batch=1, expires=timeout_s)), self._inbox
+        )
+        deadline = time.monotonic() + timeout_s + 1.0
+        while (left := deadline - time.monotonic()) > 0:
+            frames = self._link.poll(left)
+            if any(frame[3] for frame in frames):
+                self._seq = -1  # one message was taken: the next wait begins at another place
+                return True
+            if frames:  # a status: the pull has ended, with nothing or because the consumer is gone
+                if not frames[-1][4].startswith(b"NATS/1.0 408"):
+                    self._seq = -1
+                return False
+        return False
+
+    def close(self, control: Control) -> None:
+        """Remove the consumer, if it is this connection's."""
+        if self._link is control.link:
+            control.link.unsubscribe(self._sid)
+            control.delete_consumer(self._name)
+
+
+def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:
+    """A position as an offset: the sequence before the first one meant.
+
+    As the end of a batch (``as_end``) a named sequence is included, so it is its own offset.
+    """
+    if position.kind == "earliest":
+        return max(0, head.first_seq - 1)
+    if position.kind == "latest":
+        return head.last_seq
+    if position.kind == "sequence":
+        if as_end:
+            return position.sequence
+        if position.sequence > head.last_seq + 1:
+            raise ConfigurationError(
+                f"jetstream source: startingOffsets is {position.sequence}, but stream {control.stream!r} "
+                f"ends at sequence {head.last_seq}"
+            )
+        return max(0, position.sequence - 1)
+    info = control.create_consumer(
+        ConsumerConfig(
+            deliver_policy="by_start_time",
+            opt_start_time=position.time,
+            ack_policy="none",
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=5.0,
+        )
+    )
+    control.delete_consumer(info.name)
+    return info.delivered.stream_seq
+
+
+def plan_tasks(options: SourceOptions, lo: int, hi: int) -> list[Slice]:
+    """Split ``(lo, hi]`` as the options say."""
+    if options.split_by == "partition":
+        return split_by_partition(
+            lo, hi, partitions=options.partitions, max_tasks=options.max_tasks
+        )
+    return split_by_sequence(
+        lo, hi, max_tasks=options.max_tasks, min_messages=options.min_messages_per_task
+    )

@@ -1,0 +1,312 @@
+"""One blocking connection to a server, for processes that have no event loop.
+
+Spark's Python workers are plain, single-threaded programs that read a range and hand it on; an event
+loop would only stand between the socket and the Arrow batch. A link is used by one thread at a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import socket
+import ssl
+import time
+from typing import Final, NamedTuple
+
+from ..client.handshake import (
+    Credentials,
+    ServerAddress,
+    ServerInfo,
+    connect_command,
+    parse_info,
+    parse_servers,
+)
+from ..errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ConnectionClosedError,
+    NoRespondersError,
+    TimeoutError_,
+)
+from ..limits import READ_CHUNK_BYTES
+from ..wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser
+from .options import Connection
+
+__all__ = ["Link", "Reply"]
+
+_REPLIES_SID: Final = b"1"
+_CRLF: Final = b"\r\n"
+
+
+class Reply(NamedTuple):
+    """The answer to a request: its raw header block (or ``b""``) and its payload."""
+
+    headers: bytes
+    payload: bytes
+
+
+class Link:
+    """A connection that has passed the handshake.
+
+    Raises, from every method that talks to the server:
+        ConnectionClosedError: the connection ended; open another one.
+        TimeoutError_: nothing came in time.
+    """
+
+    def __init__(
+        self, connection: Connection, sock: socket.socket, parser: Parser, info: ServerInfo
+    ) -> None:
+        self.info = info
+        self._connection = connection
+        self._sock = sock
+        self._parser = parser
+        self._held: list[Frame] = []
+        self._inbox = f"_INBOX.{secrets.token_hex(8)}".encode()
+        self._numbers = itertools.count(1)
+        self._live: set[bytes] = set()
+        self.closed = False
+
+    @classmethod
+    def open(cls, connection: Connection) -> Link:
+        """Connect to the first server of the list that answers.
+
+        Raises:
+            ConnectFailedError: none could be reached; the text says why, server by server.
+            AuthorizationError: a server refused the credentials.
+            ConfigurationError: a server URL or a certificate file is wrong.
+        """
+        addresses = parse_servers(list(connection.servers))
+        context = _tls_context(connection, addresses)
+        reasons = []
+        for address in addresses:
+            try:
+                return _handshake(connection, address, context)
+            except AuthorizationError:
+                raise
+            except (OSError, ConnectionClosedError, TimeoutError_) as error:
+                reasons.append(f"{address}: {_reason(error)}")
+        raise ConnectFailedError("cannot reach a NATS server; " + "; ".join(reasons))
+
+    def close(self) -> None:
+        """Drop the connection; further calls raise ConnectionClosedError."""
+        self.closed = True
+        self._sock.close()
+
+    def is_alive(self) -> bool:
+        """Whether the connection is still there, as far as can be told without waiting."""
+        if self.closed:
+            return False
+        try:
+            self._sock.settimeout(0)
+            chunk = self._sock.recv(READ_CHUNK_BYTES)
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return True
+        except OSError:
+            chunk = b""
+        try:
+            self._take(chunk)
+        except ConnectionClosedError:
+            return False
+        return True
+
+    def send(self, data: bytes) -> None:
+        """Write protocol bytes."""
+        if self.closed:
+            raise ConnectionClosedError("the connection is closed")
+        try:
+            self._sock.settimeout(self._connection.request_timeout_s)
+            self._sock.sendall(data)
+        except OSError as error:
+            self.close()
+            raise ConnectionClosedError(f"the connection broke while sending: {error}") from error
+
+    def publish(self, subject: str, payload: bytes, reply: bytes = b"") -> None:
+        """Send one message."""
+        head = b"PUB %b %b %d" if reply else b"PUB %b%b %d"
+        self.send(head % (subject.encode(), reply, len(payload)) + _CRLF + payload + _CRLF)
+
+    def subscribe(self) -> tuple[bytes, bytes]:
+        """Make a fresh inbox; returns its subject and the sid that its messages carry."""
+        number = next(self._numbers)
+        sid = b"%d" % (number + 1)
+        subject = b"%b.p%d" % (self._inbox, number)
+        self.send(b"SUB %b %b\r\n" % (subject, sid))
+        self._live.add(sid)
+        return subject, sid
+
+    def unsubscribe(self, sid: bytes) -> None:
+        """Give an inbox back; messages still under way to it are dropped."""
+        self._live.discard(sid)
+        self._held = [frame for frame in self._held if frame[2] != sid]
+        self.send(b"UNSUB %b\r\n" % sid)
+
+    def request(self, subject: str, payload: bytes = b"", timeout_s: float | None = None) -> Reply:
+        """Ask once and wait for the answer.
+
+        Raises:
+            NoRespondersError: nobody listens on ``subject``.
+        """
+        return self.request_many([(subject, payload)], timeout_s)[0]
+
+    def request_many(
+        self, requests: list[tuple[str, bytes]], timeout_s: float | None = None
+    ) -> list[Reply]:
+        """Ask many things in one write; the answers come back in the order of the questions."""
+        if _REPLIES_SID not in self._live:
+            self.send(b"SUB %b.r.* %b\r\n" % (self._inbox, _REPLIES_SID))
+            self._live.add(_REPLIES_SID)
+        waiting: dict[bytes, int] = {}
+        lines = []
+        for index, (subject, payload) in enumerate(requests):
+            reply = b"%b.r.%d" % (self._inbox, next(self._numbers))
+            waiting[reply] = index
+            lines.append(b"PUB %b %b %d\r\n" % (subject.encode(), reply, len(payload)))
+            lines.append(payload + _CRLF)
+        self.send(b"".join(lines))
+        timeout_s = self._connection.request_timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + timeout_s
+        answers: dict[int, Reply] = {}
+        while waiting:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError_(
+                    f"no answer to {requests[min(waiting.values())][0]} within {timeout_s:g} s"
+                )
+            for frame in self._receive(left):
+                _, to, sid, _, headers, body = frame
+                if sid == _REPLIES_SID:
+                    index = waiting.pop(to, -1)
+                    if index >= 0:
+                        if not body and headers.startswith(b"NATS/1.0 503"):
+                            raise NoRespondersError(f"nobody answers on {requests[index][0]}")
+                        answers[index] = Reply(headers, body)
+                elif sid in self._live:
+                    self._held.append(frame)
+        return [answers[index] for index in range(len(requests))]
+
+    def poll(self, timeout_s: float) -> list[Frame]:
+        """The messages that have come for our inboxes; waits for the first, empty after ``timeout_s``."""
+        if self._held:
+            held, self._held = self._held, []
+            return held
+        deadline = time.monotonic() + timeout_s
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            frames = self._receive(left)
+            if frames:
+                live = self._live
+                return [frame for frame in frames if frame[2] in live]
+
+    def _receive(self, timeout_s: float) -> list[Frame]:
+        """One read of the socket: its MSG frames, possibly none; everything else is dealt with."""
+        if self.closed:
+            raise ConnectionClosedError("the connection is closed")
+        try:
+            self._sock.settimeout(max(timeout_s, 0.001))
+            chunk = self._sock.recv(READ_CHUNK_BYTES)
+        except TimeoutError:
+            return []
+        except OSError as error:
+            self.close()
+            raise ConnectionClosedError(f"the connection broke: {error}") from error
+        return self._take(chunk)
+
+    def _take(self, chunk: bytes) -> list[Frame]:
+        if not chunk:
+            self.close()
+            raise ConnectionClosedError("the server closed the connection")
+        frames = self._parser.feed(chunk)
+        if all(frame[0] == MSG for frame in frames):
+            return frames
+        return [frame for frame in frames if frame[0] == MSG or self._housekeeping(frame)]
+
+    def _housekeeping(self, frame: Frame) -> bool:
+        """Handle a frame that is no message; always False, so that it is filtered out."""
+        op = frame[0]
+        if op == PING:
+            self.send(b"PONG\r\n")
+        elif op == ERR:
+            # Permission errors too: what they refuse would only end as a request without answer.
+            self.close()
+            raise ConnectionClosedError(f"the server said: {frame[1]}")
+        elif op == INFO:
+            self.info = parse_info(frame[1])
+        elif op == BAD:
+            self.close()
+            raise ConnectionClosedError(f"the server does not speak NATS: {frame[1]}")
+        return False
+
+
+def _tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.SSLContext | None:
+    """What TLS needs, if anything asks for it."""
+    wanted = connection.tls or connection.tls_ca or connection.tls_cert
+    if not wanted and not any(address.tls for address in addresses):
+        return None
+    try:
+        context = ssl.create_default_context(cafile=connection.tls_ca or None)
+        if connection.tls_cert:
+            context.load_cert_chain(connection.tls_cert, connection.tls_key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigurationError(
+            f"jetstream source: the files of tlsCa, tlsCert and tlsKey cannot be used: {error}"
+        ) from error
+    return context
+
+
+def _handshake(
+    connection: Connection, address: ServerAddress, context: ssl.SSLContext | None
+) -> Link:
+    """Connect to one server: INFO, TLS if wanted, CONNECT, PING, PONG."""
+    sock = socket.create_connection((address.host, address.port), connection.connect_timeout_s)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        deadline = time.monotonic() + connection.connect_timeout_s
+        parser = Parser.for_client()
+        info = parse_info(_await(sock, parser, INFO, deadline)[1])
+        secure = connection.tls or address.tls or info.tls_required
+        if secure:
+            context = context or ssl.create_default_context()
+            sock = context.wrap_socket(
+                sock, server_hostname=connection.tls_hostname or address.host
+            )
+        credentials = Credentials(connection.user, connection.password, connection.token)
+        command = connect_command(
+            info, credentials or address.credentials, name="headrace-spark", tls=secure
+        )
+        sock.sendall(command + b"PING\r\n")
+        _await(sock, parser, PONG, deadline)
+    except BaseException:
+        sock.close()
+        raise
+    return Link(connection, sock, parser, info)
+
+
+def _await(sock: socket.socket, parser: Parser, op: int, deadline: float) -> Frame:
+    """Read until a frame of kind ``op``; an error of the server is raised."""
+    while True:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError_(
+                "the server accepted the connection but did not finish the handshake"
+            )
+        sock.settimeout(left)
+        chunk = sock.recv(READ_CHUNK_BYTES)
+        if not chunk:
+            raise ConnectionClosedError("the server closed the connection during the handshake")
+        for frame in parser.feed(chunk):
+            if frame[0] == op:
+                return frame
+            if frame[0] == ERR:
+                kind = AuthorizationError if "Auth" in frame[1] else ConnectionClosedError
+                raise kind(f"the server refused the connection: {frame[1]}")
+            if frame[0] == BAD:
+                raise ConnectionClosedError("what answers there does not speak NATS")
+
+
+def _reason(error: Exception) -> str:
+    return (
+        error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    ) or repr(error)

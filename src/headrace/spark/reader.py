@@ -1,0 +1,317 @@
+"""Reading exactly the messages ``(lo, hi]`` of a stream, in order, as chunks of rows.
+
+Two ways, chosen by the stream's retention: an ephemeral pull consumer without acknowledgements (two
+requests overlap, so the server never waits for us), or, where such a consumer is not allowed (work
+queues), one STREAM.MSG.GET per sequence, many in flight. Both read again from where they were when a
+connection breaks, and both give the same rows for the same range, however often it is read.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from ..api import base
+from ..api.acks import parse_ack_subject
+from ..api.consumers import ConsumerConfig, PullRequest
+from ..api.names import api_subject
+from ..api.streams import StreamConfig
+from ..errors import ConnectionClosedError, HeadraceError, TimeoutError_
+from ..wire import Frame
+from .control import Control, Stored
+from .link import Link
+from .offsets import DataLossError
+
+__all__ = ["Chunk", "ReadPlan", "read_range"]
+
+PULL_MESSAGES_MAX: Final = 20_000  # one pull request asks for at most so many
+PULL_BYTES: Final = 16 * 1024 * 1024  # … and for about so much, by the stream's mean message size
+CHUNK_BYTES: Final = 8 * 1024 * 1024  # a chunk of rows is cut when its payloads exceed this
+GETS_IN_FLIGHT: Final = 500
+HEARTBEAT_S: Final = 2.0
+EPHEMERAL_INACTIVE_S: Final = 30.0  # the server's backstop if this process is killed
+RECONNECTS_MAX: Final = 5  # without a single message in between; then the error is raised
+FILTERED_SHARE: Final = 4  # a server-side filter pays when it keeps less than one message in four
+# Statuses that end a pull request in the ordinary way; it is simply asked again.
+ORDINARY: Final = (b"404", b"408")
+
+
+class Chunk(NamedTuple):
+    """Rows, column by column.
+
+    Where a row lies in the stream is either in its ack subject (``acks``, taken apart in bulk later) or
+    in ``sequences`` and ``timestamps_ns``; the other is empty.
+    """
+
+    subjects: list[bytes]
+    payloads: list[bytes]
+    headers: list[bytes]
+    acks: list[bytes]
+    sequences: list[int]
+    timestamps_ns: list[int]
+
+
+class ReadPlan(NamedTuple):
+    """What to read: the sequences ``(lo, hi]``, and how."""
+
+    stream: str
+    lo: int
+    hi: int
+    server_filter: Callable[[StreamConfig], str]  # a pattern the server may apply, or ""
+    rows_per_chunk: int
+    read_timeout_s: float
+    fail_on_data_loss: bool
+
+
+def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
+    """The messages of a range, in order. ``connect`` opens (or lends) a link.
+
+    With ``plan.server_filter`` messages that do not match it may be left out, or not: the caller
+    filters the rows in any case.
+
+    Raises:
+        DataLossError: messages expired while they were being read (limits retention only).
+        ConnectionClosedError: the server cannot be reached, after several attempts.
+        TimeoutError_: the server answers but delivers nothing.
+    """
+    reader = _RangeReader(connect, plan)
+    try:
+        yield from reader.chunks()
+    finally:
+        reader.release()
+
+
+class _RangeReader:
+    def __init__(self, connect: Callable[[], Link], plan: ReadPlan) -> None:
+        self._connect = connect
+        self._plan = plan
+        self._last = plan.lo  # every message up to here is in the buffer or was handed on
+        self._checked = plan.lo  # up to here nothing expired before it was read
+        self._buffer: list[Frame] = []
+        self._control: Control | None = None
+        self._consumer = ""
+        self._pattern = ""
+        self._sid = b""
+        self._limited = False
+
+    def chunks(self) -> Iterator[Chunk]:
+        failures = 0
+        while True:
+            before = self._last
+            try:
+                yield from self._attempt()
+                return
+            except (ConnectionClosedError, TimeoutError_):
+                failures = 1 if self._last > before else failures + 1
+                if failures > RECONNECTS_MAX:
+                    raise
+                self._drop_link()
+                time.sleep(0.1 * 2**failures)  # a server that restarts needs a moment
+
+    def release(self) -> None:
+        """Give the server its consumer back, and the link to the next task."""
+        control = self._control
+        if control is None or control.link.closed:
+            return
+        try:
+            if self._sid:
+                control.link.unsubscribe(self._sid)
+            if self._consumer:
+                control.delete_consumer(self._consumer)
+        except HeadraceError:
+            # The rows are complete; the server removes an abandoned consumer by itself.
+            control.link.close()
+        self._sid, self._consumer = b"", ""
+
+    def _drop_link(self) -> None:
+        if self._control is not None:
+            self._control.link.close()
+        self._control, self._sid, self._consumer = None, b"", ""
+
+    def _attempt(self) -> Iterator[Chunk]:
+        plan = self._plan
+        self._control = control = Control(self._connect(), plan.stream)
+        head, config = control.head()
+        self._limited = config.retention == "limits"
+        if config.retention == "workqueue":
+            yield from self._get_one_by_one(control, head.first_seq, head.last_seq)
+            return
+        if self._last < plan.hi:
+            ahead = min(head.messages, head.last_seq - self._last)
+            pending = self._create_consumer(control, plan.server_filter(config), ahead)
+            batch = max(1, min(PULL_MESSAGES_MAX, PULL_BYTES // head.mean_bytes))
+            for frames in self._pull(control, batch, pending):
+                self._buffer += frames
+                while len(self._buffer) >= plan.rows_per_chunk:
+                    yield self._cut(control)
+        while self._buffer:
+            yield self._cut(control)
+
+    def _create_consumer(self, control: Control, wanted: str, ahead: int) -> int:
+        """Create the ephemeral consumer behind ``_last``; returns how many messages await it.
+
+        With a filter the server skips what does not match, but pays for every message it keeps; so the
+        filter is used only where it keeps few of the messages ``ahead``.
+        """
+        info = control.create_consumer(self._config(wanted))
+        if wanted and info.num_pending * FILTERED_SHARE >= ahead:
+            control.delete_consumer(info.name)
+            wanted = ""
+            info = control.create_consumer(self._config(wanted))
+        self._consumer, self._pattern = info.name, wanted
+        return info.num_pending
+
+    def _config(self, pattern: str) -> ConsumerConfig:
+        return ConsumerConfig(
+            deliver_policy="by_start_sequence",
+            opt_start_seq=self._last + 1,
+            ack_policy="none",
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=EPHEMERAL_INACTIVE_S,
+            filter_subject=pattern,
+            description="headrace: one task of a Spark read",
+        )
+
+    def _pull(self, control: Control, batch: int, pending: int) -> Iterator[list[Frame]]:
+        """Messages up to ``hi`` and none beyond, as they arrive. Moves ``_last``."""
+        link, plan = control.link, self._plan
+        if pending == 0 and self._is_complete(control):
+            return
+        inbox, self._sid = link.subscribe()
+        subject = api_subject("CONSUMER", "MSG", "NEXT", plan.stream, self._consumer)
+        asked = 0
+        quiet_since = time.monotonic()
+        while True:
+            need = plan.hi - self._last
+            if asked <= batch // 2 and asked < need:
+                size = min(batch, need - asked)
+                request = PullRequest(
+                    batch=size, expires=plan.read_timeout_s, idle_heartbeat=self._heartbeat_s
+                )
+                link.publish(subject, base.encode(request), inbox)
+                asked += size
+            frames = link.poll(2 * self._heartbeat_s)
+            if not frames:
+                link.close()
+                raise ConnectionClosedError("the server missed two heartbeats")
+            messages = [frame for frame in frames if frame[3]]
+            if len(messages) < len(frames):
+                asked = self._read_statuses(frames, asked)
+            if not messages:
+                if time.monotonic() - quiet_since > plan.read_timeout_s:
+                    raise TimeoutError_(
+                        f"stream {plan.stream!r}: nothing after sequence {self._last} came within "
+                        f"{plan.read_timeout_s:g} s, though the server holds more"
+                    )
+                if asked == 0 and self._is_complete(control):
+                    return
+                continue
+            quiet_since = time.monotonic()
+            asked = max(0, asked - len(messages))
+            tokens = parse_ack_subject(messages[-1][3].decode())
+            if tokens.stream_seq > plan.hi:
+                while messages and parse_ack_subject(messages[-1][3].decode()).stream_seq > plan.hi:
+                    messages.pop()
+                self._last = plan.hi
+                yield messages
+                return
+            self._last = tokens.stream_seq
+            yield messages
+            if self._last >= plan.hi or (tokens.pending == 0 and self._is_complete(control)):
+                self._last = plan.hi
+                return
+
+    @property
+    def _heartbeat_s(self) -> float:
+        return min(HEARTBEAT_S, self._plan.read_timeout_s / 2)
+
+    def _read_statuses(self, frames: list[Frame], asked: int) -> int:
+        """Take note of ended pull requests; returns how many messages are still asked for."""
+        for frame in frames:
+            if frame[3]:
+                continue
+            code, _, rest = frame[4][9:].partition(b" ")
+            if code == b"100":
+                continue
+            if code[:3] in ORDINARY or code[:3] == b"409":
+                if b"Consumer Deleted" in rest or b"Shutdown" in rest or b"Leadership" in rest:
+                    raise ConnectionClosedError("the server ended the read; it is begun again")
+                asked = 0
+            else:
+                status = frame[4][9:].split(b"\r\n", 1)[0].decode(errors="replace")
+                raise ConnectionClosedError(f"the server answered a pull with {status}")
+        return asked
+
+    def _is_complete(self, control: Control) -> bool:
+        """Whether the leader has nothing more for us up to ``hi``.
+
+        A consumer says that nothing is pending also when its server lags behind the stream's leader,
+        and the last sequences of a range may have been deleted; only the leader can tell the two apart.
+        """
+        following = control.next_stored(self._last + 1, self._pattern or ">")
+        return following == 0 or following > self._plan.hi
+
+    def _cut(self, control: Control) -> Chunk:
+        """Take the next chunk off the buffer; the same range is always cut at the same places."""
+        count = min(len(self._buffer), self._plan.rows_per_chunk)
+        frames = self._buffer[:count]
+        sizes = [len(frame[5]) for frame in frames]
+        if sum(sizes) > CHUNK_BYTES:
+            count = sum(1 for total in accumulate(sizes) if total <= CHUNK_BYTES) or 1
+            frames = frames[:count]
+        del self._buffer[:count]
+        self._check_expiry(control, frames)
+        return Chunk(
+            [frame[1] for frame in frames],
+            [frame[5] for frame in frames],
+            [frame[4] for frame in frames],
+            [frame[3] for frame in frames],
+            [],
+            [],
+        )
+
+    def _check_expiry(self, control: Control, frames: list[Frame]) -> None:
+        """Raise if messages may have expired between planning and reading this chunk.
+
+        Limits remove from the head, so what lies behind the head now was there when it was delivered,
+        and what came without a gap is complete whatever happened since.
+        """
+        before = self._checked
+        last = parse_ack_subject(frames[-1][3].decode()).stream_seq
+        self._checked = last
+        if not (self._limited and self._plan.fail_on_data_loss) or last - before == len(frames):
+            return
+        first_seq = control.head()[0].first_seq
+        if first_seq > before + 1:
+            raise DataLossError(
+                f"stream {self._plan.stream!r} begins at sequence {first_seq} now: messages after {before} "
+                "were removed while a task was reading them (limits or purge). Read more often, keep "
+                "messages longer, or set failOnDataLoss=false to go on without them"
+            )
+
+    def _get_one_by_one(self, control: Control, first_seq: int, last_seq: int) -> Iterator[Chunk]:
+        plan = self._plan
+        stop = min(plan.hi, last_seq)
+        rows: list[Stored] = []
+        for start in range(max(self._last + 1, first_seq), stop + 1, GETS_IN_FLIGHT):
+            rows += control.get_many(range(start, min(start + GETS_IN_FLIGHT, stop + 1)))
+            if len(rows) >= plan.rows_per_chunk or sum(len(r.payload) for r in rows) > CHUNK_BYTES:
+                yield _from_stored(rows)
+                self._last, rows = rows[-1].sequence, []
+        if rows:
+            yield _from_stored(rows)
+        self._last = plan.hi
+
+
+def _from_stored(rows: list[Stored]) -> Chunk:
+    return Chunk(
+        [row.subject for row in rows],
+        [row.payload for row in rows],
+        [row.headers for row in rows],
+        [],
+        [row.sequence for row in rows],
+        [row.timestamp_ns for row in rows],
+    )

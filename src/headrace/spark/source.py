@@ -1,0 +1,151 @@
+"""The classes Spark talks to. Thin: they translate Spark's calls, what they mean stands elsewhere.
+
+Readers are pickled into tasks, so they hold the options and nothing that lives; the driver object is
+made at the first call in the process that runs the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .columns import check_columns, ddl
+from .control import Control
+from .driver import Driver, locate, plan_tasks
+from .link import Link
+from .offsets import Offset, check_range
+from .options import SourceOptions, parse_options
+from .planning import Slice
+from .tasks import read_slice
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["JetStreamBatchReader", "JetStreamDataSource", "JetStreamStreamReader"]
+
+
+class SlicePartition(InputPartition):
+    """One task's slice; carries no secret."""
+
+    def __init__(self, piece: Slice) -> None:
+        super().__init__(tuple(piece))
+
+    @property
+    def piece(self) -> Slice:
+        return Slice(*self.value)
+
+
+class JetStreamDataSource(DataSource):
+    """``spark.read.format("jetstream")`` and ``spark.readStream.format("jetstream")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "jetstream"
+
+    def schema(self) -> str:
+        options = parse_options(self.options)
+        return ddl(include_headers=options.include_headers)
+
+    def reader(self, schema: StructType) -> JetStreamBatchReader:
+        options = parse_options(self.options, streaming=False)
+        return JetStreamBatchReader(options, _columns(options, schema))
+
+    def streamReader(self, schema: StructType) -> JetStreamStreamReader:  # noqa: N802
+        options = parse_options(self.options, streaming=True)
+        return JetStreamStreamReader(options, _columns(options, schema))
+
+
+def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:
+    wanted = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return check_columns(wanted, include_headers=options.include_headers)
+
+
+class JetStreamBatchReader(DataSourceReader):
+    """A bounded range of the stream."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self._options
+        link = Link.open(options.connection)
+        try:
+            control = Control(link, options.stream)
+            head, config = control.head()
+            lo = locate(control, options.starting, head, as_end=False)
+            hi = min(locate(control, options.ending, head, as_end=True), head.last_seq)
+        finally:
+            link.close()
+        if hi > lo:
+            fail = options.fail_on_data_loss and config.retention == "limits"
+            start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
+            lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
+        return [SlicePartition(piece) for piece in plan_tasks(options, lo, hi)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        # Spark makes one partition without a value out of none at all.
+        if isinstance(partition, SlicePartition):
+            yield from read_slice(self._options, self._columns, partition.piece)
+
+
+class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches, each an exact range that can be read again."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        self._options = options
+        self._columns = columns
+        self._driver: Driver | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_options": self._options, "_columns": self._columns, "_driver": None}
+
+    @property
+    def driver(self) -> Driver:
+        if self._driver is None:
+            self._driver = Driver(self._options)
+            self._driver.install_sigterm()
+        return self._driver
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self._options.max_offsets_per_trigger
+        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.driver.freeze_target()
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        return dict(self.driver.initial_offset().to_dict())
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return dict(self.driver.latest_offset(Offset.from_dict(start), max_rows).to_dict())
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        latest = self.driver.latest
+        return dict(latest.to_dict()) if latest is not None else None
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        pieces = self.driver.plan(Offset.from_dict(start), Offset.from_dict(end))
+        return [SlicePartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if isinstance(partition, SlicePartition):
+            yield from read_slice(self._options, self._columns, partition.piece)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: it comes a batch late and never for the last; see ``driver``."""

@@ -1,0 +1,108 @@
+"""The worker side: one task reads its slice and yields Arrow batches.
+
+A worker process serves many tasks, one after another; its connections are kept between them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ..api.streams import StreamConfig
+from ..errors import HeadraceError
+from ..subjects import is_subset
+from .columns import BatchBuilder, Selection
+from .link import Link
+from .options import Connection, SourceOptions
+from .planning import Slice
+from .reader import ReadPlan, read_range
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["read_slice", "server_filter", "writes_partition"]
+
+_idle: dict[tuple[int, Connection], list[Link]] = {}
+
+
+def read_slice(
+    options: SourceOptions, columns: tuple[str, ...], piece: Slice
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task. Without any, one empty batch, so that Spark knows the types."""
+    selection = Selection(options.subjects, piece.partitions)
+    builder = BatchBuilder(
+        columns,
+        options.stream,
+        partitions=options.partitions,
+        rule=options.partition_rule,
+        selection=selection,
+    )
+    key = (os.getpid(), options.connection)  # a forked process must not share a socket
+    lent: list[Link] = []
+
+    def connect() -> Link:
+        links = _idle.get(key)
+        while links:
+            link = links.pop()
+            if not link.closed and link.is_alive():
+                lent.append(link)
+                return link
+        link = Link.open(options.connection)
+        lent.append(link)
+        return link
+
+    plan = ReadPlan(
+        options.stream,
+        piece.lo,
+        piece.hi,
+        partial(server_filter, options, piece),
+        options.rows_per_batch,
+        options.read_timeout_s,
+        options.fail_on_data_loss,
+    )
+    try:
+        for chunk in read_range(connect, plan):
+            batch = builder.build(chunk)
+            if batch.num_rows:
+                yield batch
+    except HeadraceError:
+        for link in lent:
+            link.close()
+        raise
+    finally:
+        _idle.setdefault(key, []).extend(link for link in lent if not link.closed)
+
+
+def server_filter(options: SourceOptions, piece: Slice, config: StreamConfig) -> str:
+    """The one pattern a server may filter this task's messages by, or "".
+
+    Never several patterns: servers then look through their subjects again for every message. By
+    partition only where the stream itself writes the partition into each subject: elsewhere a message
+    outside all partitions must be seen, to be refused rather than lost.
+    """
+    if len(options.subjects) == 1:
+        return options.subjects[0]
+    token = options.partition_rule.token
+    if options.subjects or len(piece.partitions) != 1 or not token:
+        return ""
+    if not writes_partition(config, options.partitions, token):
+        return ""
+    return ".".join(["*"] * (token - 1) + [str(piece.partitions[0]), ">"])
+
+
+def writes_partition(config: StreamConfig, partitions: int, token: int) -> bool:
+    """Whether the stream's subject transform makes the given token the partition of every message."""
+    transform = config.subject_transform
+    if transform is None or config.sources or config.mirror is not None:
+        return False
+    tokens = transform.dest.split(".")
+    if len(tokens) <= token:
+        return False
+    written = re.fullmatch(r"\{\{\s*partition\(\s*(\d+)\s*[,)].*", tokens[token - 1], re.IGNORECASE)
+    if written is None or int(written[1]) != partitions:
+        return False
+    source = transform.src.encode()
+    return all(is_subset(subject.encode(), source) for subject in config.subjects)
