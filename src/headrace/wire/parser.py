@@ -24,7 +24,7 @@ _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cl
 _FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the most a nats-server can be set to
 _VERB_BYTES_MAX: Final = 8  # b"CONNECT "
 _SIZE_DIGITS_MAX: Final = 9  # as nats-server
-_SIZES_MAX: Final = 16_384  # then sizes not seen before take the slower way
+_SIZES_MAX: Final = 16_384  # then the tables of sizes start anew
 _SNIPPET_BYTES: Final = 64
 
 _MESSAGES: Final = frozenset((PUB, MSG))
@@ -35,15 +35,15 @@ class _Verb(NamedTuple):
 
     stem: bytes  # what the line starts with, in upper case; a space means that one is required
     op: int
-    fields: int = 0  # of a message line without reply: how many it has, the verb included
+    fields: int = 0  # how many fields it has at least, the verb included; one more is optional
     has_headers: bool = False
 
 
 _FROM_CLIENTS: Final = (
     _Verb(b"PUB ", PUB, 3),
     _Verb(b"HPUB ", PUB, 4, True),
-    _Verb(b"SUB ", SUB),
-    _Verb(b"UNSUB ", UNSUB),
+    _Verb(b"SUB ", SUB, 3),
+    _Verb(b"UNSUB ", UNSUB, 2),
     _Verb(b"PING", PING),
     _Verb(b"PONG", PONG),
     _Verb(b"CONNECT", CONNECT),
@@ -58,9 +58,11 @@ _FROM_SERVERS: Final = (
     _Verb(b"INFO", INFO),
 )
 
-# Sizes by the token they were read from, its b"\r" included: one look-up instead of checking and
-# converting the digits of every message. Shared by all parsers: what a token means never changes.
-_sizes: Final[dict[bytes, int]] = {}
+# Sizes by the token they were read from: one look-up instead of checking and converting the digits of
+# every message. Shared by all parsers: what a token means never changes. The total size ends a line, so
+# its token may carry the b"\r"; that of the header block must not.
+_total_sizes: Final[dict[bytes, int]] = {}
+_header_sizes: Final[dict[bytes, int]] = {}
 
 
 class Parser:
@@ -152,7 +154,7 @@ class Parser:
         """Append the complete frames of ``buf``; return where the incomplete rest starts."""
         pos, end = 0, len(buf)
         find, append = buf.find, frames.append
-        verb_of, size_of = self._messages.get, _sizes.get
+        verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
         max_payload, max_line = self.max_payload, self.max_control_line
         while pos < end:
             eol = find(b"\n", pos)
@@ -169,7 +171,7 @@ class Parser:
                     size = size_of(args.pop(), -1)
                     middle = body = eol + 1
                     if has_headers:
-                        middle += size_of(args.pop(), max_payload + 1)
+                        middle += header_size_of(args.pop(), max_payload + 1)
                     stop = body + size
                     after = stop + 2
                     if (
@@ -230,13 +232,18 @@ class Parser:
         text = line[len(verb.stem) :].strip(b" \t")
         if max(len(text), len(line) - _VERB_BYTES_MAX) > self.max_control_line:
             raise self._line_too_long()
-        if verb.op not in _MESSAGES:
-            frames.append(_control_frame(verb.op, text))
+        if not verb.fields:
+            frames.append(_bare_frame(verb.op, text))
             return eol + 1
-        args = _split(text)
+        args = [arg for arg in text.replace(b"\t", b" ").split(b" ") if arg]
         extra = len(args) - verb.fields + 1
         if extra not in (0, 1):
-            raise _bad_arguments(line, f"{len(args)} arguments")
+            least = verb.fields - 1
+            accepted = f"{least} or {least + 1} are accepted"
+            raise _bad_arguments(line, f"{len(args)} arguments, {accepted},")
+        if verb.op not in _MESSAGES:
+            frames.append(_subscription_frame(verb.op, args))
+            return eol + 1
         size = self._size(args.pop(), line)
         header_size = _number(args.pop()) if verb.has_headers else 0
         if not 0 <= header_size <= size:
@@ -274,39 +281,33 @@ class Parser:
         )
 
 
-def _control_frame(op: int, text: bytes) -> Frame:
-    """The frame of a line without a payload; ``text`` is what follows the verb."""
-    if op in (PING, PONG, OK):
-        return (op,)  # like nats-server, whatever follows the verb is ignored
+def _bare_frame(op: int, text: bytes) -> Frame:
+    """The frame of a line that is not divided into fields; ``text`` is what follows the verb."""
     if op in (CONNECT, INFO):
         return (op, text)
     if op == ERR:
         quoted = len(text) > 1 and text.startswith(b"'") and text.endswith(b"'")
         return (op, (text[1:-1] if quoted else text).decode(errors="replace"))
-    args = _split(text)
-    if op == SUB and len(args) == 2:
-        return (op, args[0], b"", args[1])
-    if op == SUB and len(args) == 3:
-        return (op, *args)
-    if op == UNSUB and len(args) == 1:
-        return (op, args[0], 0)
-    if op == UNSUB and len(args) == 2:
-        return (op, args[0], max(0, _number(args[1])))  # not a number means now, as in nats-server
-    raise _bad_arguments(text, f"{len(args)} arguments")
+    return (op,)  # PING, PONG, +OK: like nats-server, whatever follows the verb is ignored
 
 
-def _split(text: bytes) -> list[bytes]:
-    """The arguments in ``text``: separated by spaces and tabs, and by nothing else."""
-    return [arg for arg in text.replace(b"\t", b" ").split(b" ") if arg]
+def _subscription_frame(op: int, args: list[bytes]) -> Frame:
+    """SUB or UNSUB."""
+    if op == SUB:
+        return (SUB, args[0], args[1] if len(args) == 3 else b"", args[-1])
+    # As in nats-server, a maximum that is not a number means now.
+    return (UNSUB, args[0], max(0, _number(args[1])) if len(args) == 2 else 0)
 
 
 def _number(token: bytes) -> int:
     """A decimal number of at most nine digits, or -1."""
     if not token.isdigit() or len(token) > _SIZE_DIGITS_MAX:
         return -1
+    if len(_total_sizes) >= _SIZES_MAX:
+        _total_sizes.clear()
+        _header_sizes.clear()
     number = int(token)
-    if len(_sizes) < _SIZES_MAX:
-        _sizes[token] = _sizes[token + b"\r"] = number
+    _header_sizes[token] = _total_sizes[token] = _total_sizes[token + b"\r"] = number
     return number
 
 
