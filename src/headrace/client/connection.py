@@ -1,0 +1,320 @@
+"""The asyncio connection: publish, subscribe, request, drain; restored by itself when it is lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+
+from ..errors import ConfigurationError, ConnectionClosedError, LimitExceededError, TimeoutError_
+from ..subjects import check_pattern, check_subject
+from ..wire.encode import pub
+from .events import Event
+from .handshake import ServerAddress, ServerInfo, parse_servers
+from .message import HeadersLike, Message, header_block
+from .options import ConnectOptions, Options
+from .session import Session
+from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
+
+if TYPE_CHECKING:
+    from .jetstream import JetStream
+
+__all__ = ["DEFAULT_SERVER", "Connection", "connect"]
+
+DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
+_SUBJECTS_KNOWN_MAX: Final = 4096
+
+
+def connect(
+    servers: str | Sequence[str] = DEFAULT_SERVER,
+    *,
+    options: Options | None = None,
+    **keywords: Unpack[ConnectOptions],
+) -> _Connecting:
+    """Connect to one of ``servers``: ``connection = await connect(…)``, or ``async with connect(…)``.
+
+    Args:
+        servers: a URL ``nats://[user:password@|token@]host[:port]`` or ``tls://…``, several separated
+            by commas, or a sequence.
+        options: prepared settings; keywords are the fields of ``Options`` and make new ones.
+
+    Raises (when awaited):
+        ConfigurationError: a URL or an option is wrong.
+        AuthorizationError: the credentials were refused.
+        ConnectFailedError: no server could be reached; the text says why, for each.
+    """
+    if options is not None and keywords:
+        raise ConfigurationError("give connect either options=… or single keywords, not both")
+    settings = options if options is not None else Options.of(keywords)
+    return _Connecting(parse_servers(servers), settings)
+
+
+class _Connecting:
+    """What ``connect`` returns: awaitable, and an async context manager that closes at the end."""
+
+    __slots__ = ("_connection", "_options", "_servers")
+
+    def __init__(self, servers: list[ServerAddress], options: Options) -> None:
+        self._servers = servers
+        self._options = options
+        self._connection: Connection | None = None
+
+    def __await__(self) -> Generator[Any, None, Connection]:
+        return self._connect().__await__()
+
+    async def _connect(self) -> Connection:
+        session = Session(self._servers, self._options)
+        await session.start()
+        return Connection(session)
+
+    async def __aenter__(self) -> Connection:
+        self._connection = await self._connect()
+        return self._connection
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._connection is not None
+        await self._connection.__aexit__(kind, error, traceback)
+
+
+class Connection:
+    """A connection to a NATS server or a Headrace broker; made by ``connect``.
+
+    Everything that sends is a coroutine function, and returns once the bytes are queued; they leave at
+    the end of the event loop's turn. A lost connection is restored in the background (see ``Options``):
+    subscriptions are renewed, publishes wait in a bounded buffer. Not thread-safe.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known_subjects: set[str] = set()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "connected" if self.is_connected else "restoring"
+        return f"<Connection {self.server} {state}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Send what is queued and close."""
+        await self.close()
+
+    # State
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._session.link is not None
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is over for good."""
+        return self._session.closed is not None
+
+    @property
+    def server(self) -> str:
+        """The URL of the server connected to, or last connected to, without credentials."""
+        return str(self._session.server or "")
+
+    @property
+    def servers(self) -> list[str]:
+        """Every server known: given, and discovered."""
+        return [str(address) for address in self._session.pool.addresses]
+
+    @property
+    def server_info(self) -> ServerInfo:
+        """The server's last INFO."""
+        return self._session.info
+
+    @property
+    def max_payload(self) -> int:
+        """The largest payload with headers the server accepts, in bytes."""
+        return self._session.info.max_payload
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Output that has not reached the socket yet."""
+        return self._session.outbox.unsent_bytes
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was restored."""
+        return self._session.reconnects
+
+    def events(self) -> AsyncIterator[Event]:
+        """What happens to the connection from now on, until it is closed."""
+        return self._session.hub.events()
+
+    # Publishing
+
+    async def publish(
+        self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
+    ) -> None:
+        """Send a message to whoever listens now; nobody confirms it.
+
+        Returns at once unless more than ``outbound_bytes`` wait for the server to take them.
+
+        Raises:
+            InvalidSubjectError: the subject is malformed or has wildcards.
+            LimitExceededError: larger than ``max_payload``.
+            BufferFullError: disconnected, and the buffer for that is full.
+            ConnectionClosedError: the connection is closed or draining.
+        """
+        self.publish_nowait(subject, payload, headers=headers, reply=reply)
+        if self._session.outbox.crowded:
+            await self._session.outbox.wait_for_room()
+
+    def publish_nowait(
+        self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
+    ) -> None:
+        """As ``publish``, from a plain function: never waits, raises BufferFullError instead."""
+        self._check_subject(subject)
+        if reply:
+            self._check_subject(reply)
+        if self._session.draining:
+            raise ConnectionClosedError("the connection is draining, nothing more can be published")
+        block = header_block(headers) if headers else b""
+        self._check_size(len(block) + len(payload))
+        self._session.send(pub(subject.encode(), reply.encode(), block, payload))
+
+    async def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike = None,
+        timeout: float | None = None,
+    ) -> Message:
+        """Send a request and return its first answer.
+
+        Args:
+            timeout: seconds to wait; None means the option ``request_timeout``.
+
+        Raises:
+            NoRespondersError: nobody listens on the subject.
+            TimeoutError: no answer in time.
+            DisconnectedError: the connection was lost before the answer came.
+        """
+        self._check_subject(subject)
+        block = header_block(headers) if headers else b""
+        self._check_size(len(block) + len(payload))
+        seconds = self._session.options.request_timeout if timeout is None else timeout
+        return await self._session.requests.ask(subject, block, payload, seconds)
+
+    # Subscribing
+
+    async def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        callback: Callable[[Message], object] | None = None,
+        pending_messages: int = PENDING_MESSAGES_DEFAULT,
+        pending_bytes: int = PENDING_BYTES_DEFAULT,
+    ) -> Subscription:
+        """Receive the messages whose subject matches ``subject`` (``*`` and ``>`` are wildcards).
+
+        Args:
+            queue: of all subscribers with this group name, one receives each message.
+            callback: called with each message: a plain function at once, on the event loop; a coroutine
+                function one message after the other. Without it, iterate the subscription.
+            pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
+        """
+        check_pattern(subject.encode())
+        if queue:
+            check_subject(queue.encode())
+        if self._session.draining:
+            raise ConnectionClosedError(
+                "the connection is draining, nothing more can be subscribed"
+            )
+        self._session.raise_if_closed()
+        subscription = Subscription(
+            self._session,
+            subject,
+            queue,
+            pending_messages=pending_messages,
+            pending_bytes=pending_bytes,
+        )
+        if callback is not None:
+            subscription.start(callback)
+        return subscription
+
+    def new_inbox(self) -> str:
+        """A subject nobody else uses, for replies."""
+        return self._session.new_inbox()
+
+    def jetstream(self, **options: Any) -> JetStream:
+        """The JetStream context of this connection; the options are those of ``JetStream``."""
+        from .jetstream import JetStream
+
+        return JetStream(self, **options)
+
+    # Beginning and end
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until the server has read everything sent so far.
+
+        While disconnected it waits for the next connection. ``timeout`` None: ``request_timeout``.
+
+        Raises:
+            TimeoutError: not within ``timeout`` seconds.
+            DisconnectedError: the connection was lost meanwhile; what was sent may be lost.
+        """
+        seconds = self._session.options.request_timeout if timeout is None else timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await self._session.flush()
+        except TimeoutError as error:
+            raise TimeoutError_(f"the server did not answer a PING within {seconds} s") from error
+
+    async def drain(self) -> None:
+        """Stop receiving, let everything received be taken, send what is queued, then close.
+
+        Gives up waiting for the takers after the option ``drain_timeout``.
+        """
+        session = self._session
+        session.raise_if_closed()
+        try:
+            async with asyncio.timeout(session.options.drain_timeout):
+                drains = [subscription.drain() for subscription in list(session.subscriptions)]
+                session.draining = True
+                for error in await asyncio.gather(*drains, return_exceptions=True):
+                    if isinstance(error, Exception):
+                        session.report(error)
+                await session.flush()
+        except (TimeoutError, ConnectionError) as error:
+            session.report(error)
+        finally:
+            await session.close()
+
+    async def close(self) -> None:
+        """Send what is queued and end for good. Whoever waits gets ConnectionClosedError."""
+        await self._session.close()
+
+    # Checks
+
+    def _check_subject(self, subject: str) -> None:
+        known = self._known_subjects
+        if subject in known:
+            return
+        check_subject(subject.encode())
+        if len(known) < _SUBJECTS_KNOWN_MAX:
+            known.add(subject)
+
+    def _check_size(self, size: int) -> None:
+        if size > self._session.info.max_payload:
+            raise LimitExceededError(
+                f"a message of {size} bytes (headers and payload); the server accepts at most "
+                f"{self._session.info.max_payload}"
+            )

@@ -1,0 +1,137 @@
+"""What happens to a connection, as values: handed to ``on_event`` and to ``connection.events()``."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = [
+    "Closed",
+    "Connected",
+    "Disconnected",
+    "ErrorEvent",
+    "Event",
+    "EventHub",
+    "LameDuck",
+    "Reconnected",
+]
+
+EVENTS_KEPT_MAX: Final = 1024  # per iterator; the oldest are dropped beyond it
+
+_log = logging.getLogger("headrace.client")
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """The root of all connection events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected(Event):
+    """The first connection stands. ``server`` is its address, without credentials."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected(Event):
+    """The connection was lost; unless ``reconnect`` is off, it is being restored."""
+
+    server: str
+    reason: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnected(Event):
+    """The connection stands again and every subscription has been restored."""
+
+    server: str
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class LameDuck(Event):
+    """The server is about to shut down; it will close the connection in its own time."""
+
+    server: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorEvent(Event):
+    """Something failed that no caller is waiting for: a server's ``-ERR``, a dropped message, an
+    exception out of a callback."""
+
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Closed(Event):
+    """The connection is over. ``reason`` is None when it was closed by us."""
+
+    reason: Exception | None
+
+
+class EventHub:
+    """Hands each event to the callback and to every iterator. Nobody listening loses nothing else.
+
+    Errors nobody listens for are logged, so that they cannot vanish.
+    """
+
+    def __init__(self, callback: Callable[[Event], object] | None) -> None:
+        self._callback = callback
+        self._queues: list[_EventQueue] = []
+        self._ended = False
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, ErrorEvent) and self._callback is None and not self._queues:
+            _log.error("%s", event.error, exc_info=event.error)
+        for queue in self._queues:
+            queue.put(event)
+        if self._callback is not None:
+            try:
+                self._callback(event)
+            except Exception:
+                _log.exception("on_event raised for %r", event)
+        if isinstance(event, Closed):
+            self._ended = True
+            for queue in self._queues:
+                queue.end()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Events from now on, until the connection is closed."""
+        queue = _EventQueue()
+        if self._ended:
+            return
+        self._queues.append(queue)
+        try:
+            while (event := await queue.get()) is not None:
+                yield event
+        finally:
+            self._queues.remove(queue)
+
+
+class _EventQueue:
+    def __init__(self) -> None:
+        self._events: deque[Event] = deque(maxlen=EVENTS_KEPT_MAX)
+        self._arrived = asyncio.Event()
+        self._over = False
+
+    def put(self, event: Event) -> None:
+        self._events.append(event)
+        self._arrived.set()
+
+    def end(self) -> None:
+        self._over = True
+        self._arrived.set()
+
+    async def get(self) -> Event | None:
+        while not self._events:
+            if self._over:
+                return None
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._events.popleft()

@@ -1,0 +1,86 @@
+"""A received message: a thin view of one frame, decoded only as far as it is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..errors import ConfigurationError
+from ..wire.encode import pub
+from ..wire.frames import Frame
+from ..wire.headers import Headers, encode_headers, parse_headers
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["HeadersLike", "Message", "header_block"]
+
+HeadersLike: TypeAlias = "Headers | Mapping[str, str | Sequence[str]] | None"
+"""What may be given as headers: a mapping from name to one value or several, or received headers."""
+
+
+def header_block(headers: HeadersLike) -> bytes:
+    """The raw block of ``headers``; ``b""`` for none. Raises ProtocolError for what cannot be sent."""
+    if not headers:
+        return b""
+    if isinstance(headers, Headers):
+        return encode_headers(headers.items())
+    pairs = []
+    for name, value in headers.items():
+        if isinstance(value, str):
+            pairs.append((name, value))
+        else:
+            pairs.extend((name, one) for one in value)
+    return encode_headers(pairs)
+
+
+class Message:
+    """A message as it was received.
+
+    ``payload`` is bytes, ``subject`` and ``reply`` are text (an absent reply is ""), ``headers`` are
+    parsed when first asked for.
+    """
+
+    __slots__ = ("_frame", "_headers", "_session")
+
+    def __init__(self, session: Session, frame: Frame) -> None:
+        self._session = session
+        self._frame = frame
+        self._headers: Headers | None = None
+
+    @property
+    def subject(self) -> str:
+        subject: bytes = self._frame[1]
+        return subject.decode()
+
+    @property
+    def reply(self) -> str:
+        reply: bytes = self._frame[3]
+        return reply.decode()
+
+    @property
+    def payload(self) -> bytes:
+        payload: bytes = self._frame[5]
+        return payload
+
+    @property
+    def headers(self) -> Headers:
+        """The headers, possibly empty. Raises ProtocolError if the block is malformed."""
+        if self._headers is None:
+            self._headers = parse_headers(self._frame[4])
+        return self._headers
+
+    async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
+        reply = self.reply
+        if not reply:
+            raise ConfigurationError(
+                f"the message on {self.subject!r} has no reply subject to respond to"
+            )
+        self._session.send(pub(reply.encode(), b"", header_block(headers), payload))
+        if self._session.outbox.crowded:
+            await self._session.outbox.wait_for_room()
+
+    def __repr__(self) -> str:
+        reply = f" reply={self.reply!r}" if self._frame[3] else ""
+        return f"<{type(self).__name__} {self.subject!r}{reply} {len(self.payload)} bytes>"

@@ -1,0 +1,82 @@
+"""Requests and their answers: one wildcard subscription for all of a connection's requests."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ..errors import NoRespondersError, TimeoutError_
+from ..wire.encode import pub
+from ..wire.frames import Frame
+from ..wire.headers import status_of
+from .message import Message
+
+if TYPE_CHECKING:
+    from .routes import Route
+    from .session import Session
+
+__all__ = ["Requests"]
+
+
+class Requests:
+    """The requests in flight of one connection, by the last token of their reply subject."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._waiting: dict[bytes, asyncio.Future[Frame]] = {}
+        self._route: Route | None = None
+        self._prefix = b""
+        self._last = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Message:
+        """Send a request and wait for one answer.
+
+        Raises:
+            NoRespondersError: nobody listens on the subject.
+            TimeoutError: no answer within ``timeout`` seconds.
+            DisconnectedError: the connection was lost after the request was sent.
+        """
+        session = self._session
+        if self._route is None:
+            self._subscribe()
+        self._last += 1
+        token = b"%d" % self._last
+        future: asyncio.Future[Frame] = session.loop.create_future()
+        self._waiting[token] = future
+        timer = session.loop.call_later(timeout, _expire, future, subject, timeout)
+        try:
+            session.send(pub(subject.encode(), self._prefix + token, headers, payload))
+            frame = await future
+        finally:
+            timer.cancel()
+            self._waiting.pop(token, None)
+        if frame[4] and status_of(frame[4]) == 503:
+            raise NoRespondersError(f"nobody listens on {subject!r}")
+        return Message(session, frame)
+
+    def _subscribe(self) -> None:
+        prefix = self._session.new_inbox().encode() + b"."
+        self._prefix = prefix
+        self._route = self._session.open_route(prefix + b"*", self._receive)
+
+    def _receive(self, frames: list[Frame]) -> None:
+        start = len(self._prefix)
+        for frame in frames:
+            future = self._waiting.pop(frame[1][start:], None)
+            if future is not None and not future.done():
+                future.set_result(frame)
+
+    def fail(self, reason: Exception) -> None:
+        """No answer will come to any of them."""
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(reason)
+
+
+def _expire(future: asyncio.Future[Frame], subject: str, timeout: float) -> None:
+    if not future.done():
+        future.set_exception(TimeoutError_(f"no answer on {subject!r} within {timeout} s"))
