@@ -1,0 +1,146 @@
+"""Who may connect, and what they may do.
+
+Secrets are compared in constant time, every known user is tried, and neither a ``repr`` nor an error
+text shows one.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ...errors import ConfigurationError
+from ...subjects import SubjectFilter, is_subset, overlaps
+from .session_connect import ConnectOptions
+
+__all__ = [
+    "Authenticator",
+    "Identity",
+    "NoAuthentication",
+    "Permissions",
+    "TokenAuthentication",
+    "User",
+    "UserAuthentication",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What an identity may publish and subscribe to; ``None`` allows everything."""
+
+    publish_allow: SubjectFilter | None = None
+    publish_deny: SubjectFilter | None = None
+    subscribe_allow: SubjectFilter | None = None
+    subscribe_deny: SubjectFilter | None = None
+
+    def may_publish(self, subject: bytes) -> bool:
+        return _allowed(subject, self.publish_allow, self.publish_deny)
+
+    def may_subscribe(self, pattern: bytes) -> bool:
+        """Whether every subject of ``pattern`` may be received. Patterns are compared as a whole."""
+        return _allowed_pattern(pattern, self.subscribe_allow, self.subscribe_deny)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a connection acts for; an empty name is everybody."""
+
+    name: str = ""
+    permissions: Permissions | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One entry of a list of users."""
+
+    name: str
+    password: str = field(repr=False)
+    permissions: Permissions | None = None
+
+
+class Authenticator(Protocol):
+    """Decides from a CONNECT who is there."""
+
+    @property
+    def required(self) -> bool:
+        """Whether a connection must authenticate before anything else."""
+        ...
+
+    def authenticate(self, options: ConnectOptions) -> Identity | None:
+        """Whom these credentials belong to, or None."""
+        ...
+
+
+class NoAuthentication:
+    """Everybody is welcome."""
+
+    required = False
+
+    def authenticate(self, options: ConnectOptions) -> Identity | None:
+        return Identity()
+
+
+class TokenAuthentication:
+    """One shared token, as ``nats://<token>@host`` gives it."""
+
+    required = True
+
+    def __init__(self, token: str) -> None:
+        if not token:
+            raise ConfigurationError("token: empty; accepted is any non-empty text")
+        self._token = token
+
+    def __repr__(self) -> str:
+        return "TokenAuthentication(…)"
+
+    def authenticate(self, options: ConnectOptions) -> Identity | None:
+        return Identity() if _same(self._token, options.auth_token) else None
+
+
+class UserAuthentication:
+    """A list of users with passwords."""
+
+    required = True
+
+    def __init__(self, users: Sequence[User]) -> None:
+        names = [user.name for user in users]
+        if not names:
+            raise ConfigurationError("users: empty; accepted is at least one user")
+        for user in users:
+            if not user.name or not user.password:
+                raise ConfigurationError("users: each needs a name and a password")
+            if names.count(user.name) > 1:
+                raise ConfigurationError(f"users: {user.name!r} is listed twice")
+        self._users = tuple(users)
+
+    def __repr__(self) -> str:
+        return f"UserAuthentication({[user.name for user in self._users]!r})"
+
+    def authenticate(self, options: ConnectOptions) -> Identity | None:
+        found = None
+        for user in self._users:  # no early exit: the time taken must not tell who exists
+            name_fits = _same(user.name, options.user)
+            password_fits = _same(user.password, options.password)
+            if name_fits & password_fits:
+                found = Identity(user.name, user.permissions)
+        return found
+
+
+def _same(expected: str, given: str) -> bool:
+    return hmac.compare_digest(expected.encode(), given.encode(errors="surrogatepass"))
+
+
+def _allowed(subject: bytes, allow: SubjectFilter | None, deny: SubjectFilter | None) -> bool:
+    if deny is not None and deny.matches(subject):
+        return False
+    return allow is None or allow.matches(subject)
+
+
+def _allowed_pattern(
+    pattern: bytes, allow: SubjectFilter | None, deny: SubjectFilter | None
+) -> bool:
+    if deny is not None and any(overlaps(pattern, denied) for denied in deny.patterns):
+        return False
+    return allow is None or any(is_subset(pattern, allowed) for allowed in allow.patterns)

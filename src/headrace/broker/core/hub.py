@@ -1,0 +1,183 @@
+"""The brain of the broker: sessions, router, timers and JetStream around one deterministic object.
+
+The hub has no threads, no sockets and arms nothing. The shell hands it connections and their bytes,
+calls ``end_of_tick`` after a round of input, writes what the returned sessions have to say, and calls
+``run_timers`` at ``next_deadline_ns``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from ... import wire
+from ...clock import Clock
+from .auth import Authenticator, NoAuthentication
+from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
+from .output import Output
+from .ports import Randomness
+from .router import Router
+from .session import Peer, Session
+from .timers import TimerQueue
+
+__all__ = ["Engine", "Hub"]
+
+_BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+
+
+class Engine(Protocol):
+    """JetStream, as the hub drives it."""
+
+    @property
+    def pending_bytes(self) -> int:
+        """Appended to streams, and not durable yet."""
+        ...
+
+    def end_of_tick(self) -> None: ...
+
+    def shutdown(self) -> None: ...
+
+    def snapshot(self) -> Mapping[str, Any]: ...
+
+
+class Hub:
+    """See the module. ``random`` also chooses among the members of queue groups."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        random: Randomness,
+        options: HubOptions | None = None,
+        authenticator: Authenticator | None = None,
+    ) -> None:
+        self.clock = clock
+        self.random = random
+        self.options = options or HubOptions()
+        self.authenticator = authenticator or NoAuthentication()
+        self.timers = TimerQueue()
+        self.router = Router(random)
+        self.touched: list[Output] = []
+        self.sessions: dict[int, Session] = {}
+        self.engine: Engine | None = None
+        self.server_id = "N" + "".join(_BASE32[random.getrandbits(5)] for _ in range(55))
+        self.server_name = self.options.server_name or self.server_id
+        self.started_ns = clock.now_ns()
+        self.started_monotonic_ns = clock.monotonic_ns()
+        self.connections_total = 0
+        self.slow_consumers = 0
+        self.past_traffic = [0, 0, 0, 0]  # in and out messages, in and out bytes, of ended sessions
+        self._client_ids = 4  # nats-server has used the first ones for itself, too
+        self._shutting_down = False
+
+    def start_engine(self, make: Callable[[Hub], Engine]) -> None:
+        """Attach JetStream; ``make`` builds and recovers it. Before the first connection."""
+        assert not self.connections_total, "clients would see streams appear"
+        self.engine = make(self)
+
+    # Connections
+
+    def connect(self, peer: Peer) -> Session:
+        """A new connection: its session has INFO to say, and is closed at once if there are too many."""
+        self._client_ids += 1
+        self.connections_total += 1
+        session = Session(self, self._client_ids, peer)
+        self.sessions[session.client_id] = session
+        session.output.write(wire.encode.info(self.info(session)))
+        if len(self.sessions) > self.options.connections_max:
+            session.close("maximum connections exceeded")
+        return session
+
+    def info(self, session: Session) -> bytes:
+        """The INFO document for one client."""
+        options = self.options
+        document: dict[str, Any] = {
+            "server_id": self.server_id,
+            "server_name": self.server_name,
+            "version": COMPATIBLE_VERSION,
+            "proto": 1,
+            "go": "",
+            "host": options.host,
+            "port": options.port,
+            "headers": True,
+        }
+        if self.authenticator.required:
+            document["auth_required"] = True
+        if options.tls_required:
+            document["tls_required"] = True
+        if options.tls_available:
+            document["tls_available"] = True
+        document["max_payload"] = options.max_payload
+        if self.engine is not None:
+            document["jetstream"] = True
+        document["client_id"] = session.client_id
+        document["client_ip"] = session.peer.host
+        document["api_lvl"] = COMPATIBLE_API_LEVEL
+        if self._shutting_down:
+            document["ldm"] = True
+        return msgspec.json.encode(document) + b" "
+
+    def ended(self, session: Session) -> None:
+        self.sessions.pop(session.client_id, None)
+        if session.close_reason.startswith("Slow Consumer"):
+            self.slow_consumers += 1
+        past = self.past_traffic
+        past[0] += session.in_messages
+        past[1] += session.past_messages
+        past[2] += session.in_bytes
+        past[3] += session.output.written
+
+    # Time
+
+    def end_of_tick(self) -> list[Session]:
+        """Finish what the input of this tick began; returns the sessions the shell has to look at.
+
+        Each of them has something to write, or is closed.
+        """
+        if self.engine is not None:
+            self.engine.end_of_tick()
+        touched = self.touched
+        if not touched:
+            return []
+        sessions = list(dict.fromkeys([output.session for output in touched]))
+        touched.clear()  # in place: every output knows this list
+        return sessions
+
+    def next_deadline_ns(self) -> int | None:
+        """The reading of ``Clock.monotonic_ns`` at which ``run_timers`` is next needed."""
+        return self.timers.next_deadline_ns()
+
+    def run_timers(self) -> int:
+        """Run what is due; ``end_of_tick`` comes after it. Returns how many timers ran."""
+        return self.timers.run_due(self.clock.monotonic_ns())
+
+    # Pressure
+
+    @property
+    def ingest_blocked(self) -> bool:
+        """Whether the disk is so far behind that the shell should read no more for now."""
+        engine = self.engine
+        return engine is not None and engine.pending_bytes > self.options.ingest_pending_bytes_max
+
+    def wrote(self, session: Session, unsent: int) -> None:
+        """The shell says how many bytes the session's socket has not taken yet."""
+        if session.output.took(unsent):
+            self.router.unblocked()
+
+    # The end
+
+    def announce_shutdown(self) -> None:
+        """Tell every client to look for another server (lame duck mode)."""
+        self._shutting_down = True
+        for session in self.sessions.values():
+            if session.authenticated:
+                session.output.write(wire.encode.info(self.info(session)))
+
+    def shutdown(self) -> None:
+        """End JetStream, then every session; the shell still writes what they have to say."""
+        self._shutting_down = True
+        if self.engine is not None:
+            self.engine.shutdown()
+        for session in list(self.sessions.values()):
+            session.close("", "Server Shutdown")

@@ -1,0 +1,45 @@
+"""What an operator may choose about the hub and its sessions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ... import limits
+
+__all__ = ["COMPATIBLE_API_LEVEL", "COMPATIBLE_VERSION", "HubOptions"]
+
+COMPATIBLE_VERSION = "2.11.0"
+"""The nats-server whose behaviour clients may expect: they switch features by ``INFO.version``."""
+
+COMPATIBLE_API_LEVEL = 1
+"""The JetStream API level of that version."""
+
+
+def _ns(seconds: float) -> int:
+    return round(seconds * 1e9)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HubOptions:
+    """Settings, with the limits of ``headrace.limits`` as defaults.
+
+    ``host`` and ``port`` are what INFO shows. ``server_name`` empty: the generated server id.
+    """
+
+    server_name: str = ""
+    host: str = "127.0.0.1"
+    port: int = 4222
+    max_payload: int = limits.PAYLOAD_BYTES_MAX
+    max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
+    connections_max: int = limits.CONNECTIONS_MAX
+    subscriptions_max: int = limits.SUBSCRIPTIONS_PER_CONNECTION_MAX
+    outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
+    ingest_pending_bytes_max: int = limits.INGEST_PENDING_BYTES_MAX
+    auth_timeout_ns: int = _ns(limits.AUTH_TIMEOUT_S)
+    ping_interval_ns: int = _ns(limits.PING_INTERVAL_S)
+    ping_first_ns: int = _ns(2.0)
+    pings_out_max: int = limits.PINGS_OUT_MAX
+    tls_required: bool = False
+    tls_available: bool = False
+    sync: str = "always"
+    """The disk mode, for monitoring."""

@@ -1,0 +1,305 @@
+"""Who receives a message: the subscriptions and sinks of the broker, and the caches before them.
+
+A subject is looked up in three steps, each an order of magnitude dearer than the one before:
+
+1. ``exact``: the subject itself. Two kinds of subject are kept out, because each is used once: those
+   for which step 2 has the answer, and acknowledgements (``$JS.ACK.…``), which always walk.
+2. ``prefixes``: all tokens but the last. If no pattern names the last token literally, every subject
+   with this prefix has the same receivers; so a request's unique inbox, ``_INBOX.x.<unique>``, costs
+   one lookup and leaves nothing behind. An entry keeps the literal tokens that do exist below the
+   prefix (the live dictionaries of the trie) and stands aside for those.
+3. the trie.
+
+Invalidation: a pattern without wildcards changes only its own subject and its prefix; one with
+wildcards clears both caches. Both are bounded: a full cache takes no more, and is emptied after as
+many misses as it has entries, so traffic of ever-new subjects costs little more than the walk, and a
+working set that moves is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from .output import head_of, tail_of
+from .ports import Origin, Randomness, Sink, Target
+from .router_trie import Leaf, Node, Trie
+from .subscription import Subscription
+
+__all__ = ["NOBODY", "Route", "Router"]
+
+EXACT_ENTRIES_MAX: Final = 32_768
+PREFIX_ENTRIES_MAX: Final = 4_096
+MERGED_ENTRIES_MAX: Final = 4_096
+
+_ACK_PREFIX: Final = b"$JS.ACK."
+
+Receiver = Subscription | Sink
+_Literals = dict[bytes, Node[Receiver]]
+
+
+class Route:
+    """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
+
+    __slots__ = ("groups", "only_sink", "plain", "sinks")
+
+    def __init__(
+        self,
+        plain: tuple[Subscription, ...] = (),
+        groups: tuple[tuple[Subscription, ...], ...] = (),
+        sinks: tuple[Sink, ...] = (),
+    ) -> None:
+        self.plain = plain
+        self.groups = groups
+        self.sinks = sinks
+        # The commonest route by far, a stream's, is told apart with one look.
+        self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
+
+
+NOBODY: Final = Route()
+
+
+class Router:
+    """Implements the ``Bus`` port, and routes what sessions publish."""
+
+    def __init__(self, random: Randomness) -> None:
+        self._random = random
+        self._trie: Trie[Receiver] = Trie()
+        self._prefixes: dict[bytes, tuple[Route, tuple[_Literals, ...]]] = {}
+        self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
+        self._refused = {"exact": 0, "prefixes": 0}
+        self._on_unblocked: list[Callable[[], None]] = []
+        self.subscriptions = 0
+        self.exact: dict[bytes, Route] = {}
+        """Step 1, for callers in a hurry: ``exact.get(subject) or find_uncached(subject)``."""
+
+    # Registration
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a subscription; its pattern is valid."""
+        self.subscriptions += 1
+        leaf = self._trie.add(subscription.pattern, subscription.queue, subscription)
+        self._changed(subscription.pattern, leaf)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a subscription; nothing more is delivered to it."""
+        leaf = self._trie.remove(subscription.pattern, subscription.queue, subscription)
+        if leaf is not None:
+            self.subscriptions -= 1
+            self._changed(subscription.pattern, leaf)
+
+    def add_sink(self, pattern: bytes, sink: Sink) -> None:
+        self._changed(pattern, self._trie.add(pattern, b"", sink))
+
+    def remove_sink(self, pattern: bytes, sink: Sink) -> None:
+        leaf = self._trie.remove(pattern, b"", sink)
+        if leaf is not None:
+            self._changed(pattern, leaf)
+
+    def on_unblocked(self, callback: Callable[[], None]) -> None:
+        self._on_unblocked.append(callback)
+
+    def unblocked(self) -> None:
+        """Some output that was ``blocked`` is not any more: tell those who wait."""
+        for callback in self._on_unblocked:
+            callback()
+
+    # Looking up
+
+    def find(self, subject: bytes) -> Route:
+        """The receivers of ``subject``; a malformed one (an empty token) has none."""
+        return self.exact.get(subject) or self.find_uncached(subject)
+
+    def find_uncached(self, subject: bytes) -> Route:
+        """Steps 2 and 3, for who has just missed in ``exact``."""
+        head, _dot, last = subject.rpartition(b".")
+        entry = self._prefixes.get(head)
+        if entry is not None and last:
+            for literals in entry[1]:
+                if last in literals:
+                    break
+            else:
+                return entry[0]
+        return self._find_in_trie(subject, head, last)
+
+    def has_interest(self, subject: bytes) -> bool:
+        route = self.find(subject)
+        return bool(route.plain or route.groups or route.sinks)
+
+    def resolve(self, subject: bytes) -> Target | None:
+        route = self.find(subject)
+        if len(route.plain) == 1 and not route.groups and not route.sinks:
+            return route.plain[0]
+        receivers: list[Target] = [*route.plain]
+        receivers += [group[self._random.getrandbits(32) % len(group)] for group in route.groups]
+        receivers += [_SinkTarget(subject, sink) for sink in route.sinks]
+        if len(receivers) <= 1:
+            return receivers[0] if receivers else None
+        return _FanOut(receivers)
+
+    # Delivering
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        return self.deliver(self.find(subject), subject, reply, headers, payload, None, 0)
+
+    def deliver(
+        self,
+        route: Route,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        origin: Origin | None,
+        skip_client: int,
+    ) -> int:
+        """Hand one message to everyone on ``route`` but ``skip_client``; returns how many took it.
+
+        ``skip_client`` is the id of a publisher that wants no echo, else 0.
+        """
+        count = 0
+        for sink in route.sinks:
+            if sink(subject, reply, headers, payload, origin) is not False:
+                count += 1
+        receivers: Iterable[Subscription] = route.plain
+        if route.groups:
+            receivers = [*route.plain, *self._choose(route, skip_client)]
+        elif not receivers:
+            return count
+        head = head_of(subject, headers)
+        tail, large = tail_of(reply, headers, payload)
+        for subscription in receivers:
+            if subscription.client_id == skip_client:
+                continue
+            count += 1
+            output = subscription.output
+            if headers and not output.has_headers:
+                subscription.send(subject, reply, headers, payload)
+                continue
+            if large is None:
+                # Output.write_message, written out: a call per subscriber would double the cost.
+                frame = head + subscription.sid + tail
+                parts = output.parts
+                if not parts:
+                    output.touched.append(output)
+                parts.append(frame)
+                output.size = size = output.size + len(frame)
+                if size > output.room:
+                    output.session.overflow()
+            else:
+                output.write_message(head, subscription.sid, tail, large)
+            subscription.delivered = delivered = subscription.delivered + 1
+            if delivered == subscription.messages_max:
+                subscription.exhausted()
+        return count
+
+    # Private
+
+    def _choose(self, route: Route, skip_client: int) -> list[Subscription]:
+        """One member of each queue group, at random, who is not the publisher that wants no echo."""
+        chosen = []
+        for group in route.groups:
+            start = self._random.getrandbits(32) % len(group)
+            for member in (*group[start:], *group[:start]) if skip_client else (group[start],):
+                if member.client_id != skip_client:
+                    chosen.append(member)
+                    break
+        return chosen
+
+    def _find_in_trie(self, subject: bytes, head: bytes, last: bytes) -> Route:
+        tokens = subject.split(b".")
+        if b"" in tokens:
+            return NOBODY
+        trie = self._trie
+        leaves, nodes = trie.walk(tokens)
+        leaves += trie.ends(nodes, last)
+        route = self._join(leaves)
+        if subject.startswith(_ACK_PREFIX):
+            return route
+        if head and not any(last in node.literals for node in nodes):
+            entry = (route, tuple(node.literals for node in nodes))
+            if self._has_room("prefixes", self._prefixes, PREFIX_ENTRIES_MAX):
+                self._prefixes[head] = entry
+        elif self._has_room("exact", self.exact, EXACT_ENTRIES_MAX):
+            self.exact[subject] = route
+        return route
+
+    def _has_room(self, name: str, cache: dict[bytes, Any], entries_max: int) -> bool:
+        if len(cache) < entries_max:
+            return True
+        self._refused[name] += 1
+        if self._refused[name] >= entries_max:
+            self._refused[name] = 0
+            cache.clear()
+        return False
+
+    def _join(self, leaves: list[Leaf[Receiver]]) -> Route:
+        """The route of these leaves together; made once per combination."""
+        if not leaves:
+            return NOBODY
+        key = tuple(leaves)
+        route = self._merged.get(key)
+        if route is not None:
+            return route
+        plain: list[Subscription] = []
+        sinks: list[Sink] = []
+        groups: dict[bytes, list[Subscription]] = {}
+        for leaf in leaves:
+            leaf.shared = True
+            for queue, members in leaf.groups.items():
+                if queue:
+                    # Members of one queue group may have come by different patterns.
+                    groups.setdefault(queue, []).extend(members)  # type: ignore[arg-type]
+                    continue
+                for member in members:
+                    if isinstance(member, Subscription):
+                        plain.append(member)
+                    else:
+                        sinks.append(member)
+        route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks))
+        if len(self._merged) >= MERGED_ENTRIES_MAX:
+            self._merged.clear()
+        self._merged[key] = route
+        return route
+
+    def _changed(self, pattern: bytes, leaf: Leaf[Receiver]) -> None:
+        """Forget what the change of ``leaf`` may have made wrong."""
+        if leaf.shared:
+            self._merged.clear()
+        tokens = pattern.split(b".")
+        if b"*" in tokens or tokens[-1] == b">":
+            self.exact.clear()
+            self._prefixes.clear()
+        else:
+            self.exact.pop(pattern, None)
+            self._prefixes.pop(pattern.rpartition(b".")[0], None)
+
+
+class _SinkTarget:
+    """A sink at the end of an inbox."""
+
+    __slots__ = ("_inbox", "_sink")
+    blocked = False
+
+    def __init__(self, inbox: bytes, sink: Sink) -> None:
+        self._inbox = inbox
+        self._sink = sink
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self._sink(subject, reply, headers, payload, None)
+
+
+class _FanOut:
+    """Several receivers of one inbox."""
+
+    __slots__ = ("_receivers",)
+
+    def __init__(self, receivers: list[Target]) -> None:
+        self._receivers = receivers
+
+    @property
+    def blocked(self) -> bool:
+        return any(receiver.blocked for receiver in self._receivers)
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        for receiver in self._receivers:
+            receiver.send(subject, reply, headers, payload)

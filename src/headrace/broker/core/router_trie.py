@@ -1,0 +1,152 @@
+"""The subscription trie: patterns stored by token, and the walk that finds those matching a subject.
+
+A node has a child per literal token, one for ``*``, and what subscribed to ``>`` below it. What ends
+at a node is a leaf: plain subscriptions, queue groups, and sinks. This module knows patterns and
+leaves; what is delivered to whom, and what is cached, is the router's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+__all__ = ["Leaf", "Node", "Trie"]
+
+Entry = TypeVar("Entry")
+
+
+class Leaf(Generic[Entry]):
+    """What subscribed to exactly one pattern, in order of arrival.
+
+    ``groups`` maps a queue name to its members; the entries under ``b""`` are plain subscriptions.
+    """
+
+    __slots__ = ("groups", "shared")
+
+    def __init__(self) -> None:
+        self.groups: dict[bytes, dict[Entry, None]] = {}
+        self.shared = False  # whether a cached route joins this leaf with others
+
+
+class Node(Generic[Entry]):
+    """One token's place."""
+
+    __slots__ = ("leaf", "literals", "star", "tail")
+
+    def __init__(self) -> None:
+        self.literals: dict[bytes, Node[Entry]] = {}
+        self.star: Node[Entry] | None = None
+        self.leaf: Leaf[Entry] | None = None  # patterns ending here
+        self.tail: Leaf[Entry] | None = None  # patterns ending in `>` here
+
+    def is_bare(self) -> bool:
+        return not (self.literals or self.star or self.leaf or self.tail)
+
+
+class Trie(Generic[Entry]):
+    """A multiset of ``(pattern, queue, entry)``; patterns are valid, the caller has checked."""
+
+    def __init__(self) -> None:
+        self.root: Node[Entry] = Node()
+
+    def add(self, pattern: bytes, queue: bytes, entry: Entry) -> Leaf[Entry]:
+        """Insert; returns the leaf that changed."""
+        node = self.root
+        tokens = pattern.split(b".")
+        last = len(tokens) - 1
+        for position, token in enumerate(tokens):
+            if token == b">" and position == last:
+                if node.tail is None:
+                    node.tail = Leaf()
+                leaf = node.tail
+                break
+            node = self._child(node, token)
+        else:
+            if node.leaf is None:
+                node.leaf = Leaf()
+            leaf = node.leaf
+        leaf.groups.setdefault(queue, {})[entry] = None
+        return leaf
+
+    def remove(self, pattern: bytes, queue: bytes, entry: Entry) -> Leaf[Entry] | None:
+        """Remove, with the nodes nobody needs any more; the leaf that changed, None if not there."""
+        path: list[tuple[Node[Entry], bytes]] = []
+        node = self.root
+        tokens = pattern.split(b".")
+        is_tail = tokens[-1] == b">"
+        for token in tokens[:-1] if is_tail else tokens:
+            child = node.star if token == b"*" else node.literals.get(token)
+            if child is None:
+                return None
+            path.append((node, token))
+            node = child
+        leaf = node.tail if is_tail else node.leaf
+        if leaf is None or entry not in leaf.groups.get(queue, ()):
+            return None
+        group = leaf.groups[queue]
+        del group[entry]
+        if not group:
+            del leaf.groups[queue]
+        if not leaf.groups:
+            if is_tail:
+                node.tail = None
+            else:
+                node.leaf = None
+            self._prune(node, path)
+        return leaf
+
+    def walk(self, tokens: list[bytes]) -> tuple[list[Leaf[Entry]], list[Node[Entry]]]:
+        """Follow all but the last token: the ``>`` leaves passed, and the nodes reached.
+
+        What matches the subject is then up to the last token: see ``ends``.
+        """
+        found: list[Leaf[Entry]] = []
+        nodes = [self.root]
+        for token in tokens[:-1]:
+            reached: list[Node[Entry]] = []
+            for node in nodes:
+                if node.tail is not None:
+                    found.append(node.tail)
+                child = node.literals.get(token)
+                if child is not None:
+                    reached.append(child)
+                if node.star is not None:
+                    reached.append(node.star)
+            nodes = reached
+            if not nodes:
+                break
+        return found, nodes
+
+    @staticmethod
+    def ends(nodes: list[Node[Entry]], last: bytes) -> Iterator[Leaf[Entry]]:
+        """The leaves matching ``last`` at the nodes ``walk`` reached."""
+        for node in nodes:
+            if node.tail is not None:
+                yield node.tail
+            child = node.literals.get(last)
+            if child is not None and child.leaf is not None:
+                yield child.leaf
+            if node.star is not None and node.star.leaf is not None:
+                yield node.star.leaf
+
+    @staticmethod
+    def _child(node: Node[Entry], token: bytes) -> Node[Entry]:
+        if token == b"*":
+            if node.star is None:
+                node.star = Node()
+            return node.star
+        child = node.literals.get(token)
+        if child is None:
+            child = node.literals[token] = Node()
+        return child
+
+    @staticmethod
+    def _prune(node: Node[Entry], path: list[tuple[Node[Entry], bytes]]) -> None:
+        for parent, token in reversed(path):
+            if not node.is_bare():
+                return
+            if token == b"*":
+                parent.star = None
+            else:
+                del parent.literals[token]
+            node = parent

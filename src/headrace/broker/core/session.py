@@ -1,0 +1,376 @@
+"""The server's end of one client connection, without the socket.
+
+Bytes go in by ``receive``, one chunk at a time; what is to be written waits in ``output`` and leaves by
+``take_output``, once per tick. Texts of ``-ERR`` and what closes a connection are as in nats-server.
+
+The loop over published messages (``_publish_relaxed``) is the hottest of the broker. It serves clients
+that asked for neither confirmations nor checks and may publish anywhere, which is what client libraries
+do; everybody else, and every other frame, goes through ``_handle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from ...subjects import is_valid_pattern, is_valid_subject
+from ...wire import Parser, encode
+from ...wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
+from .auth import Identity
+from .output import Output
+from .ports import Timer
+from .session_connect import UNSAID, decode_connect
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .hub import Hub
+
+__all__ = ["Peer", "Session"]
+
+_FIRST_PING_NS = 2_000_000_000  # early, so that monitoring knows the round-trip time
+_RESERVED_REPLY = b"$JS.ACK."  # such a reply would acknowledge somebody's message
+
+
+class Peer:
+    """Where a connection comes from."""
+
+    __slots__ = ("host", "is_tls", "port")
+
+    def __init__(self, host: str = "", port: int = 0, *, is_tls: bool = False) -> None:
+        self.host = host
+        self.port = port
+        self.is_tls = is_tls
+
+
+class Session:
+    """One connection. Implements ``Origin``; made by the hub."""
+
+    __slots__ = (
+        "_awaiting_pong_ns",
+        "_first_ping",
+        "_heard",
+        "_hub",
+        "_last_words",
+        "_parser",
+        "_pings_out",
+        "_relaxed",
+        "_timer",
+        "authenticated",
+        "client_id",
+        "close_reason",
+        "closed",
+        "identity",
+        "in_bytes",
+        "in_messages",
+        "options",
+        "output",
+        "past_messages",
+        "peer",
+        "round_trip_ns",
+        "started_ns",
+        "subscriptions",
+    )
+
+    def __init__(self, hub: Hub, client_id: int, peer: Peer) -> None:
+        options = hub.options
+        self._hub = hub
+        self.client_id = client_id
+        self.peer = peer
+        self.options = UNSAID
+        self.identity = Identity()
+        self.authenticated = not hub.authenticator.required
+        self.closed = False
+        self.close_reason = ""
+        self.subscriptions: dict[bytes, Subscription] = {}
+        self.started_ns = hub.clock.now_ns()
+        self.in_messages = 0
+        self.in_bytes = 0
+        self.past_messages = 0  # delivered through subscriptions that have ended
+        self.round_trip_ns = 0
+        self.output = Output(self, hub.touched, options.outbound_bytes_max)
+        self._parser = Parser.for_server(
+            max_payload=options.max_payload, max_control_line=options.max_control_line
+        )
+        self._relaxed = False
+        self._last_words: list[bytes] | None = None
+        self._heard = False
+        self._pings_out = 0
+        self._awaiting_pong_ns = 0
+        self._first_ping = True
+        self._timer: Timer = (
+            self._call_in(options.ping_first_ns, self._keep_alive)
+            if self.authenticated
+            else self._call_in(options.auth_timeout_ns, self._not_authenticated_in_time)
+        )
+
+    def __repr__(self) -> str:
+        return f"Session({self.client_id}, {self.peer.host}:{self.peer.port})"
+
+    # What the shell calls
+
+    def receive(self, chunk: bytes) -> None:
+        """Handle what the socket brought; afterwards ``closed`` may be set."""
+        if self._last_words is not None:
+            return  # it has been told why
+        self._heard = True
+        self.in_bytes += len(chunk)
+        frames: Iterator[Frame] = iter(self._parser.feed(chunk))
+        for frame in frames:
+            if self._relaxed and frame[0] == PUB:
+                after = self._publish_relaxed(frame, frames)
+                if after is None:
+                    return
+                self._handle(after)
+            else:
+                self._handle(frame)
+            if self.closed:
+                return
+
+    def take_output(self) -> list[bytes]:
+        """Everything to be written now."""
+        if self._last_words is None:
+            return self.output.take()
+        self.output.discard()
+        last_words, self._last_words = self._last_words, []
+        return last_words
+
+    def disconnected(self, reason: str = "Client Closed") -> None:
+        """The socket is gone."""
+        self._end(reason)
+
+    def close(self, error: str, reason: str = "") -> None:
+        """Say ``-ERR`` (nothing, if empty) and end; what waited before it is still written."""
+        if self.closed:
+            return
+        if error:
+            self.output.write(encode.err(error))
+        self._end(reason or error)
+
+    # Publishing
+
+    def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
+        """Route publishes until ``rest`` ends, or return the first frame that is something else."""
+        router = self._hub.router
+        known, find, deliver = router.exact.get, router.find_uncached, router.deliver
+        no_responders = self.options.no_responders
+        skip_client = 0 if self.options.echo else self.client_id
+        pub = PUB
+        count = 0
+        found: Frame | None = None
+        for frame in chain((first,), rest):
+            if frame[0] != pub:
+                found = frame
+                break
+            _op, subject, reply, headers, payload = frame
+            count += 1
+            if reply and reply[0] == 36 and reply.startswith(_RESERVED_REPLY):  # 36 is "$"
+                self._refuse_reply(reply)
+                continue
+            route = known(subject) or find(subject)
+            sink = route.only_sink
+            if sink is not None:
+                taken = sink(subject, reply, headers, payload, self) is not False
+            else:
+                taken = deliver(route, subject, reply, headers, payload, self, skip_client) > 0
+            if not taken and no_responders and reply:
+                self._say_no_responders(subject, reply)
+        self.in_messages += count
+        return found
+
+    def _publish_checked(self, frame: Frame) -> None:
+        """Route one publish of a client that has something to be checked or confirmed."""
+        _op, subject, reply, headers, payload = frame
+        self.in_messages += 1
+        if headers and not self.options.headers:
+            self._end("Message Headers Not Supported")
+            return
+        if self.options.pedantic and not is_valid_subject(subject):
+            self.output.write(encode.err("Invalid Publish Subject"))  # and yet it is routed
+        permissions = self.identity.permissions
+        if permissions is not None and not permissions.may_publish(subject):
+            self.output.write(
+                encode.err(f'Permissions Violation for Publish to "{_shown(subject)}"')
+            )
+            return
+        if reply.startswith(_RESERVED_REPLY):
+            self._refuse_reply(reply)
+            return
+        self._confirm()
+        router = self._hub.router
+        skip_client = 0 if self.options.echo else self.client_id
+        route = router.find(subject)
+        taken = router.deliver(route, subject, reply, headers, payload, self, skip_client)
+        if not taken and self.options.no_responders and reply:
+            self._say_no_responders(subject, reply)
+
+    def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
+        """Answer a request that nobody received, on the requester's own subscription."""
+        route = self._hub.router.find(reply)
+        for subscription in chain(route.plain, *route.groups):
+            if subscription.client_id == self.client_id:
+                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+                subscription.send(reply, b"", status, b"")
+                return
+
+    def _refuse_reply(self, reply: bytes) -> None:
+        self.output.write(
+            encode.err(f'Permissions Violation for Publish with Reply of "{_shown(reply)}"')
+        )
+
+    # Everything else
+
+    def _handle(self, frame: Frame) -> None:
+        op = frame[0]
+        if op == CONNECT:
+            self._connect(frame[1])
+        elif not self.authenticated:
+            self.close("Authorization Violation", "Authentication Failure")
+        elif op == PUB:
+            self._publish_checked(frame)
+        elif op == SUB:
+            self._subscribe(frame[1], frame[2], frame[3])
+        elif op == UNSUB:
+            self._unsubscribe(frame[1], frame[2])
+        elif op == PING:
+            self.output.write(encode.pong())
+        elif op == PONG:
+            self._pong()
+        elif op == BAD:
+            error = frame[1].wire_text
+            self.close("" if error == "Parser Error" else error, error)
+        else:
+            raise AssertionError(f"a client's parser does not yield frame {op}")
+
+    def _connect(self, document: bytes) -> None:
+        try:
+            options = decode_connect(document)
+        except ValueError:
+            self.close("", "Protocol Violation")  # like nats-server, without a word
+            return
+        identity = self._hub.authenticator.authenticate(options)
+        if identity is None:
+            self.close("Authorization Violation", "Authentication Failure")
+            return
+        if options.protocol not in (0, 1):
+            self.close("invalid client protocol")
+            return
+        if options.no_responders and not options.headers:
+            self.close("no responders requires headers support")
+            return
+        if not self.authenticated:
+            self.authenticated = True
+            self._timer.cancel()
+            self._timer = self._call_in(self._hub.options.ping_first_ns, self._keep_alive)
+        self.options = options
+        self.identity = identity
+        self.output.has_headers = options.headers
+        self._relaxed = (
+            not options.verbose
+            and not options.pedantic
+            and options.headers
+            and identity.permissions is None
+        )
+        self._confirm()
+
+    def _subscribe(self, pattern: bytes, queue: bytes, sid: bytes) -> None:
+        if sid in self.subscriptions:
+            self._confirm()  # like nats-server: the first one stays
+            return
+        if len(self.subscriptions) >= self._hub.options.subscriptions_max:
+            self.output.write(encode.err("maximum subscriptions exceeded"))
+            return
+        if not is_valid_pattern(pattern):
+            self.output.write(encode.err("Invalid Subject"))
+            return
+        permissions = self.identity.permissions
+        if permissions is not None and not permissions.may_subscribe(pattern):
+            using = f' using queue "{_shown(queue)}"' if queue else ""
+            self.output.write(
+                encode.err(f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}')
+            )
+            return
+        subscription = Subscription(
+            self.client_id, self.output, pattern, queue, sid, self._drop_subscription
+        )
+        self.subscriptions[sid] = subscription
+        self._hub.router.subscribe(subscription)
+        self._confirm()
+
+    def _unsubscribe(self, sid: bytes, messages_max: int) -> None:
+        subscription = self.subscriptions.get(sid)
+        if subscription is not None:
+            if messages_max > subscription.delivered:
+                subscription.messages_max = messages_max
+            else:
+                self._drop_subscription(subscription)
+        self._confirm()
+
+    def _drop_subscription(self, subscription: Subscription) -> None:
+        if self.subscriptions.pop(subscription.sid.strip(), None) is not None:
+            self._retire(subscription)
+
+    def _retire(self, subscription: Subscription) -> None:
+        subscription.closed = True
+        self.past_messages += subscription.delivered
+        self._hub.router.unsubscribe(subscription)
+
+    def _confirm(self) -> None:
+        if self.options.verbose:
+            self.output.write(encode.ok())
+
+    # Time
+
+    def _call_in(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
+        deadline_ns = self._hub.clock.monotonic_ns() + delay_ns
+        return self._hub.timers.call_at(deadline_ns, callback)
+
+    def _not_authenticated_in_time(self) -> None:
+        self.close("Authentication Timeout")
+
+    def _keep_alive(self) -> None:
+        """Ping a client that has been silent; give up on one that does not answer."""
+        options = self._hub.options
+        if self._heard and not self._first_ping:
+            self._pings_out = 0
+        elif self._pings_out >= options.pings_out_max:
+            self.close("Stale Connection")
+            return
+        else:
+            self._pings_out += 1
+            self._awaiting_pong_ns = self._hub.clock.monotonic_ns()
+            self.output.write(encode.ping())
+        self._first_ping = False
+        self._heard = False
+        self._timer = self._call_in(options.ping_interval_ns, self._keep_alive)
+
+    def _pong(self) -> None:
+        self._pings_out = 0
+        if self._awaiting_pong_ns:
+            self.round_trip_ns = self._hub.clock.monotonic_ns() - self._awaiting_pong_ns
+            self._awaiting_pong_ns = 0
+
+    # The end
+
+    def overflow(self) -> None:
+        """The client reads too slowly: forget what it did not read, and let it go."""
+        self.output.discard()
+        self.close("Slow Consumer", "Slow Consumer (Pending Bytes)")
+
+    def _end(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        self._timer.cancel()
+        for subscription in self.subscriptions.values():
+            self._retire(subscription)
+        self.subscriptions.clear()
+        # A delivery in progress may still append: only what is there now will be written.
+        self._last_words = self.output.take()
+        self._hub.touched.append(self.output)
+        self._hub.ended(self)
+
+
+def _shown(subject: bytes) -> str:
+    return subject.decode(errors="backslashreplace")

@@ -1,0 +1,45 @@
+"""The options of CONNECT: what a client says about itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+__all__ = ["UNSAID", "ConnectOptions", "decode_connect"]
+
+
+class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One CONNECT document. Unknown keys are ignored: clients are newer than servers.
+
+    The defaults are those of a client that says nothing (a person with telnet): everything is
+    confirmed and checked.
+    """
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    tls_required: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    user: str = ""
+    password: str = msgspec.field(name="pass", default="")
+    auth_token: str = ""
+
+    def __repr__(self) -> str:
+        return f"ConnectOptions(name={self.name!r}, lang={self.lang!r}, version={self.version!r})"
+
+
+UNSAID = ConnectOptions()
+"""The options in force before CONNECT."""
+
+
+def decode_connect(document: bytes) -> ConnectOptions:
+    """Read a CONNECT document. Raises ValueError (msgspec's) for anything but such an object."""
+    said = msgspec.json.decode(document, type=dict[str, Any])
+    # Some clients write null for what they leave out.
+    return msgspec.convert({k: v for k, v in said.items() if v is not None}, ConnectOptions)
