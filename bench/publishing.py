@@ -1,0 +1,71 @@
+"""Acked publishing through one connection, 100-byte payloads, 16,000 in flight."""
+
+from __future__ import annotations
+
+import contenders
+import peers
+import report
+from contenders import Contender, running
+from rawsocket import RawConnection
+
+WINDOW = 16_000
+PAYLOAD_BYTES = 100
+WARM_UP = 2_000
+# Enough for a second or more each, without waiting minutes for the slow one.
+MESSAGES = {contenders.NATS_ALWAYS.name: 40_000}
+MESSAGES_OTHERWISE = 200_000
+
+CONFIG = {"name": contenders.STREAM, "subjects": ["bench.>"], "storage": "file", "num_replicas": 1}
+
+
+def by_raw_socket(server: peers.ServerProcess, messages: int) -> float:
+    """Messages per second; every one acknowledged, and counted by the server afterwards."""
+    with RawConnection(server.host, server.port) as connection:
+        connection.request(f"$JS.API.STREAM.CREATE.{contenders.STREAM}", CONFIG)
+        connection.publish_acked(WARM_UP, WINDOW, PAYLOAD_BYTES)
+        seconds = connection.publish_acked(messages, WINDOW, PAYLOAD_BYTES)
+        state = connection.request(f"$JS.API.STREAM.INFO.{contenders.STREAM}")["state"]
+        assert state["messages"] == WARM_UP + messages, state
+    return messages / seconds
+
+
+def by_our_client(server: peers.ServerProcess, messages: int) -> float:
+    """The same through our client's windowed publisher."""
+    import ourclient
+
+    return ourclient.publish(server.url, CONFIG, messages, WINDOW, PAYLOAD_BYTES, WARM_UP)
+
+
+PUBLISHERS = {"raw socket": by_raw_socket, "our client": by_our_client}
+
+
+def run(rounds: int, servers: list[Contender], publishers: list[str]) -> None:
+    rates: dict[tuple[str, str], list[float]] = {}
+    for round_number in range(rounds):
+        # Rotated, so that nobody is always the first after a pause.
+        cut = round_number % len(servers)
+        for contender in servers[cut:] + servers[:cut]:
+            messages = MESSAGES.get(contender.name, MESSAGES_OTHERWISE)
+            for publisher in publishers:
+                with running(contender) as server:
+                    rate = PUBLISHERS[publisher](server, messages)
+                rates.setdefault((publisher, contender.name), []).append(rate)
+                print(f"  round {round_number + 1}: {publisher}, {contender.name}: {rate:,.0f}/s")
+    medians = {key: report.median(values) for key, values in rates.items()}
+    rows = []
+    for (publisher, name), rate in medians.items():
+        meaning = next(each.meaning for each in servers if each.name == name)
+        ours = medians.get((publisher, contenders.HEADRACE.name))
+        ratio = f"{ours / rate:.2f}" if ours else "–"
+        rows.append(
+            [publisher, name, meaning, f"{rate:,.0f}", report.spread(rates[publisher, name]), ratio]
+        )
+    report.table(
+        f"Acked publishing, messages/s, {WINDOW:,} in flight, median of {rounds}",
+        ["publisher", "server", "acknowledged is", "messages/s", "range", "ours is × this"],
+        rows,
+    )
+    report.write(
+        "publishing",
+        {"rounds": rounds, "rates": {f"{p} / {s}": values for (p, s), values in rates.items()}},
+    )

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""The figures of docs/benchmarks.md. ``bench/run.py`` makes all of them, a name makes one."""
+
+from __future__ import annotations
+
+import argparse
+
+import contenders
+import fetching
+import publishing
+import scaling
+
+BENCHMARKS = ("publishing", "fetching", "scaling")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("benchmark", nargs="*", help=f"of {', '.join(BENCHMARKS)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds per figure (default: 5)")
+    parser.add_argument(
+        "--server",
+        action="append",
+        choices=[each.name for each in contenders.ALL],
+        help="only this server (may be given several times)",
+    )
+    parser.add_argument(
+        "--publisher",
+        action="append",
+        choices=list(publishing.PUBLISHERS),
+        help="only this publisher (may be given several times)",
+    )
+    arguments = parser.parse_args()
+    unknown = set(arguments.benchmark) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there is {', '.join(BENCHMARKS)}")
+    chosen = arguments.benchmark or BENCHMARKS
+    servers = [s for s in contenders.ALL if not arguments.server or s.name in arguments.server]
+    if "publishing" in chosen:
+        publishers = arguments.publisher or list(publishing.PUBLISHERS)
+        publishing.run(arguments.rounds, servers, publishers)
+    if "fetching" in chosen:
+        fetching.run(arguments.rounds)
+    if "scaling" in chosen:
+        scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
+
+
+if __name__ == "__main__":
+    main()
