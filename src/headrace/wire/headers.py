@@ -30,8 +30,10 @@ EMPTY_BLOCK: Final = b"NATS/1.0\r\n\r\n"
 
 _VERSION: Final = b"NATS/1.0"
 _STATUS_LINE: Final = re.compile(rb"NATS/1\.0(?:[ \t]+([0-9]{3})(?:[ \t]+([^\r\n]*))?)?[ \t]*")
-_BAD_NAME: Final = re.compile(r"[\x00-\x20\x7f:]")
-_BAD_VALUE: Final = re.compile(r"[\r\n]")
+# Surrogates, except those that stand for undecodable bytes, are no text that could be encoded.
+_NO_TEXT: Final = r"\ud800-\udc7f\udd00-\udfff"
+_BAD_NAME: Final = re.compile(rf"[\x00-\x20\x7f:{_NO_TEXT}]")
+_BAD_VALUE: Final = re.compile(rf"[\r\n{_NO_TEXT}]")
 
 
 @final
@@ -140,15 +142,14 @@ def encode_headers(
 ) -> bytes:
     """A header block. Raises ProtocolError for what would not come back as it is sent.
 
-    That is: a name that is empty or has whitespace, control characters or a colon, a value with a line
-    break, a status that has not three digits.
+    That is: a name that is empty or has whitespace, control characters or a colon, a value or
+    description with a line break, a lone surrogate anywhere, a status that has not three digits.
     """
     lines = [_VERSION.decode()]
     if status is not None:
         if not 100 <= status <= 999:
             raise _malformed(f"status {status} has not three digits")
-        if _BAD_VALUE.search(description):
-            raise _malformed(f"status description {description!r} has a line break")
+        _check_value("status description", description)
         lines[0] += f" {status:d} {description}" if description else f" {status:d}"
     for name, value in pairs:
         _check_pair(name, value)
@@ -201,8 +202,13 @@ def _check_pair(name: str, value: str) -> None:
         raise _malformed(
             f"header name {name!r} {what}: accepted is text without whitespace, controls and colons"
         )
-    if _BAD_VALUE.search(value):
-        raise _malformed(f"value of header {name!r} has a line break: accepted is text on one line")
+    _check_value(f"value of header {name!r}", value)
+
+
+def _check_value(what: str, value: str) -> None:
+    bad = _BAD_VALUE.search(value)
+    if bad is not None:
+        raise _malformed(f"{what} has {bad.group()!r}: accepted is text on one line")
 
 
 def _text(raw: bytes) -> str:
