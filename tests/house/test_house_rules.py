@@ -1,0 +1,68 @@
+"""The rules of CONTRIBUTING.md that a machine can check."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILE_LINES_MAX = 500
+FUNCTION_LINES_MAX = 70
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Lines of a function without its docstring, which may be as long as it is useful."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function) is not None:
+        assert first.end_lineno is not None
+        lines -= first.end_lineno - first.lineno + 1
+    return lines
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT / "src")))
+def test_files_and_functions_are_small_enough_to_read(path: Path) -> None:
+    text = path.read_text()
+    assert text.count("\n") <= FILE_LINES_MAX, f"more than {FILE_LINES_MAX} lines"
+    too_long = [
+        f"{function.name} (line {function.lineno}): {code_lines(function)} lines"
+        for function in functions(ast.parse(text))
+        if code_lines(function) > FUNCTION_LINES_MAX
+    ]
+    assert not too_long
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    links = re.findall(r"\]\((?!https?:|#)([^)#]+)", path.read_text())
+    missing = [link for link in links if not (path.parent / link).exists()]
+    assert not missing
+
+
+@pytest.mark.parametrize("script", ["install-peers", "make-env", "make-lock"])
+def test_scripts_name_no_host(script: str) -> None:
+    text = (ROOT / "scripts" / script).read_text()
+    assert "://" not in text
+    subprocess.run(["bash", "-n", ROOT / "scripts" / script], check=True)
+
+
+def test_the_lock_names_no_host_and_pins_everything_by_hash() -> None:
+    text = (ROOT / "requirements" / "lock.txt").read_text()
+    assert "://" not in text
+    packages = re.findall(r"(?m)^[a-z0-9][^\s;]*==[^\s;]+.*(?:\n    --hash=.*)*", text)
+    assert packages
+    assert all("--hash=sha256:" in package for package in packages)
