@@ -1,0 +1,150 @@
+"""A server with streams to read, and one Spark session for all tests."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import os
+import shutil
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import peers
+from headrace.spark.control import Control
+from headrace.spark.link import Link
+from headrace.spark.options import Connection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_numbers = itertools.count(1)
+
+
+class Feed:
+    """A stream of a server, to fill and to look at. Each has a name of its own."""
+
+    def __init__(self, url: str, **config: Any) -> None:
+        self.url = url
+        self.name = f"SPARK{next(_numbers)}"
+        self.link = Link.open(Connection(servers=(url,)))
+        self.control = Control(self.link, self.name)
+        self._inbox, self._sid = self.link.subscribe()
+        self.create(**config)
+
+    def create(self, **config: Any) -> None:
+        config = {"name": self.name, "subjects": [f"{self.name}.>"], **config}
+        answer = self.call(f"STREAM.CREATE.{self.name}", config)
+        assert "error" not in answer, answer
+
+    def call(self, what: str, body: object = None) -> dict[str, Any]:
+        payload = json.dumps(body).encode() if body is not None else b""
+        answer: dict[str, Any] = json.loads(self.link.request(f"$JS.API.{what}", payload).payload)
+        return answer
+
+    def publish(self, subjects: list[str], payload: Callable[[int], bytes] | None = None) -> None:
+        """Publish one message per subject (below the stream's name) and wait for every PubAck."""
+        for chunk_start in range(0, len(subjects), 2000):
+            chunk = subjects[chunk_start : chunk_start + 2000]
+            lines = []
+            for index, subject in enumerate(chunk, chunk_start):
+                body = payload(index) if payload else b"m%d" % index
+                lines.append(
+                    b"PUB %s.%s %b %d\r\n%b\r\n"
+                    % (self.name.encode(), subject.encode(), self._inbox, len(body), body)
+                )
+            self.link.send(b"".join(lines))
+            waiting = len(chunk)
+            while waiting:
+                acks = self.link.poll(5.0)
+                assert acks, "no PubAck came"
+                assert all(b'"error"' not in ack[5] for ack in acks), acks
+                waiting -= len(acks)
+
+    def publish_numbers(self, first: int, last: int, subject: str = "n") -> None:
+        self.publish([subject] * (last - first + 1), lambda index: b"m%d" % (first + index))
+
+    def connect(self) -> Link:
+        return Link.open(Connection(servers=(self.url,)))
+
+    def consumers(self) -> int:
+        return self.control.stream_info().state.consumer_count
+
+    def close(self) -> None:
+        self.call(f"STREAM.DELETE.{self.name}")
+        self.link.close()
+
+
+@pytest.fixture(scope="session")
+def headrace_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.ServerProcess]:
+    """Our broker in a process of its own, for the whole session."""
+    server = peers.start_headrace(tmp_path_factory.mktemp("headrace"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
+def server_url(request: pytest.FixtureRequest) -> str:
+    name = "reference_server" if request.param == "nats-server" else "headrace_process"
+    if name == "headrace_process" and importlib.util.find_spec("headrace.cli.serve") is None:
+        pytest.skip("the command line is not there yet")
+    server: peers.ServerProcess = request.getfixturevalue(name)
+    return server.url
+
+
+@pytest.fixture
+def make_feed(server_url: str) -> Iterator[Callable[..., Feed]]:
+    """``make_feed(retention=…)``: a stream of its own, on each of the servers."""
+    made: list[Feed] = []
+
+    def make(**config: Any) -> Feed:
+        feed = Feed(server_url, **config)
+        made.append(feed)
+        return feed
+
+    yield make
+    for feed in made:
+        feed.close()
+
+
+@pytest.fixture
+def feed(make_feed: Callable[..., Feed]) -> Feed:
+    return make_feed()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One small, quiet local session; it takes seconds to start, so it is shared."""
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
+    home = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from pyspark.sql import SparkSession
+
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("headrace tests")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.warehouse.dir", str(home / "warehouse"))
+            .config("spark.log.level", "OFF")
+            .getOrCreate()
+        )
+        yield session
+        session.stop()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> str:
+    return str(tmp_path / "checkpoint")

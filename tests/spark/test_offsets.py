@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import ConfigurationError
+from headrace.spark.offsets import (
+    DataLossError,
+    Offset,
+    StreamHead,
+    check_epoch,
+    check_range,
+    next_end,
+)
+
+EPOCH = "2026-01-02T03:04:05.000000006Z"
+sequences = st.integers(min_value=0, max_value=2**53)
+
+
+def head(first: int, last: int, epoch: str = EPOCH) -> StreamHead:
+    return StreamHead(epoch, first, last, max(0, last - first + 1), 100 * last)
+
+
+@given(sequences)
+def test_an_offset_survives_spark_s_json_with_the_same_text(seq: int) -> None:
+    text = json.dumps(Offset(seq, EPOCH).to_dict())
+    again = Offset.from_dict(json.loads(text))
+    assert again == Offset(seq, EPOCH)
+    assert json.dumps(again.to_dict()) == text
+    assert list(again.to_dict()) == sorted(again.to_dict())
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ([], "not an offset"),
+        ({"seq": 1, "epoch": EPOCH}, "version None"),
+        ({"seq": 1, "epoch": EPOCH, "v": 2}, "version 2"),
+        ({"seq": -1, "epoch": EPOCH, "v": 1}, "no valid sequence"),
+        ({"seq": True, "epoch": EPOCH, "v": 1}, "no valid sequence"),
+        ({"seq": 1, "v": 1}, "no stream epoch"),
+    ],
+)
+def test_something_else_in_the_checkpoint_is_refused(raw: object, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Offset.from_dict(raw)
+
+
+def test_a_stream_made_again_is_noticed() -> None:
+    with pytest.raises(DataLossError, match="not the one this query read before"):
+        check_epoch(Offset(5, "earlier"), head(1, 10), "S")
+
+
+def test_a_stream_restored_from_an_older_copy_is_noticed() -> None:
+    with pytest.raises(DataLossError, match="ends at sequence 10, before 11"):
+        check_epoch(Offset(11, EPOCH), head(1, 10), "S")
+
+
+@given(st.tuples(sequences, sequences, sequences, sequences).map(sorted), st.booleans())
+def test_a_range_that_is_all_there_is_read_as_planned(values: list[int], fail: bool) -> None:
+    first, start, end, last = values
+    first = min(first, start) + 1
+    found = check_range(
+        Offset(start, EPOCH), Offset(end, EPOCH), head(first, last), "S", fail_on_loss=fail
+    )
+    assert found == (start, end)
+
+
+def test_removed_messages_fail_the_batch_and_are_counted() -> None:
+    with pytest.raises(DataLossError, match=r"begins at sequence 8 now; up to 4 messages from 4 on"):
+        check_range(Offset(3, EPOCH), Offset(9, EPOCH), head(8, 9), "S", fail_on_loss=True)
+
+
+def test_without_fail_on_data_loss_the_rest_is_read() -> None:
+    found = check_range(Offset(3, EPOCH), Offset(9, EPOCH), head(8, 9), "S", fail_on_loss=False)
+    assert found == (7, 9)
+
+
+def test_a_range_wholly_removed_is_empty_without_fail_on_data_loss() -> None:
+    found = check_range(Offset(3, EPOCH), Offset(5, EPOCH), head(8, 9), "S", fail_on_loss=False)
+    assert found == (5, 5)
+
+
+def test_a_start_that_moved_beyond_its_end_is_never_an_inverted_range() -> None:
+    start, end = Offset(9, EPOCH), Offset(5, EPOCH)
+    with pytest.raises(DataLossError, match="first batch"):
+        check_range(start, end, head(8, 9), "S", fail_on_loss=True)
+    assert check_range(start, end, head(8, 9), "S", fail_on_loss=False) == (5, 5)
+
+
+@given(sequences, sequences, st.none() | st.integers(min_value=1, max_value=10**6))
+def test_the_next_end_never_goes_back_and_keeps_the_limit(
+    start: int, last: int, limit: int | None
+) -> None:
+    end = next_end(start, last, max_rows=limit)
+    assert start <= end <= max(start, last)
+    if limit is not None:
+        assert end - start <= limit
+    if last > start:
+        assert end > start
+
+
+def test_the_mean_size_of_an_empty_stream_is_one() -> None:
+    assert StreamHead(EPOCH, 0, 0, 0, 0).mean_bytes == 1
+    assert StreamHead(EPOCH, 1, 4, 4, 400).mean_bytes == 100

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from headrace.errors import ConfigurationError
+from headrace.spark.options import OPTIONS, StartPosition, parse_options
+
+
+def test_only_the_stream_is_required() -> None:
+    options = parse_options({"stream": "S"})
+    assert options.connection.servers == ("nats://127.0.0.1:4222",)
+    assert options.starting == StartPosition("earliest")
+    assert options.ending == StartPosition("latest")
+    assert options.split_by == "sequence"
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+
+
+def test_names_are_matched_in_any_case_and_the_url_has_a_short_name() -> None:
+    options = parse_options({"STREAM": "S", "url": "nats://h:1, nats://i:2", "MaxTasks": "3"})
+    assert options.connection.servers == ("nats://h:1", "nats://i:2")
+    assert options.max_tasks == 3
+
+
+def test_load_names_the_stream() -> None:
+    assert parse_options({"path": "S"}).stream == "S"
+
+
+def test_an_unknown_option_lists_the_accepted_ones() -> None:
+    with pytest.raises(ConfigurationError, match="unknown option 'maxOffset'") as raised:
+        parse_options({"stream": "S", "maxOffset": "3"})
+    assert all(option.name in str(raised.value) for option in OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("stream", "a.b", "a name without blanks"),
+        ("durable", "a b", "a name without blanks"),
+        ("subjects", "a..b", "empty token"),
+        ("subjects", "a.>.b", "not at the end"),
+        ("startingOffsets", "newest", "earliest, latest or a stream sequence"),
+        ("endingOffsets", "earliest", "latest or a stream sequence"),
+        ("startingTimestamp", "yesterday", "2013-01-01T05:00:00Z"),
+        ("maxOffsetsPerTrigger", "0", "at least 1"),
+        ("maxTasks", "many", "a whole number"),
+        ("failOnDataLoss", "yes", "true or false"),
+        ("splitBy", "key", "sequence or partition"),
+        ("partitionBy", "token=0", "token=K"),
+        ("pollTimeout", "1h", "250ms"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_is_accepted(name: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as raised:
+        parse_options({"stream": "S", name: value})
+    assert f"{name!r} is {value!r}" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ({"splitBy": "partition"}, "needs the option 'partitions'"),
+        ({"token": "t", "user": "u"}, "either 'token'"),
+        ({"tlsCert": "c.pem"}, "belong together"),
+        ({"servers": " , "}, "names no server"),
+        ({"url": "nats://a", "servers": "nats://b"}, "given twice"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(extra: dict[str, str], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        parse_options({"stream": "S", **extra})
+
+
+def test_a_missing_stream_says_how_to_name_it() -> None:
+    with pytest.raises(ConfigurationError, match=r'\.option\("stream", "NAME"\)'):
+        parse_options({})
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(ConfigurationError, match="a stream has no end"):
+        parse_options({"stream": "S", "endingOffsets": "7"}, streaming=True)
+    assert parse_options({"stream": "S", "endingOffsets": "7"}, streaming=False).ending.sequence == 7
+
+
+def test_streaming_from_latest_needs_a_durable_to_remember_the_place() -> None:
+    with pytest.raises(ConfigurationError, match="'durable'"):
+        parse_options({"stream": "S", "startingOffsets": "latest"}, streaming=True)
+    parse_options({"stream": "S", "startingOffsets": "latest", "durable": "d"}, streaming=True)
+    parse_options({"stream": "S", "startingOffsets": "latest"}, streaming=False)
+
+
+def test_a_timestamp_is_milliseconds_or_a_date_and_goes_before_offsets() -> None:
+    by_number = parse_options(
+        {"stream": "S", "startingTimestamp": "1357016400500", "startingOffsets": "latest"}
+    )
+    by_text = parse_options({"stream": "S", "startingTimestamp": "2013-01-01T05:00:00.5Z"})
+    assert by_number.starting == by_text.starting
+    assert by_text.starting == StartPosition("time", time="2013-01-01T05:00:00.5Z")
+
+
+def test_tasks_follow_the_partitions_unless_told_otherwise() -> None:
+    by_partition = {"stream": "S", "splitBy": "partition", "partitions": "8"}
+    assert parse_options(by_partition).max_tasks == 8
+    assert parse_options({**by_partition, "maxTasks": "2"}).max_tasks == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "token", "hashed"),
+    [("token", 1, ()), ("token=3", 3, ()), ("hash", 0, ()), ("hash=2,3", 0, (2, 3))],
+)
+def test_the_partition_comes_from_a_token_or_a_hash(
+    text: str, token: int, hashed: tuple[int, ...]
+) -> None:
+    rule = parse_options({"stream": "S", "partitionBy": text}).partition_rule
+    assert (rule.token, rule.hashed) == (token, hashed)
+
+
+def test_the_subject_of_everything_is_no_filter() -> None:
+    assert parse_options({"stream": "S", "subjects": "a.*, >"}).subjects == ()
+    assert parse_options({"stream": "S", "subject": "a.*,b"}).subjects == ("a.*", "b")
+
+
+def test_secrets_are_not_shown_and_options_travel_to_workers() -> None:
+    options = parse_options(
+        {"stream": "S", "servers": "nats://me:geheim@h:1", "user": "u", "password": "hush"}
+    )
+    assert "geheim" not in repr(options)
+    assert "hush" not in repr(options)
+    assert pickle.loads(pickle.dumps(options)) == options
+
+
+def test_every_option_has_a_sentence_of_documentation() -> None:
+    assert all(option.doc.endswith(".") for option in OPTIONS)
+    assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)

@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headrace.errors import ConfigurationError, ConnectFailedError
+from headrace.spark.link import Link
+from headrace.spark.offsets import DataLossError
+from headrace.spark.options import Connection
+from headrace.spark.reader import Chunk, ReadPlan, read_range
+
+from .conftest import Feed
+
+
+def plan(feed: Feed, lo: int, hi: int, **changes: object) -> ReadPlan:
+    base = ReadPlan(feed.name, lo, hi, lambda config: "", 1000, 5.0, True)
+    return base._replace(**changes)
+
+
+def read(feed: Feed, the_plan: ReadPlan) -> list[Chunk]:
+    link = feed.connect()
+    try:
+        return list(read_range(lambda: link, the_plan))
+    finally:
+        link.close()
+
+
+def sequences(chunks: list[Chunk]) -> list[int]:
+    found: list[int] = []
+    for chunk in chunks:
+        found += chunk.sequences or [int(ack.split(b".")[5]) for ack in chunk.acks]
+    return found
+
+
+def test_a_range_is_read_exactly_and_in_order(feed: Feed) -> None:
+    feed.publish_numbers(1, 5000)
+    chunks = read(feed, plan(feed, 1234, 4321))
+    assert sequences(chunks) == list(range(1235, 4322))
+    assert [p for c in chunks for p in c.payloads] == [b"m%d" % n for n in range(1235, 4322)]
+    assert [len(c.payloads) for c in chunks] == [1000, 1000, 1000, 87]
+
+
+def test_reading_a_range_again_gives_identical_chunks_while_the_stream_grows(feed: Feed) -> None:
+    feed.publish_numbers(1, 3000)
+    first = read(feed, plan(feed, 0, 2500))
+    feed.publish_numbers(3001, 4000)
+    second = read(feed, plan(feed, 0, 2500))
+    assert [c.payloads for c in first] == [c.payloads for c in second]
+    assert sequences(first) == sequences(second)
+
+
+def test_no_consumer_is_left_behind(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    read(feed, plan(feed, 0, 100))
+    assert feed.consumers() == 0
+
+
+def test_a_reader_that_stops_early_leaves_nothing_behind_and_a_usable_link(feed: Feed) -> None:
+    feed.publish_numbers(1, 3000)
+    link = feed.connect()
+    chunks = read_range(lambda: link, plan(feed, 0, 3000, rows_per_chunk=10))
+    next(chunks)
+    chunks.close()
+    assert feed.consumers() == 0
+    assert sequences(list(read_range(lambda: link, plan(feed, 10, 20)))) == list(range(11, 21))
+    link.close()
+
+
+def test_deleted_messages_are_gaps_also_at_both_ends_of_the_range(feed: Feed) -> None:
+    feed.publish_numbers(1, 20)
+    gone = {1, 2, 7, 8, 14, 15, 20}
+    for seq in gone:
+        answer = feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": seq})
+        assert answer["success"], answer
+    assert sequences(read(feed, plan(feed, 2, 15))) == [3, 4, 5, 6, 9, 10, 11, 12, 13]
+    assert sequences(read(feed, plan(feed, 13, 15))) == []
+    assert sequences(read(feed, plan(feed, 15, 20))) == [16, 17, 18, 19]
+
+
+def test_large_payloads_cut_a_chunk_before_it_grows_large(feed: Feed) -> None:
+    feed.publish(["big"] * 24, lambda index: bytes([index]) * 900_000)
+    chunks = read(feed, plan(feed, 0, 24))
+    assert sequences(chunks) == list(range(1, 25))
+    assert max(sum(map(len, chunk.payloads)) for chunk in chunks) <= 8 * 1024 * 1024
+
+
+def test_a_sparse_filter_is_left_to_the_server_and_a_dense_one_is_not(feed: Feed) -> None:
+    subjects = ["rare" if n % 100 == 0 else "common" for n in range(2000)]
+    feed.publish(subjects)
+    rare = read(feed, plan(feed, 0, 2000, server_filter=lambda config: f"{feed.name}.rare"))
+    assert sequences(rare) == list(range(1, 2001, 100))
+    common = read(feed, plan(feed, 0, 2000, server_filter=lambda config: f"{feed.name}.common"))
+    assert len(sequences(common)) == 2000
+    none = read(feed, plan(feed, 1902, 2000, server_filter=lambda config: f"{feed.name}.rare"))
+    assert sequences(none) == []
+
+
+def test_a_work_queue_is_read_without_consuming_it(make_feed: Callable[..., Feed]) -> None:
+    feed = make_feed(retention="workqueue")
+    feed.publish_numbers(1, 1200)
+    chunks = read(feed, plan(feed, 100, 1200))
+    assert sequences(chunks) == list(range(101, 1201))
+    assert chunks[0].payloads[0] == b"m101"
+    assert all(stamp > 0 for chunk in chunks for stamp in chunk.timestamps_ns)
+    assert feed.control.stream_info().state.messages == 1200
+
+
+def test_messages_that_expire_during_the_read_are_reported(make_feed: Callable[..., Feed]) -> None:
+    feed = make_feed(max_msgs=1000)
+    feed.publish_numbers(1, 1500)
+    with pytest.raises(DataLossError, match="begins at sequence 501 now"):
+        read(feed, plan(feed, 100, 1500))
+    kept = read(feed, plan(feed, 100, 1500, fail_on_data_loss=False))
+    assert sequences(kept) == list(range(501, 1501))
+
+
+def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(feed: Feed) -> None:
+    feed.publish_numbers(1, 30_000)
+    links: list[Link] = []
+
+    def connect() -> Link:
+        links.append(feed.connect())
+        return links[-1]
+
+    found: list[Chunk] = []
+    for chunk in read_range(connect, plan(feed, 0, 30_000)):
+        found.append(chunk)
+        if len(found) in (2, 7):
+            links[-1]._sock.shutdown(socket.SHUT_RDWR)
+    assert len(links) == 3
+    assert sequences(found) == list(range(1, 30_001))
+    links[-1].close()
+
+
+def test_a_stream_that_is_not_there_is_named(feed: Feed) -> None:
+    with pytest.raises(ConfigurationError, match="no stream 'NOWHERE'"):
+        read(feed, plan(feed, 0, 1)._replace(stream="NOWHERE"))
+
+
+@pytest.fixture
+def silent_server() -> Iterator[str]:
+    """Accepts connections and never says anything."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        accepted: list[socket.socket] = []
+
+        def accept() -> None:
+            try:
+                while True:
+                    accepted.append(listener.accept()[0])
+            except OSError:
+                return  # the listener was closed: the test is over
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        yield f"nats://127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+    for one in accepted:
+        one.close()
+
+
+def test_a_server_that_cannot_be_reached_is_named_with_the_reason(
+    free_port: int, silent_server: str
+) -> None:
+    dead = f"nats://me:secret@127.0.0.1:{free_port}"
+    with pytest.raises(ConnectFailedError) as raised:
+        Link.open(Connection(servers=(dead, silent_server), connect_timeout_s=0.2))
+    text = str(raised.value)
+    assert f"127.0.0.1:{free_port}: Connection refused" in text
+    assert silent_server in text
+    assert "secret" not in text
