@@ -70,7 +70,9 @@ def test_a_range_that_is_all_there_is_read_as_planned(values: list[int], fail: b
 
 
 def test_removed_messages_fail_the_batch_and_are_counted() -> None:
-    with pytest.raises(DataLossError, match=r"begins at sequence 8 now; up to 4 messages from 4 on"):
+    with pytest.raises(
+        DataLossError, match=r"begins at sequence 8 now; up to 4 messages from 4 on"
+    ):
         check_range(Offset(3, EPOCH), Offset(9, EPOCH), head(8, 9), "S", fail_on_loss=True)
 
 

@@ -81,7 +81,9 @@ def test_a_missing_stream_says_how_to_name_it() -> None:
 def test_a_stream_has_no_end() -> None:
     with pytest.raises(ConfigurationError, match="a stream has no end"):
         parse_options({"stream": "S", "endingOffsets": "7"}, streaming=True)
-    assert parse_options({"stream": "S", "endingOffsets": "7"}, streaming=False).ending.sequence == 7
+    assert (
+        parse_options({"stream": "S", "endingOffsets": "7"}, streaming=False).ending.sequence == 7
+    )
 
 
 def test_streaming_from_latest_needs_a_durable_to_remember_the_place() -> None:

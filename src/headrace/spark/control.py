@@ -24,6 +24,7 @@ D = TypeVar("D", bound=Document)
 _STREAM_NOT_FOUND: Final = 10059
 _CONSUMER_NOT_FOUND: Final = 10014
 _MESSAGE_NOT_FOUND: Final = 10037
+_INVALID_RESET: Final = 10204
 _RESET_LEVEL: Final = 4  # the API level from which CONSUMER.RESET exists (nats-server 2.14)
 
 
@@ -139,7 +140,7 @@ class Control:
                 raise
 
     def reset_consumer(self, name: str, next_seq: int) -> bool:
-        """Make ``next_seq`` the next sequence of a consumer; False if the server cannot do that."""
+        """Make ``next_seq`` the next sequence of a consumer; False if the server will not do that."""
         if not self._resets:
             return False
         try:
@@ -152,6 +153,10 @@ class Control:
             # Servers say nothing to API calls they do not know, nor to a reset of a missing consumer.
             self._resets = False
             return False
+        except JetStreamApiError as error:
+            if error.err_code != _INVALID_RESET:
+                raise
+            return False  # before the sequence the consumer was made for
         return True
 
     def _call(self, tokens: tuple[str, ...], body: bytes, kind: type[D]) -> D:

@@ -127,6 +127,8 @@ class Driver:
             self._progress_started = True
             if wanted.kind == "latest":
                 seq = min(shown, head.last_seq)
+            else:
+                self._progress.show(control, seq)
         return Offset(seq, head.epoch)
 
     def _show_progress(self, start: Offset, config: StreamConfig) -> None:

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headrace.errors import ConfigurationError
+from headrace.spark.driver import Driver
+from headrace.spark.offsets import DataLossError, Offset
+from headrace.spark.options import parse_options
+
+from .conftest import Feed
+
+
+def driver(feed: Feed, **options: str) -> Driver:
+    everything = {"stream": feed.name, "servers": feed.url, "pollTimeout": "50ms", **options}
+    return Driver(parse_options(everything, streaming=True))
+
+
+def shown(feed: Feed, name: str) -> tuple[int, int]:
+    info = feed.control.consumer_info(name)
+    assert info is not None
+    return info.ack_floor.stream_seq or info.delivered.stream_seq, info.num_pending
+
+
+def test_earliest_is_what_the_stream_still_holds(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    feed.call(f"STREAM.PURGE.{feed.name}", {"seq": 4})
+    one = driver(feed)
+    assert one.initial_offset().seq == 3
+    feed.call(f"STREAM.PURGE.{feed.name}", {"seq": 6})
+    assert one.initial_offset().seq == 3  # the same answer however often it is asked
+    one.close()
+
+
+def test_a_start_by_sequence_reads_that_message_first(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    one = driver(feed, startingOffsets="7")
+    assert one.initial_offset().seq == 6
+    one.close()
+    beyond = driver(feed, startingOffsets="12")
+    with pytest.raises(ConfigurationError, match="ends at sequence 10"):
+        beyond.initial_offset()
+    beyond.close()
+
+
+def test_a_start_by_time_reads_the_first_message_stored_then_or_later(feed: Feed) -> None:
+    feed.publish_numbers(1, 3)
+    time.sleep(0.01)
+    moment = time.time_ns() // 1_000_000
+    time.sleep(0.01)
+    feed.publish_numbers(4, 6)
+    one = driver(feed, startingTimestamp=str(moment))
+    assert one.initial_offset().seq == 3
+    one.close()
+    late = driver(feed, startingTimestamp=str(moment + 60_000))
+    assert late.initial_offset().seq == 6
+    late.close()
+
+
+def test_latest_is_remembered_by_the_durable_across_processes(feed: Feed) -> None:
+    feed.publish_numbers(1, 5)
+    first = driver(feed, startingOffsets="latest", durable="d")
+    assert first.initial_offset().seq == 5
+    first.close()
+    feed.publish_numbers(6, 9)
+    second = driver(feed, startingOffsets="latest", durable="d")
+    assert second.initial_offset().seq == 5
+    second.close()
+
+
+def test_progress_is_shown_when_the_next_offset_is_asked_for(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    one = driver(feed, durable="d")
+    epoch = one.initial_offset().epoch
+    assert shown(feed, "d") == (0, 100)
+    assert one.latest_offset(Offset(0, epoch), 40).seq == 40
+    assert shown(feed, "d") == (0, 100)
+    assert one.latest_offset(Offset(40, epoch), None).seq == 100
+    assert shown(feed, "d") == (40, 60)
+    assert one.latest_offset(Offset(100, epoch), None).seq == 100
+    assert shown(feed, "d") == (100, 0)
+    one.close()
+
+
+def test_a_query_begun_anew_takes_its_durable_back_to_the_start(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    first = driver(feed, durable="d", startingOffsets="50")
+    start = first.initial_offset()
+    first.latest_offset(Offset(80, start.epoch), None)
+    assert shown(feed, "d") == (80, 20)
+    first.close()
+    anew = driver(feed, durable="d", startingOffsets="11")
+    assert anew.initial_offset().seq == 10
+    assert shown(feed, "d") == (10, 90)
+    anew.close()
+
+
+def test_progress_is_made_up_for_by_recreating_where_a_server_cannot_reset(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    one = driver(feed, durable="d")
+    epoch = one.initial_offset().epoch
+    assert one._control is not None
+    one._control._resets = False
+    one.latest_offset(Offset(70, epoch), None)
+    assert shown(feed, "d") == (70, 30)
+    one.close()
+
+
+def test_somebody_else_s_durable_is_not_touched(feed: Feed) -> None:
+    feed.publish_numbers(1, 3)
+    config = {"durable_name": "theirs", "ack_policy": "explicit"}
+    feed.call(f"CONSUMER.CREATE.{feed.name}.theirs", {"stream_name": feed.name, "config": config})
+    one = driver(feed, durable="theirs")
+    with pytest.raises(ConfigurationError, match="was not made by a Spark query"):
+        one.initial_offset()
+    one.close()
+
+
+def test_a_durable_is_refused_where_it_would_decide_what_is_kept(
+    make_feed: Callable[..., Feed],
+) -> None:
+    feed = make_feed(retention="workqueue")
+    one = driver(feed, durable="d")
+    with pytest.raises(ConfigurationError, match="retention limits"):
+        one.initial_offset()
+    one.close()
+
+
+def test_available_now_offers_nothing_that_came_later(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    one = driver(feed)
+    one.freeze_target()
+    feed.publish_numbers(11, 20)
+    epoch = one.initial_offset().epoch
+    assert one.latest_offset(Offset(0, epoch), 6).seq == 6
+    assert one.latest_offset(Offset(6, epoch), 6).seq == 10
+    assert one.latest_offset(Offset(10, epoch), 6).seq == 10
+    one.close()
+
+
+def test_an_idle_query_waits_and_wakes_when_a_message_comes(feed: Feed) -> None:
+    feed.publish_numbers(1, 3)
+    one = driver(feed, pollTimeout="10s")
+    start = Offset(3, one.initial_offset().epoch)
+    publisher = threading.Timer(0.2, lambda: other.publish_numbers(4, 5))
+    other = Feed.__new__(Feed)
+    other.__dict__.update(feed.__dict__)
+    other.link = feed.connect()
+    other._inbox, other._sid = other.link.subscribe()
+    publisher.start()
+    began = time.monotonic()
+    assert one.latest_offset(start, None).seq in (4, 5)
+    assert 0.1 < time.monotonic() - began < 5.0
+    publisher.join()
+    began = time.monotonic()
+    one._options = parse_options({"stream": feed.name, "pollTimeout": "100ms"})
+    assert one.latest_offset(Offset(5, start.epoch), None).seq == 5
+    assert time.monotonic() - began >= 0.09
+    one.close()
+    other.link.close()
+    assert feed.consumers() == 0
+
+
+def test_an_idle_query_on_a_work_queue_sees_news_too(make_feed: Callable[..., Feed]) -> None:
+    feed = make_feed(retention="workqueue")
+    one = driver(feed)
+    start = one.initial_offset()
+    assert one.latest_offset(start, None).seq == 0
+    feed.publish_numbers(1, 2)
+    assert one.latest_offset(start, None).seq == 2
+    one.close()
+
+
+def test_a_lost_head_fails_the_batch_or_is_skipped_as_told(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    strict = driver(feed)
+    start = strict.initial_offset()
+    feed.call(f"STREAM.PURGE.{feed.name}", {"seq": 5})
+    end = Offset(10, start.epoch)
+    with pytest.raises(DataLossError, match="up to 4 messages from 1 on were removed"):
+        strict.plan(start, end)
+    strict.close()
+    lax = driver(feed, failOnDataLoss="false")
+    assert [tuple(piece)[:2] for piece in lax.plan(start, end)] == [(4, 10)]
+    lax.close()
+
+
+def test_a_stream_made_again_is_never_mistaken_for_the_old_one(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    one = driver(feed)
+    start = one.initial_offset()
+    feed.call(f"STREAM.DELETE.{feed.name}")
+    feed.create()
+    feed.publish_numbers(1, 10)
+    with pytest.raises(DataLossError, match="not the one this query read before"):
+        one.latest_offset(start, None)
+    one.close()
+
+
+def test_a_broken_connection_of_the_driver_is_replaced(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    one = driver(feed, durable="d")
+    start = one.initial_offset()
+    assert one._control is not None
+    one._control.link._sock.shutdown(2)
+    assert one.latest_offset(start, None).seq == 10
+    one.close()

@@ -1,0 +1,177 @@
+"""The source inside a real Spark session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    # Spark's own: its advice about pandas, and sockets its workers leave to the collector.
+    pytest.mark.filterwarnings("ignore"),
+]
+
+
+@pytest.fixture
+def server_url(request: pytest.FixtureRequest) -> str:
+    """One server is enough here: what differs between servers is tested below Spark."""
+    return best_server(request)
+
+
+def best_server(request: pytest.FixtureRequest) -> str:
+    import importlib.util
+
+    import peers
+
+    if peers.nats_server_binary() is None and importlib.util.find_spec("headrace.cli.serve"):
+        return request.getfixturevalue("headrace_process").url
+    return request.getfixturevalue("reference_server").url
+
+
+def stream(spark: SparkSession, feed: Feed, **options: Any) -> DataFrame:
+    reader = spark.readStream.format("jetstream").option("servers", feed.url)
+    return reader.option("stream", feed.name).options(**options).load()
+
+
+def batch(spark: SparkSession, feed: Feed, **options: Any) -> DataFrame:
+    reader = spark.read.format("jetstream").option("servers", feed.url)
+    return reader.option("stream", feed.name).options(**options).load()
+
+
+def run_available(
+    df: DataFrame, checkpoint: str, sink: Callable[[DataFrame, int], None]
+) -> list[dict[str, Any]]:
+    """Run the query over what is there; returns its progress reports that brought rows."""
+    writer = df.writeStream.foreachBatch(sink).option("checkpointLocation", checkpoint)
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    reports = [json.loads(report.json) for report in query.recentProgress]
+    return [report for report in reports if report["numInputRows"]]
+
+
+def test_a_batch_read_is_found_by_name_and_has_every_column(
+    spark: SparkSession, feed: Feed
+) -> None:
+    feed.publish(["a", "b", "a"])
+    df = batch(spark, feed, includeHeaders="true")
+    rows = df.orderBy("sequence").collect()
+    assert [r.subject for r in rows] == [f"{feed.name}.{s}" for s in "aba"]
+    assert [bytes(r.data) for r in rows] == [b"m0", b"m1", b"m2"]
+    assert [r.sequence for r in rows] == [1, 2, 3]
+    assert [r.stream for r in rows] == [feed.name] * 3
+    assert all(r.timestamp is not None and r.headers == {} for r in rows)
+    assert rows[0].partition is None
+
+
+def test_a_batch_read_is_bounded_split_pruned_and_filtered(spark: SparkSession, feed: Feed) -> None:
+    feed.publish([f"k{n % 3}" for n in range(3000)])
+    bounded = batch(
+        spark,
+        feed,
+        startingOffsets=101,
+        endingOffsets=2900,
+        minMessagesPerTask=1000,
+        subjects=f"{feed.name}.k1,{feed.name}.k2",
+    )
+    found = sorted(row.sequence for row in bounded.select("sequence").collect())
+    assert found == [n + 1 for n in range(100, 2900) if n % 3]
+    assert bounded.rdd.getNumPartitions() == 2
+    reader = spark.read.format("jetstream").option("servers", feed.url).schema("sequence long")
+    assert reader.load(feed.name).columns == ["sequence"]
+    empty = batch(spark, feed, startingOffsets=3001)
+    assert empty.count() == 0
+
+
+def test_a_stream_continues_from_its_checkpoint_with_exactly_the_new_messages(
+    spark: SparkSession, feed: Feed, checkpoint: str
+) -> None:
+    seen: dict[int, list[int]] = {}
+
+    def sink(df: DataFrame, batch_id: int) -> None:
+        seen[batch_id] = sorted(row.sequence for row in df.select("sequence").collect())
+
+    def run() -> list[dict[str, Any]]:
+        seen.clear()
+        df = stream(spark, feed, durable="progress", maxOffsetsPerTrigger=400)
+        return run_available(df, checkpoint, sink)
+
+    feed.publish_numbers(1, 1000)
+    run()
+    assert [len(seen[n]) for n in sorted(seen)] == [400, 400, 200]
+    assert [n for batch_id in sorted(seen) for n in seen[batch_id]] == list(range(1, 1001))
+    shown = feed.control.consumer_info("progress")
+    assert shown is not None
+    assert shown.num_pending == 0, "the last batch too is shown as read"
+
+    assert run() == []
+    assert seen == {}
+
+    feed.publish_numbers(1001, 1500)
+    reports = run()
+    assert [n for batch_id in sorted(seen) for n in seen[batch_id]] == list(range(1001, 1501))
+    assert reports[-1]["sources"][0]["latestOffset"]["seq"] == 1500
+    assert feed.consumers() == 1, "only the progress consumer is left"
+
+
+def test_splitting_by_partition_keeps_each_key_s_order_inside_one_task(
+    spark: SparkSession, make_feed: Callable[..., Feed], checkpoint: str, tmp_path: Path
+) -> None:
+    feed = make_feed()
+    name = feed.name
+    feed.call(
+        f"STREAM.UPDATE.{name}",
+        {
+            "name": name,
+            "subjects": [f"{name}.>"],
+            "subject_transform": {
+                "src": f"{name}.*",
+                "dest": f"{{{{partition(4,1)}}}}.{name}.{{{{wildcard(1)}}}}",
+            },
+        },
+    )
+    feed.publish([f"key{n % 23}" for n in range(2300)])
+    tasks: list[list[tuple[int, int]]] = []
+
+    def sink(df: DataFrame, batch_id: int) -> None:
+        rows = df.select("partition", "sequence")
+        tasks.extend(
+            [(row.partition, row.sequence) for row in task] for task in rows.rdd.glom().collect()
+        )
+
+    df = stream(spark, feed, splitBy="partition", partitions=4, maxTasks=3)
+    run_available(df, checkpoint, sink)
+    assert len(tasks) == 3
+    assert sorted(seq for task in tasks for _, seq in task) == list(range(1, 2301))
+    assert all([seq for _, seq in task] == sorted(seq for _, seq in task) for task in tasks)
+    owners = [{partition for partition, _ in task} for task in tasks]
+    assert sum(map(len, owners)) == 4
+    assert set().union(*owners) == {0, 1, 2, 3}
+
+
+def test_lost_messages_end_the_query_with_a_sentence_about_them(
+    spark: SparkSession, feed: Feed, checkpoint: str
+) -> None:
+    feed.publish_numbers(1, 10)
+    run_available(stream(spark, feed), checkpoint, lambda df, n: None)
+    feed.publish_numbers(11, 20)
+    feed.call(f"STREAM.PURGE.{feed.name}", {"seq": 16})
+    with pytest.raises(Exception, match="up to 5 messages from 11 on were removed"):
+        run_available(stream(spark, feed), checkpoint, lambda df, n: None)
+
+
+def test_a_wrong_option_is_explained_when_the_frame_is_made(
+    spark: SparkSession, feed: Feed
+) -> None:
+    with pytest.raises(Exception, match="unknown option 'startingoffset'; accepted: "):
+        batch(spark, feed, startingOffset="earliest").collect()
+    with pytest.raises(Exception, match="cannot reach a NATS server"):
+        batch(spark, feed, servers="nats://127.0.0.1:1").collect()
