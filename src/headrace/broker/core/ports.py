@@ -6,6 +6,7 @@ importing this module; ``core.router`` implements ``Bus``.
 
 from __future__ import annotations
 
+import builtins  # a stream store has a property called bytes
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -72,7 +73,13 @@ class StreamStore(Protocol):
     @property
     def bytes(self) -> int: ...
 
-    def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
+    def append(
+        self,
+        subject: builtins.bytes,
+        headers: builtins.bytes,
+        payload: builtins.bytes,
+        timestamp_ns: int,
+    ) -> int:
         """Stage one message; return its sequence. Raises StoreError once the store has failed."""
         ...
 
@@ -113,9 +120,11 @@ class StreamStore(Protocol):
         """On an empty stream only: the next message gets this sequence."""
         ...
 
-    def subject(self, subject: bytes) -> SubjectState | None: ...
+    def subject(self, subject: builtins.bytes) -> SubjectState | None: ...
 
-    def subjects(self, filter: SubjectFilter | None) -> Iterator[tuple[bytes, SubjectState]]: ...
+    def subjects(
+        self, filter: SubjectFilter | None
+    ) -> Iterator[tuple[builtins.bytes, SubjectState]]: ...
 
     def last_matching(self, filter: SubjectFilter) -> int:
         """The highest live sequence whose subject matches, or 0."""
