@@ -168,6 +168,19 @@ class Requester:
         reply = self.ask(f"STREAM.CREATE.{STREAM}", config)
         assert "error" not in reply, reply
 
+    def publish(self, subject: str, messages: int) -> None:
+        """Store so many small messages and wait for every acknowledgement."""
+        frame = b"PUB %s _INBOX.ask 1\r\nx\r\n" % subject.encode()
+        for start in range(0, messages, 1000):
+            count = min(1000, messages - start)
+            self._wire.sendall(frame * count)
+            data = b""
+            while data.count(b'"seq":') < count or not data.endswith(b"}\r\n"):
+                chunk = self._wire.recv(RECEIVE_BYTES)
+                assert chunk, "the server hung up"
+                data += chunk
+            assert b'"error"' not in data, data[:500]
+
     def state(self) -> dict[str, Any]:
         reply = self.ask(f"STREAM.INFO.{STREAM}")
         assert "error" not in reply, reply
