@@ -1,0 +1,343 @@
+"""Taking messages away: removal, trimming, purging; and taking back what a failed batch had done.
+
+A file store writes what is staged here as REMOVAL records: the interior removals one by one
+(``_removed``) and everything the head has passed since the last batch as one range (``_floor``).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ...errors import StoreError
+from .index import Segment, SubjectTable
+from .log import MessageLog
+
+if TYPE_CHECKING:
+    from ...subjects import SubjectFilter
+
+__all__ = ["EditableLog", "Part"]
+
+_RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of all: drop them
+_END: Final = 1 << 64
+
+
+class Part:
+    """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
+
+    __slots__ = ("died", "first", "floor", "last_seq", "log", "removed")
+
+    def __init__(
+        self,
+        log: EditableLog,
+        last_seq: int,
+        floor: int,
+        first: int,
+        removed: list[int],
+        died: list[Segment],
+    ) -> None:
+        self.log = log
+        self.last_seq = last_seq
+        self.floor = floor
+        self.first = first
+        self.removed = removed
+        self.died = died
+
+
+class EditableLog(MessageLog):
+    """The removing half of a stream store; see ``StreamStore`` in ``core/ports.py``."""
+
+    def __init__(self, name: str, tail: Segment) -> None:
+        super().__init__(name, tail)
+        self._removed: list[int] = []  # interior removals since the last flush
+        self._floor = 1  # the first sequence as of the last flush
+        self._died: list[Segment] = []  # sealed segments whose last message went since then
+        self._inflight: deque[Part] = deque()
+
+    def _check_writable(self) -> None:
+        """Raise StoreError if nothing may be changed any more."""
+        raise NotImplementedError
+
+    def _skip_to(self, last_seq: int) -> None:
+        """Sequences up to ``last_seq`` will not be used; the next append starts a segment there."""
+        raise NotImplementedError
+
+    def remove(self, sequences: Iterable[int]) -> int:
+        """Remove these messages; returns how many existed. Durable with the next flush."""
+        self._check_writable()
+        removed = self._removed
+        before = len(removed)
+        for sequence in sequences:
+            segment, position = self._locate(sequence)
+            if position >= 0:
+                segment.mark_dead(position)
+                self._drop(segment, position)
+                removed.append(sequence)
+        if len(removed) > before:
+            self._advance_first()
+            self._maybe_renumber()
+        return len(removed) - before
+
+    def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
+        """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
+
+        ``before_ns`` removes from the head while its messages are older than that.
+        """
+        self._check_writable()
+        had = self.messages
+        keep = max_messages if max_messages > 0 else had
+        room = max_bytes if max_bytes > 0 else self.bytes
+        while self.messages > keep or self.bytes > room:
+            head = self._head()
+            if self.messages - keep >= head.live or self.bytes - room >= head.data_end > 0:
+                self._drop_segment(head)
+            else:
+                self._drop_first(head)
+        while before_ns and self.messages:
+            head = self._head()
+            if head.sealed and head.newest_ns() < before_ns:
+                self._drop_segment(head)
+            elif head.stamps[head.find(self._first)] < before_ns:
+                self._drop_first(head)
+            else:
+                break
+        if had > self.messages:
+            self._maybe_renumber()
+        return had - self.messages
+
+    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
+        """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``."""
+        self._check_writable()
+        had = self.messages
+        limit = below_seq if 0 < below_seq <= self.last_seq else self.last_seq + 1
+        excess = self.count(filter, self._first) - self.count(filter, limit) - keep
+        if excess <= 0:
+            return 0
+        if filter is None:
+            self.trim(max_messages=had - excess) if had > excess else self._drop_all()
+        else:
+            self._remove_oldest(filter, excess)
+        return had - self.messages
+
+    def reset_first(self, sequence: int) -> None:
+        """On an empty stream only: the next message gets this sequence.
+
+        Raises StoreError if there are messages, or if ``sequence`` was already used.
+        """
+        self._check_writable()
+        if self.messages:
+            raise StoreError(
+                f"stream {self.name!r} holds {self.messages} messages: only an empty stream can be "
+                f"given a first sequence"
+            )
+        if sequence <= self.last_seq:
+            raise StoreError(
+                f"stream {self.name!r} has used sequences up to {self.last_seq}: the first sequence "
+                f"can be set to {self.last_seq + 1} or more, not {sequence}"
+            )
+        if sequence > self.last_seq + 1:
+            self._skip_to(sequence - 1)
+
+    # -- removal inside
+
+    def _remove_oldest(self, filter: SubjectFilter, excess: int) -> None:
+        view = self._view(filter)
+        start = self._first
+        for segment in self._segments:
+            if not excess:
+                break
+            if not segment.live or not view.total(segment):
+                continue
+            segment.ensure()
+            begin = segment.lower(start)
+            for position in view.positions(segment, begin, len(segment))[:excess]:
+                excess -= 1
+                segment.mark_dead(position)
+                self._drop(segment, position)
+                self._removed.append(segment.sequence(position))
+        self._advance_first()
+        self._maybe_renumber()
+
+    def _drop(self, segment: Segment, position: int) -> None:
+        """Take a live message, already marked if need be, out of every counter."""
+        sid = segment.sids[position]
+        if position < segment.counted:
+            segment.counts[sid] -= 1
+        segment.dead += 1
+        segment.version += 1
+        table = self._table
+        left = table.counts[sid] - 1
+        table.counts[sid] = left
+        if not left:
+            table.empty += 1
+        self.messages -= 1
+        self.bytes -= segment.sizes[position]
+        if segment.dead == len(segment) and segment is not self._segments[-1]:
+            self._died.append(segment)
+
+    def _head(self) -> Segment:
+        """The segment of the first live message."""
+        return self._segments[self._segment_index(self._first)]
+
+    def _drop_first(self, head: Segment) -> None:
+        position = head.find(self._first)
+        self._drop(head, position)
+        head.head = position + 1
+        self._first += 1
+        self._advance_first()
+
+    def _drop_segment(self, segment: Segment) -> None:
+        """Remove all that is left of the head segment at the cost of its subjects, not its messages."""
+        segment.ensure()
+        start, stop = segment.lower(self._first), len(segment)
+        positions = self._view(None).positions(segment, start, stop)
+        self.bytes -= sum(map(segment.sizes.__getitem__, positions))
+        for sid, count in segment.live_counts().items():
+            if count:
+                self._table.subtract(sid, count)
+        self.messages -= segment.live
+        segment.counts = {}
+        segment.counted = stop
+        segment.dead = segment.head = stop
+        segment.version += 1
+        if segment is not self._segments[-1]:
+            self._died.append(segment)
+        self._first = segment.last_seq + 1
+        self._advance_first()
+
+    def _drop_all(self) -> None:
+        while self.messages:
+            self._drop_segment(self._head())
+        self._maybe_renumber()
+
+    def _advance_first(self) -> None:
+        """Move the first sequence to the lowest live message, or beyond the last if there is none."""
+        if not self.messages:
+            self._first = self.last_seq + 1
+            return
+        for segment in self._segments[self._segment_index(self._first) :]:
+            if segment.live:
+                segment.ensure()
+                position = segment.next_alive(segment.lower(self._first))
+                self._first = segment.sequence(position)
+                return
+        raise AssertionError("a stream with messages has a segment with live ones")
+
+    def _maybe_renumber(self) -> None:
+        """Forget subjects without messages when they are many, so that the table stays bounded."""
+        table = self._table
+        if table.empty < _RENUMBER_MIN or table.empty * 2 < len(table.names):
+            return
+        fresh = SubjectTable()
+        places: list[int] = []
+        for sid, name in enumerate(table.names):
+            count = table.counts[sid]
+            if count:
+                places.append(fresh.intern(name))
+                fresh.add(places[-1], table.firsts[sid], table.lasts[sid], count)
+            else:
+                places.append(0)  # dead messages point anywhere
+        for segment in self._segments:
+            segment.renumber(places)
+        self._table = fresh
+        self._views.clear()
+        self._occurrences = None
+        self._aim()
+
+    # -- staging
+
+    def _aim(self) -> None:
+        """The tail's arrays or the table were exchanged: point the append path at the new ones."""
+
+    def _bury(self, segment: Segment) -> None:
+        """The death of a sealed segment is durable."""
+        raise NotImplementedError
+
+    def _take_part(self) -> Part:
+        """What changed since the last flush becomes a part of the next batch."""
+        part = Part(self, self.last_seq, self._floor, self._first, self._removed, self._died)
+        self._removed, self._died = [], []
+        self._floor = self._first
+        self._inflight.append(part)
+        return part
+
+    def complete(self, part: Part) -> None:
+        """The oldest part in flight is durable."""
+        oldest = self._inflight.popleft()
+        assert oldest is part
+        self.durable_seq = part.last_seq
+        for segment in part.died:
+            self._bury(segment)
+
+    def fail(self) -> None:
+        """Nothing after the last completed part will become durable: take all of it back."""
+        removed = [sequence for part in self._inflight for sequence in part.removed]
+        first = self._inflight[0].floor if self._inflight else self._floor
+        self._inflight.clear()
+        self._take_back(removed + self._removed, first)
+
+    # -- taking back
+
+    def _take_back(self, removed: Iterable[int], first: int) -> None:
+        """Undo everything after ``durable_seq``: appends, removals of ``removed``, and the trims
+        that moved the first sequence up from ``first``.
+        """
+        self._take_back_appends()
+        self._views.clear()
+        self._occurrences = None
+        self.last_seq = self.durable_seq
+        passed = self._first
+        self._first = min(first, passed)
+        for segment in self._segments:
+            if segment.base < passed and segment.last_seq >= first:
+                self._revive_head(segment, first, passed)
+        for sequence in removed:
+            segment = self._segments[self._segment_index(sequence)]
+            if sequence <= self.durable_seq:
+                self._revive_marked(segment, sequence)
+        self._removed.clear()
+        self._floor = first
+        self._advance_first()
+        self._died = [segment for segment in self._segments[:-1] if not segment.live]
+        self._aim()
+
+    def _take_back_appends(self) -> None:
+        kept: list[Segment] = []
+        for segment in self._segments:
+            if segment.base > self.durable_seq or segment.last_seq > self.durable_seq:
+                segment.ensure()
+                start = segment.upper(self.durable_seq)
+                for position in range(start, len(segment)):
+                    if segment.is_live(position) and segment.sequence(position) >= self._first:
+                        self._drop(segment, position)
+                segment.cut(start)
+            if segment.durable or not kept:
+                kept.append(segment)
+        self._segments = kept
+        self._bases = [segment.base for segment in kept]
+
+    def _revive_head(self, segment: Segment, first: int, passed: int) -> None:
+        segment.ensure()
+        start, stop = segment.lower(first), segment.lower(passed)
+        for position in self._view(None).positions(segment, start, stop):
+            self._revive(segment, position)
+
+    def _revive_marked(self, segment: Segment, sequence: int) -> None:
+        position = segment.lower(sequence)
+        alive = segment.alive
+        if alive is not None and position < len(alive) and not alive[position]:
+            alive[position] = 1
+            self._revive(segment, position)
+
+    def _revive(self, segment: Segment, position: int) -> None:
+        sid, sequence = segment.sids[position], segment.sequence(position)
+        segment.dead -= 1
+        segment.version += 1
+        segment.head = min(segment.head, position)
+        if position < segment.counted:
+            segment.counts[sid] = segment.counts.get(sid, 0) + 1
+        self._table.add(sid, sequence, sequence, 1)
+        self.messages += 1
+        self.bytes += segment.sizes[position]
+        self._first = min(self._first, sequence)

@@ -1,0 +1,207 @@
+"""The file operations the store needs, as a port, and the machine's own implementation.
+
+The store never calls ``os`` itself: a test hands in a file system that loses unsynced writes, runs
+full or fails at a chosen call (``headrace.testing.faultfs``).
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections import OrderedDict
+from typing import Final, Protocol
+
+from ...errors import StoreError, StoreFailedError, StoreFullError
+
+__all__ = ["FileSystem", "Handles", "LocalFiles", "explain", "is_full", "write_all"]
+
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+class FileSystem(Protocol):
+    """What the store asks of a disk. Paths are absolute text; every method may raise OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """Open for reading and writing; with ``create`` the file must not exist yet."""
+        ...
+
+    def close(self, handle: int) -> None: ...
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        """Read; shorter than ``length`` only at the end of the file."""
+        ...
+
+    def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
+        """Write; returns how many bytes were taken, which may be fewer."""
+        ...
+
+    def fdatasync(self, handle: int) -> None:
+        """Return once the content and the size are on disk."""
+        ...
+
+    def allocate(self, handle: int, offset: int, length: int) -> bool:
+        """Reserve space that reads as zeros; False if this disk has no such operation."""
+        ...
+
+    def truncate(self, handle: int, length: int) -> None: ...
+
+    def size(self, handle: int) -> int: ...
+
+    def lock(self, handle: int) -> bool:
+        """Take an exclusive lock that ends with the handle; False if someone else has it."""
+        ...
+
+    def mkdir(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, replacing a file at ``target``; durable only after ``fsync_dir``."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def rmdir(self, path: str) -> None: ...
+
+    def listdir(self, path: str) -> list[str]: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def fsync_dir(self, path: str) -> None:
+        """Return once creations, renames and removals in this directory are on disk."""
+        ...
+
+
+class LocalFiles:
+    """The machine's own file system."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return os.open(path, flags, 0o600)
+
+    def close(self, handle: int) -> None:
+        os.close(handle)
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        data = os.pread(handle, length, offset)
+        while 0 < len(data) < length:
+            more = os.pread(handle, length - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
+        return os.pwrite(handle, data, offset)
+
+    def fdatasync(self, handle: int) -> None:
+        os.fdatasync(handle)
+
+    def allocate(self, handle: int, offset: int, length: int) -> bool:
+        try:
+            os.posix_fallocate(handle, offset, length)
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                return False
+            raise
+        return True
+
+    def truncate(self, handle: int, length: int) -> None:
+        os.ftruncate(handle, length)
+
+    def size(self, handle: int) -> int:
+        return os.fstat(handle).st_size
+
+    def lock(self, handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path, 0o700)  # noqa: PTH102
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)  # noqa: PTH105
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)  # noqa: PTH108
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)  # noqa: PTH106
+
+    def listdir(self, path: str) -> list[str]:
+        return sorted(os.listdir(path))  # noqa: PTH208
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)  # noqa: PTH110
+
+    def fsync_dir(self, path: str) -> None:
+        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+class Handles:
+    """Open handles by path, the least recently used closed first. Belongs to one thread."""
+
+    def __init__(self, fs: FileSystem, limit: int) -> None:
+        self._fs = fs
+        self._limit = limit
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def get(self, path: str, *, create: bool = False) -> int:
+        """The handle of ``path``, opened if need be."""
+        handle = self._open.get(path)
+        if handle is not None:
+            self._open.move_to_end(path)
+            return handle
+        handle = self._fs.open(path, create=create)
+        self._open[path] = handle
+        if len(self._open) > self._limit:
+            _, oldest = self._open.popitem(last=False)
+            self._fs.close(oldest)
+        return handle
+
+    def drop(self, path: str) -> None:
+        """Close the handle of ``path``, if open."""
+        handle = self._open.pop(path, None)
+        if handle is not None:
+            self._fs.close(handle)
+
+    def drop_under(self, directory: str) -> None:
+        """Close every handle below ``directory``."""
+        for path in [path for path in self._open if path.startswith(directory + "/")]:
+            self.drop(path)
+
+    def close(self) -> None:
+        while self._open:
+            _, handle = self._open.popitem()
+            self._fs.close(handle)
+
+
+def write_all(fs: FileSystem, handle: int, data: bytes, offset: int) -> None:
+    """Write all of ``data``, continuing after short writes. Raises OSError (ENOSPC if stuck)."""
+    written = fs.pwrite(handle, data, offset)
+    if written == len(data):
+        return
+    rest = memoryview(data)
+    while written < len(data):
+        step = fs.pwrite(handle, rest[written:], offset + written)
+        if step <= 0:
+            raise OSError(errno.ENOSPC, "the disk took no more bytes")
+        written += step
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the error says that there is no room, as opposed to a failing disk."""
+    return error.errno in _FULL
+
+
+def explain(error: OSError, doing: str) -> StoreError:
+    """The store's error for an OSError met while ``doing`` something."""
+    text = f"{doing}: {error.strerror or error}"
+    return StoreFullError(text) if is_full(error) else StoreFailedError(text)

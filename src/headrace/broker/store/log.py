@@ -1,0 +1,336 @@
+"""A stream's messages as both stores see them: what is there, and how it is found.
+
+``MessageLog`` answers every question; ``edits.EditableLog`` adds removal and taking back; the file and
+the memory store add where the bytes are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import compress, pairwise
+from operator import and_
+from typing import TYPE_CHECKING, Final
+
+from ...message import StoredMessage, StreamState, SubjectState
+from .index import Segment, SubjectTable
+from .occurrences import Occurrences
+from .views import View, make_view
+
+if TYPE_CHECKING:
+    from ...subjects import SubjectFilter
+
+__all__ = ["MessageLog"]
+
+_VIEWS_MAX: Final = 4096  # one more filter: the least recently made view is forgotten
+_SCAN: Final = 8192  # positions looked at in one go when filtering
+
+
+class MessageLog:
+    """The reading half of a stream store; see ``StreamStore`` in ``core/ports.py``.
+
+    ``last_seq``, ``messages``, ``bytes`` and ``durable_seq`` are plain attributes for speed; nobody
+    else writes them.
+    """
+
+    def __init__(self, name: str, tail: Segment) -> None:
+        self.name = name
+        self.last_seq = 0
+        self.durable_seq = 0
+        self.messages = 0
+        self.bytes = 0
+        self._first = 1
+        self._table = SubjectTable()
+        self._segments: list[Segment] = [tail]
+        self._bases: list[int] = [tail.base]
+        self._views: dict[SubjectFilter | None, View] = {}
+        self._occurrences: Occurrences | None = None
+        self._scanned = 0  # positions looked at for repairs since the stream was opened
+
+    def _decode(
+        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+    ) -> int:
+        """Append the messages at live positions to ``out`` while they fit into ``room`` bytes.
+
+        Returns the room left, negative once a message did not fit. The first message of ``out``
+        always fits.
+        """
+        raise NotImplementedError
+
+    # -- what is there
+
+    @property
+    def first_seq(self) -> int:
+        """The lowest live sequence; one beyond the last when empty, 0 when fresh."""
+        return self._first if self.last_seq else 0
+
+    @property
+    def state(self) -> StreamState:
+        """A summary; ``num_deleted`` counts the gaps between the first and the last sequence."""
+        if not self.messages:
+            return StreamState(0, self.bytes, self.first_seq, 0, self.last_seq, 0, 0, 0)
+        return StreamState(
+            messages=self.messages,
+            bytes=self.bytes,
+            first_seq=self._first,
+            first_ns=self._stamp(self._first),
+            last_seq=self.last_seq,
+            last_ns=self._last_ns(),
+            num_subjects=len(self._table),
+            num_deleted=self.last_seq - self._first + 1 - self.messages,
+        )
+
+    def get(self, sequence: int) -> StoredMessage | None:
+        """The message with this sequence, or None if it is gone or never was."""
+        segment, position = self._locate(sequence)
+        if position < 0:
+            return None
+        out: list[StoredMessage] = []
+        self._decode(segment, (position,), out, 0)
+        return out[0] if out else None
+
+    def deleted(self) -> list[int]:
+        """Sequences between the first and the last that are gone, ascending."""
+        gone: list[int] = []
+        expected = self._first
+        for segment in self._segments if self.messages else ():
+            if not segment.live:
+                continue
+            segment.ensure()
+            start = segment.lower(expected)
+            gone.extend(range(expected, segment.sequence(start)))
+            if segment.rel is None:
+                gone.extend(segment.base + position for position in segment.holes(start))
+            else:
+                kept = segment.rel[start:]
+                for before, after in pairwise(kept):
+                    gone.extend(range(segment.base + before + 1, segment.base + after))
+                gone.extend(segment.sequence(position) for position in segment.holes(start))
+            expected = segment.last_seq + 1
+        gone.extend(range(expected, self.last_seq + 1))
+        gone.sort()
+        return gone
+
+    def sequence_at(self, timestamp_ns: int) -> int:
+        """The first live sequence stored at or after this time; ``last_seq + 1`` if none.
+
+        "First" is by sequence, so the answer is right even if the clock was once set back.
+        """
+        for segment in self._segments:
+            if segment.live and segment.newest_ns() >= timestamp_ns:
+                segment.ensure()
+                stamps = segment.stamps
+                start, stop = segment.lower(self._first), len(segment)
+                fits: Iterator[int] = map(timestamp_ns.__le__, stamps[start:stop])
+                selectors = segment.alive_slice(start, stop)
+                if selectors is not None:
+                    fits = map(and_, fits, selectors)
+                for position in compress(range(start, stop), fits):
+                    return segment.sequence(position)
+        return self.last_seq + 1
+
+    # -- subjects
+
+    def subject(self, subject: bytes) -> SubjectState | None:
+        """First, last and count of one subject, or None if there is no live message of it."""
+        sid = self._table.ids.get(subject)
+        if sid is None:
+            return None
+        return self._subject_state(sid)
+
+    def subjects(self, filter: SubjectFilter | None) -> Iterator[tuple[bytes, SubjectState]]:
+        """Every subject with a live message that matches, with its state; in no particular order."""
+        names = self._table.names
+        for sid in self._view(filter).sids():
+            state = self._subject_state(sid)
+            if state is not None:
+                yield names[sid], state
+
+    def last_matching(self, filter: SubjectFilter) -> int:
+        """The highest live sequence whose subject matches, or 0."""
+        sids = self._view(filter).sids()
+        table = self._table
+        # Bounds are never too low: once the best exact one beats the next bound, the rest cannot win.
+        candidates = sorted(
+            ((table.lasts[sid], sid) for sid in sids if table.counts[sid]), reverse=True
+        )
+        best = 0
+        for bound, sid in candidates:
+            if bound <= best:
+                break
+            best = max(best, self._last_of(sid))
+        return best
+
+    def _subject_state(self, sid: int) -> SubjectState | None:
+        count = self._table.counts[sid]
+        if not count:
+            return None
+        last = self._last_of(sid)
+        return SubjectState(last if count == 1 else self._first_of(sid), last, count)
+
+    def _holds(self, sid: int, sequence: int) -> bool:
+        segment, position = self._locate(sequence)
+        return position >= 0 and segment.sids[position] == sid
+
+    def _first_of(self, sid: int) -> int:
+        """The lowest live sequence of a subject that has one; repairs the stored bound."""
+        bound = self._table.firsts[sid]
+        if not self._holds(sid, bound):
+            if self._occurrences is not None:
+                bound = self._occurrences.first(sid, self._holds)
+            else:
+                bound = self._search_forward(sid, max(bound, self._first))
+            self._table.firsts[sid] = bound
+        return bound
+
+    def _last_of(self, sid: int) -> int:
+        """The highest live sequence of a subject that has one; repairs the stored bound."""
+        bound = self._table.lasts[sid]
+        if not self._holds(sid, bound):
+            if self._occurrences is not None:
+                bound = self._occurrences.last(sid, self._holds)
+            else:
+                bound = self._search_backward(sid, min(bound, self.last_seq))
+            self._table.lasts[sid] = bound
+        return bound
+
+    def _search_forward(self, sid: int, start: int) -> int:
+        for segment in self._segments[self._segment_index(start) :]:
+            if not segment.live_counts().get(sid):
+                continue
+            segment.ensure()
+            begin = position = segment.lower(start)
+            sids, n = segment.sids, len(segment)
+            while position < n:
+                try:
+                    position = sids.index(sid, position)
+                except ValueError:
+                    break
+                if segment.find(segment.sequence(position)) >= 0:
+                    self._note_scan(position - begin)
+                    return segment.sequence(position)
+                position += 1
+            self._note_scan(n - begin)
+        raise AssertionError("a subject with live messages has a first one")
+
+    def _search_backward(self, sid: int, start: int) -> int:
+        for segment in reversed(self._segments[: self._segment_index(start) + 1]):
+            if not segment.live_counts().get(sid):
+                continue
+            segment.ensure()
+            begin = segment.upper(start)
+            sids = segment.sids
+            for position in range(begin - 1, -1, -1):
+                if sids[position] == sid and segment.find(segment.sequence(position)) >= 0:
+                    self._note_scan(begin - position)
+                    return segment.sequence(position)
+        raise AssertionError("a subject with live messages has a last one")
+
+    def _note_scan(self, positions: int) -> None:
+        """Once searching has cost as much as listing every occurrence would, list them."""
+        self._scanned += positions
+        if self._scanned > 2 * self.messages + _SCAN and self._occurrences is None:
+            self._occurrences = Occurrences(len(self._table.names))
+            everything = self._view(None)
+            for segment in self._segments:
+                if segment.live:
+                    segment.ensure()
+                    start, stop = segment.lower(self._first), len(segment)
+                    for position in everything.positions(segment, start, stop):
+                        sid, sequence = segment.sids[position], segment.sequence(position)
+                        self._occurrences.add(sid, sequence)
+
+    # -- reading and counting
+
+    def read(
+        self,
+        start_seq: int,
+        filter: SubjectFilter | None,
+        max_messages: int,
+        max_bytes: int,
+        last_seq: int,
+    ) -> list[StoredMessage]:
+        """Live messages matching ``filter`` in ``[start_seq, last_seq]``, in order.
+
+        At most ``max_messages``, and at most ``max_bytes`` of subject, headers and payload together,
+        but at least one message if there is one. Damaged messages are skipped and reported.
+        """
+        out: list[StoredMessage] = []
+        view = self._view(filter)
+        start = max(view.skip_quiet(start_seq), self._first)
+        last = min(last_seq, self.last_seq)
+        if start > last or max_messages <= 0 or not self.messages:
+            return out
+        room = max_bytes
+        tail = self._segments[-1]
+        for segment in self._segments[self._segment_index(start) :]:
+            if segment.base > last:
+                break
+            if segment is not tail and view.barren(segment):
+                continue
+            segment.ensure()
+            position, stop = segment.lower(start), segment.upper(last)
+            width = max_messages if filter is None else max(1024, 2 * max_messages)
+            while position < stop:
+                end = min(stop, position + width)
+                positions = view.positions(segment, position, end)
+                if positions:
+                    room = self._decode(segment, positions[: max_messages - len(out)], out, room)
+                    if room < 0 or len(out) >= max_messages:
+                        return out
+                position, width = end, _SCAN
+        if not out:
+            view.note_quiet(start_seq, start, last)
+        return out
+
+    def count(self, filter: SubjectFilter | None, start_seq: int) -> int:
+        """Exactly how many live messages at or after ``start_seq`` match.
+
+        Costs one addition per segment and the part of one segment that was not counted before.
+        """
+        if start_seq <= self._first and filter is None:
+            return self.messages
+        start = max(start_seq, self._first)
+        if start > self.last_seq or not self.messages:
+            return 0
+        view = self._view(filter)
+        index = self._segment_index(start)
+        segment = self._segments[index]
+        segment.ensure()
+        head = segment.lower(self._first)
+        total = view.total_from(segment, head, segment.lower(start))
+        return total + sum(map(view.total, self._segments[index + 1 :]))
+
+    # -- inside
+
+    def _view(self, filter: SubjectFilter | None) -> View:
+        view = self._views.get(filter)
+        if view is None:
+            if len(self._views) >= _VIEWS_MAX:
+                del self._views[next(iter(self._views))]
+            view = self._views[filter] = make_view(self._table, filter)
+        return view
+
+    def _segment_index(self, sequence: int) -> int:
+        return max(bisect_right(self._bases, sequence) - 1, 0)
+
+    def _locate(self, sequence: int) -> tuple[Segment, int]:
+        """The segment and position of a live message; position -1 if there is none."""
+        segment = self._segments[-1]
+        if sequence < self._first or sequence > self.last_seq:
+            return segment, -1
+        if sequence < segment.base:
+            segment = self._segments[self._segment_index(sequence)]
+        return segment, segment.find(sequence)
+
+    def _stamp(self, sequence: int) -> int:
+        segment, position = self._locate(sequence)
+        return segment.stamps[position] if position >= 0 else 0
+
+    def _last_ns(self) -> int:
+        """When the last message was stored, removed meanwhile or not."""
+        for segment in reversed(self._segments):
+            if len(segment):
+                segment.ensure()
+                return segment.stamps[-1]
+        return 0

@@ -1,0 +1,214 @@
+"""The store without a disk: streams and values that live as long as the process.
+
+It obeys the same rules as the file store, so whatever runs on one runs on the other: nothing counts as
+durable before the flush that carries it completes. Here that is before ``flush`` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from ...errors import StoreError
+from ...message import StoredMessage
+from .edits import EditableLog, Part
+from .index import Segment
+
+__all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
+
+_SEGMENT_MESSAGES: Final = 4096
+_OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 in memory
+
+_new = tuple.__new__
+
+
+class MemoryLog(EditableLog):
+    """One stream in memory; see ``StreamStore`` in ``core/ports.py``."""
+
+    def __init__(self, name: str, soil: Callable[[EditableLog], None]) -> None:
+        super().__init__(name, Segment(0, 1))
+        self._soil_storage = soil
+        self._clean = True
+        self._segments[0].durable = True
+
+    def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
+        """Stage one message; return its sequence. Raises StoreError once the stream is deleted."""
+        if self._clean:
+            self._check_writable()
+        sequence = self.last_seq + 1
+        segment = self._segments[-1]
+        if len(segment.stamps) >= _SEGMENT_MESSAGES or segment.sealed:
+            segment = self._roll(sequence)
+        table = self._table
+        sid = table.ids.get(subject)
+        if sid is None:
+            sid = table.intern(subject)
+        size = len(subject) + len(headers) + len(payload) + _OVERHEAD
+        segment.sizes.append(size)
+        segment.sids.append(sid)
+        segment.stamps.append(timestamp_ns)
+        segment.bodies.append((headers, payload))
+        if table.counts[sid]:
+            table.counts[sid] += 1
+        else:
+            table.add(sid, sequence, sequence, 1)
+        table.lasts[sid] = sequence
+        if self._occurrences is not None:
+            self._occurrences.add(sid, sequence)
+        self.messages += 1
+        self.bytes += size
+        self.last_seq = sequence
+        return sequence
+
+    def stage(self) -> Part:
+        """Everything since the last flush becomes a part of the next batch."""
+        self._clean = True
+        return self._take_part()
+
+    def complete(self, part: Part) -> None:
+        """Let go of the bytes of what was removed."""
+        super().complete(part)
+        for sequence in part.removed:
+            self._release(sequence, sequence + 1)
+        self._release(part.floor, part.first)
+
+    def _release(self, start: int, stop: int) -> None:
+        if stop <= start:
+            return
+        for segment in self._segments[self._segment_index(start) :]:
+            if segment.base >= stop:
+                break
+            for position in range(segment.lower(start), segment.lower(stop)):
+                segment.bodies[position] = None
+
+    def _roll(self, base: int) -> Segment:
+        tail = self._segments[-1]
+        tail.sealed = True
+        tail.data_end = sum(tail.sizes)
+        segment = Segment(tail.serial + 1, base)
+        segment.durable = True
+        self._segments.append(segment)
+        self._bases.append(base)
+        if not tail.live:
+            self._died.append(tail)
+        return segment
+
+    def _bury(self, segment: Segment) -> None:
+        index = self._segments.index(segment)
+        del self._segments[index]
+        del self._bases[index]
+        for view in self._views.values():
+            view.forget(segment.serial)
+
+    def _skip_to(self, last_seq: int) -> None:
+        self.last_seq = last_seq
+        self._first = last_seq + 1
+        self._segments[-1].sealed = True
+
+    def _check_writable(self) -> None:
+        self._soil_storage(self)
+        self._clean = False
+
+    def _decode(
+        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+    ) -> int:
+        names, sids, stamps, bodies = (
+            self._table.names,
+            segment.sids,
+            segment.stamps,
+            segment.bodies,
+        )
+        for position in positions:
+            body = bodies[position]
+            assert body is not None  # live messages keep their bytes
+            headers, payload = body
+            subject = names[sids[position]]
+            room -= len(subject) + len(headers) + len(payload)
+            if room < 0 and out:
+                return room
+            fields = (segment.sequence(position), subject, headers, payload, stamps[position])
+            out.append(_new(StoredMessage, fields))
+        return room
+
+
+class MemoryMeta:
+    """Values by key, in memory; see ``MetaJournal`` in ``core/ports.py``."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, tuple[bytes, list[bytes]]] = {}
+
+    def load(self) -> Mapping[str, tuple[bytes, list[bytes]]]:
+        """Every key with its value and the deltas since that value was put."""
+        return self._values
+
+    def put(self, key: str, value: bytes) -> None:
+        """Set a key's value and drop its deltas."""
+        self._values[key] = (value, [])
+
+    def append(self, key: str, delta: bytes) -> None:
+        """Add a delta to a key; one that was never put has the value ``b""``."""
+        self._values.setdefault(key, (b"", []))[1].append(delta)
+
+    def delete(self, key: str) -> None:
+        """Forget a key; one that is not there is none the worse."""
+        self._values.pop(key, None)
+
+
+class MemoryStorage:
+    """A store of streams in memory; see ``Storage`` in ``core/ports.py``."""
+
+    sync: Final = "memory"
+    failed: Final[Exception | None] = None
+
+    def __init__(self) -> None:
+        self._meta = MemoryMeta()
+        self._streams: dict[str, MemoryLog] = {}
+        self._dirty: dict[EditableLog, None] = {}
+
+    @property
+    def meta(self) -> MemoryMeta:
+        return self._meta
+
+    def streams(self) -> list[str]:
+        """The names of all streams, sorted."""
+        return sorted(self._streams)
+
+    def create_stream(self, name: str, *, memory: bool = True) -> MemoryLog:
+        """Make an empty stream. Raises StoreError if there is one of this name."""
+        if name in self._streams:
+            raise StoreError(f"stream {name!r} exists already")
+        log = self._streams[name] = MemoryLog(name, self._soil)
+        return log
+
+    def open_stream(self, name: str) -> MemoryLog:
+        """The stream of this name. Raises StoreError if there is none."""
+        log = self._streams.get(name)
+        if log is None:
+            raise StoreError(f"no stream {name!r} in the store")
+        return log
+
+    def delete_stream(self, name: str) -> None:
+        """Drop a stream with all its messages. Raises StoreError if there is none."""
+        log = self.open_stream(name)
+        del self._streams[name]
+        self._dirty.pop(log, None)
+        log.stage()
+
+    def flush(self, done: Callable[[Exception | None], None]) -> None:
+        """Make everything staged so far count as durable; ``done(None)`` is called before it returns."""
+        dirty, self._dirty = self._dirty, {}
+        for log in dirty:
+            assert isinstance(log, MemoryLog)
+            log.complete(log.stage())
+        done(None)
+
+    def complete(self) -> None:
+        """Nothing to do: flushes complete at once."""
+
+    def close(self) -> None:
+        """Nothing to do: there is nothing to keep."""
+
+    def _soil(self, log: EditableLog) -> None:
+        if self._streams.get(log.name) is not log:
+            raise StoreError(f"stream {log.name!r} was deleted")
+        self._dirty[log] = None

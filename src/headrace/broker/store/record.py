@@ -1,0 +1,184 @@
+"""The record: one message, or one statement about messages, in a segment file.
+
+Little-endian, no alignment::
+
+     0        4      6      7       8          16            24          26
+    ┌────────┬──────┬──────┬───────┬──────────┬─────────────┬───────────┬──────┄┄┄──────┬───────┐
+    │ length │ mark │ kind │ flags │ sequence │ timestamp   │ length of │               │ crc32 │
+    │  u32   │ u16  │  u8  │  u8   │   u64    │ i64 (ns)    │ subject   │  the content  │  u32  │
+    │        │      │      │       │          │             │    u16    │               │       │
+    └────────┴──────┴──────┴───────┴──────────┴─────────────┴───────────┴──────┄┄┄──────┴───────┘
+
+    the content:  [ length of headers, u32 ]  subject  headers  payload
+
+``length`` counts everything, itself and the crc included. The length of headers is there only when
+the HEADERS flag is set, so a record is exactly as long as nats-server accounts for the message. The crc is
+CRC-32 of everything before it, seeded with the salt of the segment: bytes of another file, or a record
+inside a payload, do not validate. ``mark`` lets recovery find the next record after a damaged one.
+A length of 0 is preallocated space: the end.
+
+The kinds:
+
+- MESSAGE: a message of the stream.
+- REMOVAL: the payload is pairs of u64, first and last sequence (inclusive) of ranges that are gone.
+- SKIP: sequences up to ``sequence`` will not be used; the next message comes after it.
+- COMMIT: when this was written, sequences up to ``sequence`` and, in this file, everything before the
+  offset in the payload (u64) were durable. So damage before it is not a torn write.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+from zlib import crc32
+
+__all__ = [
+    "COMMIT",
+    "CRC_BYTES",
+    "FLAG_HEADERS",
+    "HEAD",
+    "HEAD_BYTES",
+    "MARK",
+    "MESSAGE",
+    "OVERHEAD",
+    "REMOVAL",
+    "SKIP",
+    "U32",
+    "U64",
+    "Found",
+    "encode_commit",
+    "encode_message",
+    "encode_removals",
+    "encode_skip",
+    "ranges_of",
+    "scan",
+    "try_decode",
+]
+
+HEAD: Final = struct.Struct("<IHBBQqH")
+U32: Final = struct.Struct("<I")
+U64: Final = struct.Struct("<Q")
+HEAD_BYTES: Final = HEAD.size
+CRC_BYTES: Final = 4
+OVERHEAD: Final = HEAD_BYTES + CRC_BYTES
+MARK: Final = 0xC35A
+_MARK_BYTES: Final = MARK.to_bytes(2, "little")
+
+MESSAGE: Final = 1
+REMOVAL: Final = 2
+SKIP: Final = 3
+COMMIT: Final = 4
+FLAG_HEADERS: Final = 1
+
+_RANGES_PER_RECORD: Final = 32_768
+
+
+class Found(NamedTuple):
+    """What a scan met: a valid record, or a damaged stretch of bytes (``kind`` 0)."""
+
+    kind: int
+    offset: int
+    size: int
+    sequence: int
+    timestamp_ns: int
+    flags: int
+    subject_len: int
+
+
+def _seal(body: bytes, salt: int) -> bytes:
+    return body + U32.pack(crc32(body, salt))
+
+
+def encode_message(
+    sequence: int, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, salt: int
+) -> bytes:
+    """The record of one message."""
+    if headers:
+        size = OVERHEAD + 4 + len(subject) + len(headers) + len(payload)
+        head = HEAD.pack(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, len(subject))
+        return _seal(b"".join((head, U32.pack(len(headers)), subject, headers, payload)), salt)
+    size = OVERHEAD + len(subject) + len(payload)
+    head = HEAD.pack(size, MARK, MESSAGE, 0, sequence, timestamp_ns, len(subject))
+    return _seal(head + subject + payload, salt)
+
+
+def _statement(kind: int, sequence: int, payload: bytes, salt: int) -> bytes:
+    head = HEAD.pack(OVERHEAD + len(payload), MARK, kind, 0, sequence, 0, 0)
+    return _seal(head + payload, salt)
+
+
+def encode_removals(sequence: int, ranges: Iterable[tuple[int, int]], salt: int) -> list[bytes]:
+    """REMOVAL records for inclusive ranges; ``sequence`` is the last one of the stream by now."""
+    flat = array("Q", [end for pair in ranges for end in pair])
+    step = 2 * _RANGES_PER_RECORD
+    return [
+        _statement(REMOVAL, sequence, flat[at : at + step].tobytes(), salt)
+        for at in range(0, len(flat), step)
+    ]
+
+
+def encode_skip(sequence: int, salt: int) -> bytes:
+    """A SKIP record: the next message comes after ``sequence``."""
+    return _statement(SKIP, sequence, b"", salt)
+
+
+def encode_commit(durable_seq: int, durable_end: int, salt: int) -> bytes:
+    """A COMMIT record: what is known to be durable, as a sequence and as an offset in this file."""
+    return _statement(COMMIT, durable_seq, U64.pack(durable_end), salt)
+
+
+def ranges_of(data: bytes, found: Found) -> list[tuple[int, int]]:
+    """The ranges in a REMOVAL record found in ``data``."""
+    flat = array("Q")
+    flat.frombytes(data[found.offset + HEAD_BYTES : found.offset + found.size - CRC_BYTES])
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def try_decode(data: bytes, offset: int, end: int, salt: int) -> Found | None:
+    """The record at ``offset`` if a whole and valid one lies there before ``end``."""
+    if end - offset < OVERHEAD:
+        return None
+    size, mark, kind, flags, sequence, stamp, subject_len = HEAD.unpack_from(data, offset)
+    if mark != MARK or not MESSAGE <= kind <= COMMIT or flags > FLAG_HEADERS:
+        return None
+    if size < OVERHEAD + subject_len or size > end - offset:
+        return None
+    stop = offset + size - CRC_BYTES
+    if crc32(data[offset:stop], salt) != U32.unpack_from(data, stop)[0]:
+        return None
+    return Found(kind, offset, size, sequence, stamp, flags, subject_len)
+
+
+def scan(data: bytes, start: int, end: int, salt: int) -> Iterator[Found]:
+    """Every record in ``data[start:end]``; after damage, resume at the next valid record.
+
+    A damaged stretch is yielded with kind 0 before the record that follows it. It ends where the next
+    valid record begins or, when none follows, at the last byte that is not zero (a stretch of zeros
+    alone is preallocated space and is not yielded).
+    """
+    offset = start
+    while True:
+        while (found := try_decode(data, offset, end, salt)) is not None:
+            yield found
+            offset += found.size
+        resumed = _resync(data, offset, end, salt)
+        if resumed is None:
+            break
+        yield Found(0, offset, resumed - offset, 0, 0, 0, 0)
+        offset = resumed
+    used = len(data[offset:end].rstrip(b"\0"))
+    if used:
+        yield Found(0, offset, used, 0, 0, 0, 0)
+
+
+def _resync(data: bytes, offset: int, end: int, salt: int) -> int | None:
+    """Where the next valid record after ``offset`` begins, or None."""
+    at = offset + 1
+    while (mark_at := data.find(_MARK_BYTES, at + 4, end)) >= 0:
+        at = mark_at - 4
+        if try_decode(data, at, end, salt) is not None:
+            return at
+        at += 1
+    return None
