@@ -1,0 +1,89 @@
+"""Wakes those who wait for jobs of a consumer: one per ring, who wakes the next when there was work.
+
+Waking everybody for each new job would make all of them ask the database for the same row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from types import TracebackType
+
+__all__ = ["Bell", "Ear"]
+
+
+class Ear:
+    """One who waits. Put it up (``with``) before asking the database, so that no ring is missed."""
+
+    def __init__(self, bell: Bell, consumer: int) -> None:
+        self._bell = bell
+        self._consumer = consumer
+        self._rung = asyncio.Event()
+
+    def __enter__(self) -> Ear:
+        self._bell.add(self._consumer, self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bell.remove(self._consumer, self)
+        if self._rung.is_set():
+            self._bell.ring([self._consumer])
+
+    @property
+    def rung(self) -> bool:
+        return self._rung.is_set()
+
+    def wake(self) -> None:
+        self._rung.set()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return when rung, or when ``timeout_s`` are over. Safe to cancel."""
+        try:
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await self._rung.wait()
+        except TimeoutError:
+            return
+        self._rung.clear()
+        self._bell.to_the_end(self._consumer, self)
+
+
+class Bell:
+    """All who wait, by consumer, in the order in which they are woken."""
+
+    def __init__(self) -> None:
+        self._ears: dict[int, OrderedDict[Ear, None]] = {}
+
+    def ear(self, consumer: int) -> Ear:
+        """Someone new who wants to hear of jobs of ``consumer``."""
+        return Ear(self, consumer)
+
+    def ring(self, consumers: Sequence[int]) -> None:
+        """Wake one who waits for each of ``consumers``; none named: wake all who wait for anything."""
+        if not consumers:
+            for ears in self._ears.values():
+                for ear in ears:
+                    ear.wake()
+            return
+        for consumer in consumers:
+            for ear in self._ears.get(consumer, ()):
+                if not ear.rung:
+                    ear.wake()
+                    break
+
+    def add(self, consumer: int, ear: Ear) -> None:
+        self._ears.setdefault(consumer, OrderedDict())[ear] = None
+
+    def remove(self, consumer: int, ear: Ear) -> None:
+        ears = self._ears[consumer]
+        del ears[ear]
+        if not ears:
+            del self._ears[consumer]
+
+    def to_the_end(self, consumer: int, ear: Ear) -> None:
+        self._ears[consumer].move_to_end(ear)

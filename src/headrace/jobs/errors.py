@@ -1,0 +1,66 @@
+"""What the job service answers when it refuses: an HTTP status, a code, a sentence, a field."""
+
+from __future__ import annotations
+
+from ..errors import HeadraceError
+
+__all__ = ["DatabaseUnavailableError", "JobsError", "bad_request", "forbidden", "not_found"]
+
+
+class JobsError(HeadraceError):
+    """An operation was refused; nothing of it was done.
+
+    Attributes:
+        status: the HTTP status that says so.
+        code: a stable word for programs, for example ``lease_lost``.
+        message: a sentence for people: what was wrong and what is accepted.
+        field: the offending parameter, header or body field, if there is one.
+        retry_after_s: when trying again makes sense, if known.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        field: str | None = None,
+        *,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(status, code, message, field)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.field = field
+        self.retry_after_s = retry_after_s
+
+    def __str__(self) -> str:
+        where = f" ({self.field})" if self.field else ""
+        return f"{self.status} {self.code}: {self.message}{where}"
+
+
+class DatabaseUnavailableError(JobsError):
+    """The database did not answer, or the connection broke; the outcome of a write is unknown."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            503,
+            "database_unavailable",
+            f"the database did not answer ({reason}); the request may be repeated",
+            retry_after_s=1.0,
+        )
+
+
+def not_found(what: str, field: str) -> JobsError:
+    """404: the path names something that does not exist."""
+    return JobsError(404, "not_found", f"there is no such {what}", field)
+
+
+def forbidden(field: str) -> JobsError:
+    """403: a token is missing or is not the right one; which of the two is not told."""
+    return JobsError(403, "wrong_token", "the token is missing or not the right one", field)
+
+
+def bad_request(code: str, message: str, field: str | None = None) -> JobsError:
+    """400: the request cannot be understood or breaks a rule the sentence names."""
+    return JobsError(400, code, message, field)

@@ -1,0 +1,106 @@
+"""The ASGI application: the table of endpoints, served."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from ..errors import JobsError
+from ..runtime import Runtime
+from . import consumers, definitions, leased, messages, operations, pull
+from .endpoint import Endpoint
+from .gateway import Gateway
+from .middleware import GatewayMiddleware, RequestId, problem_response, wants_text
+from .openapi import openapi_document
+
+__all__ = ["ENDPOINTS", "create_app"]
+
+_LOG: Final = logging.getLogger("headrace.jobs.http")
+
+ENDPOINTS: Final[tuple[Endpoint, ...]] = (
+    *definitions.ENDPOINTS,
+    *messages.ENDPOINTS,
+    *pull.ENDPOINTS,
+    *leased.ENDPOINTS,
+    *consumers.ENDPOINTS,
+    *operations.ENDPOINTS,
+)
+
+_HTTP_CODES: Final = {404: "no_such_route", 405: "method_not_allowed"}
+
+
+def create_app(runtime: Runtime, gateway: Gateway | None = None) -> ASGIApp:
+    """The service on ``runtime``, which the caller starts and closes."""
+    document = msgspec.json.encode(openapi_document(ENDPOINTS))
+
+    async def openapi(request: Request) -> Response:
+        del request
+        return Response(document, media_type="application/json")
+
+    routes = [
+        Route(endpoint.path, _bound(endpoint, runtime), methods=[endpoint.method])
+        for endpoint in ENDPOINTS
+    ]
+    routes.append(Route("/openapi.json", openapi, methods=["GET"]))
+    app: ASGIApp = Starlette(
+        routes=routes,
+        exception_handlers={
+            JobsError: _refused,
+            HTTPException: _no_route,
+            Exception: _unexpected,
+        },
+    )
+    if gateway is not None:
+        app = GatewayMiddleware(app, gateway, runtime)
+    return RequestId(app)
+
+
+def _bound(endpoint: Endpoint, runtime: Runtime) -> Callable[[Request], Awaitable[Response]]:
+    async def handle(request: Request) -> Response:
+        return await endpoint.handler(runtime, request)
+
+    return handle
+
+
+def _answer(request: Request, error: JobsError) -> Response:
+    body, headers = problem_response(error, as_text=wants_text(request.scope))
+    response = Response(body, error.status)
+    for name, value in headers:
+        response.headers[name.decode()] = value.decode()
+    return response
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    if not isinstance(error, JobsError):
+        raise AssertionError("registered for JobsError")
+    return _answer(request, error)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        raise AssertionError("registered for HTTPException")
+    code = _HTTP_CODES.get(error.status_code, "refused")
+    response = _answer(request, JobsError(error.status_code, code, error.detail, "path"))
+    for name, value in (error.headers or {}).items():
+        response.headers[name] = value
+    return response
+
+
+async def _unexpected(request: Request, error: Exception) -> Response:
+    # What went wrong is for the log; it could hold data of others.
+    _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _answer(
+        request,
+        JobsError(
+            500, "internal_error", "something went wrong here; the log of the service tells what"
+        ),
+    )

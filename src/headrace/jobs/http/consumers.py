@@ -1,0 +1,215 @@
+"""Consumers and jobs in full, our way: settings, pause, signing secrets, attempts."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import ids
+from ..errors import bad_request, not_found
+from ..models import Consumer, ConsumerSettings, rfc3339, state_name
+from ..push.signature import new_secret
+from ..runtime import Runtime
+from ..service import definitions, reads
+from ..states import State
+from ..store import Row, Tx
+from . import shapes
+from .definitions import store_consumer
+from .endpoint import CONSUMER_TOKENS, Endpoint, reply
+from .incoming import consumer_tokens, is_admin, read_json, require_admin
+
+__all__ = ["ENDPOINTS"]
+
+
+def _detail(consumer: Consumer, counts: dict[State, int]) -> Response:
+    def at(us: int | None) -> str | None:
+        return None if us is None else rfc3339(us)
+
+    shape = shapes.ConsumerDetail(
+        id=consumer.consumer_id,
+        channel=consumer.channel_id,
+        name=consumer.name,
+        type=consumer.kind,
+        callback_url=consumer.callback_url,
+        max_retries=consumer.max_retries,
+        settings=consumer.settings,
+        paused=consumer.paused,
+        disabled_at=at(consumer.disabled_us),
+        disabled_reason=consumer.disabled_reason,
+        failing_since=at(consumer.failing_since_us),
+        changed_at=rfc3339(consumer.updated_us),
+        jobs={state.name: counts.get(state, 0) for state in State},
+    )
+    return reply(shape, headers={"ETag": f'"{consumer.updated_us}"'})
+
+
+async def get_consumer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    path = request.path_params
+
+    def read(tx: Tx) -> tuple[Consumer, dict[State, int]]:
+        consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        counts = {row["seq"]: counts for row, counts in reads.consumer_counts(tx)}
+        return consumer, counts.get(consumer.seq, {})
+
+    return _detail(*await runtime.database.read(read))
+
+
+async def patch_consumer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    body = await read_json(request, shapes.ConsumerPatch)
+    path = request.path_params
+    present = await runtime.database.read(
+        lambda tx: definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+    )
+    change = definitions.ConsumerChange(
+        name=body.name,
+        kind=body.type,
+        callback_url=body.callback_url,
+        max_retries=body.max_retries,
+        settings=None if body.settings is None else _merged(present.settings, body.settings),
+        paused=body.paused,
+        enable=body.enable,
+    )
+    conditional = "if-match" in request.headers or "if-unmodified-since" in request.headers
+    await store_consumer(runtime, request, change, conditional=conditional)
+    return await get_consumer(runtime, request)
+
+
+def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSettings:
+    """The settings with those given replaced; nested ones are replaced one by one."""
+    merged = msgspec.to_builtins(present)
+    for name, value in given.items():
+        if isinstance(merged.get(name), dict) and isinstance(value, dict):
+            unknown = value.keys() - merged[name].keys()
+            if unknown:
+                raise bad_request(
+                    "unknown_setting",
+                    f"accepted are {sorted(merged[name])}",
+                    f"{name}.{min(unknown)}",
+                )
+            merged[name] = {**merged[name], **value}
+        else:
+            merged[name] = value
+    try:
+        return msgspec.convert(merged, ConsumerSettings)
+    except msgspec.ValidationError as error:
+        raise bad_request("invalid_settings", str(error), "settings") from None
+
+
+async def rotate_secret(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    body = await read_json(request, shapes.RotateBody)
+    path, secret = request.path_params, new_secret()
+    present = await runtime.database.read(
+        lambda tx: definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+    )
+    live = (secret, present.secrets[0]) if body.keep_previous and present.secrets else (secret,)
+    await store_consumer(
+        runtime, request, definitions.ConsumerChange(secrets=live), conditional=False
+    )
+    return reply(shapes.Secret(secret, len(live)))
+
+
+async def get_job(runtime: Runtime, request: Request) -> Response:
+    path = request.path_params
+    seq = ids.job_number(path["jobId"])
+
+    def read(tx: Tx) -> tuple[Row, list[Row]]:
+        if is_admin(runtime, request):
+            consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        else:
+            consumer = definitions.authorised_consumer(
+                tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
+            )
+        row, attempts = reads.get_job(tx, seq)
+        if row["consumer_seq"] != consumer.seq:
+            raise not_found("job", "jobId")
+        return row, list(attempts)
+
+    row, attempts = await runtime.database.read(read)
+    expires = row["lease_expires_us"]
+    return reply(
+        shapes.JobDetail(
+            id=str(row["seq"]),
+            channel=row["channel_id"],
+            consumer=row["consumer_id"],
+            message=row["message_id"],
+            state=state_name(row["state"]),
+            priority=row["priority"],
+            retries=row["retries"],
+            claims=row["claims"],
+            changed_at=rfc3339(row["changed_us"]),
+            due_at=rfc3339(row["due_us"]),
+            lease_expires_at=None if expires is None else rfc3339(expires),
+            last_error=row["last_error"],
+            attempts=[
+                shapes.Attempt(
+                    number=attempt["number"],
+                    kind=attempt["kind"],
+                    started_at=rfc3339(attempt["started_us"]),
+                    duration_seconds=attempt["duration_us"] / 1e6,
+                    status=attempt["status"],
+                    error=attempt["error"],
+                    excerpt=attempt["excerpt"],
+                )
+                for attempt in attempts
+            ],
+        )
+    )
+
+
+_BASE: Final = "/v2/channel/{channelId}/consumer/{consumerId}"
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path=_BASE,
+        handler=get_consumer,
+        summary="A consumer with its settings and counts",
+        answers={200: shapes.ConsumerDetail},
+        tag="consumers",
+        admin=True,
+        legacy=False,
+        errors=(401, 403, 404),
+    ),
+    Endpoint(
+        method="PATCH",
+        path=_BASE,
+        handler=patch_consumer,
+        summary="Change settings, pause, resume, enable again; settings that are not given stay",
+        body=shapes.ConsumerPatch,
+        answers={200: shapes.ConsumerDetail},
+        tag="consumers",
+        admin=True,
+        legacy=False,
+        errors=(400, 401, 403, 404, 412, 413),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_BASE}/secret",
+        handler=rotate_secret,
+        summary="Make a new signing secret; the previous one signs too until the next rotation",
+        body=shapes.RotateBody,
+        answers={200: shapes.Secret},
+        tag="consumers",
+        admin=True,
+        legacy=False,
+        errors=(400, 401, 403, 404, 413),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_BASE}/job/{{jobId}}",
+        handler=get_job,
+        summary="A job of either type of consumer, with its attempts",
+        answers={200: shapes.JobDetail},
+        tokens=CONSUMER_TOKENS,
+        admin=True,
+        tag="consumers",
+        legacy=False,
+        errors=(401, 403, 404),
+    ),
+)

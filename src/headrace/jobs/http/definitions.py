@@ -1,0 +1,305 @@
+"""Producers, channels and consumers, by the specification's form routes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import limits
+from ..models import Consumer, ConsumerSettings, http_date, rfc3339
+from ..push.signature import new_secret
+from ..runtime import Runtime
+from ..service import definitions as service
+from ..service.reads import Page, page
+from ..store import Tx
+from . import shapes
+from .endpoint import Endpoint, Parameter, reply
+from .incoming import number_between, paging, precondition, read_form, require_admin
+
+__all__ = ["ENDPOINTS", "list_links"]
+
+_CURSORS: Final = (
+    Parameter("next", "the cursor a page gave for the page after it"),
+    Parameter("previous", "the cursor a page gave for the page before it"),
+)
+_FORM: Final = (
+    Parameter("token", "kept or made when absent"),
+    Parameter("name", "the id when absent"),
+)
+
+
+def list_links(path: str, found: Page, **filters: str) -> dict[str, str]:
+    """Links to the neighbours of a page; filters are kept."""
+    kept = "".join(f"&{name}={value}" for name, value in filters.items())
+    links = {"next": found.next, "previous": found.previous}
+    return {name: f"{path}?{name}={cursor}{kept}" for name, cursor in links.items() if cursor}
+
+
+def _validators(updated_us: int) -> dict[str, str]:
+    return {"Last-Modified": http_date(updated_us), "ETag": f'"{updated_us}"'}
+
+
+async def _list(
+    runtime: Runtime, request: Request, query: str, link: Callable[[Any], str], **scope: str
+) -> Response:
+    require_admin(runtime, request)
+    path = request.url.path
+    name = f"{query} {scope}"
+
+    def read(tx: Tx) -> Page:
+        values = {}
+        if "channel" in scope:
+            values["channel_seq"] = service.find_channel(tx, scope["channel"]).seq
+        return page(
+            tx,
+            runtime.cursors,
+            name,
+            query,
+            paging(runtime, request, name),
+            limits.PAGE_SIZE,
+            **values,
+        )
+
+    found = await runtime.database.read(read)
+    return reply(shapes.Listing([link(row) for row in found.rows], list_links(path, found)))
+
+
+async def list_producers(runtime: Runtime, request: Request) -> Response:
+    return await _list(runtime, request, "producers", lambda row: f"/producer/{row['producer_id']}")
+
+
+async def list_channels(runtime: Runtime, request: Request) -> Response:
+    return await _list(runtime, request, "channels", lambda row: f"/channel/{row['channel_id']}")
+
+
+async def list_consumers(runtime: Runtime, request: Request) -> Response:
+    channel_id = request.path_params["channelId"]
+    return await _list(
+        runtime,
+        request,
+        "consumers",
+        lambda row: f"/channel/{channel_id}/consumer/{row['consumer_id']}",
+        channel=channel_id,
+    )
+
+
+def _producer(found: service.Definition) -> Response:
+    shape = shapes.ProducerShape(
+        found.public_id, found.name, found.token or "", rfc3339(found.updated_us)
+    )
+    return reply(shape, headers=_validators(found.updated_us))
+
+
+def _channel(found: service.Definition) -> Response:
+    base = f"/channel/{found.public_id}"
+    shape = shapes.ChannelShape(
+        found.public_id,
+        found.name,
+        found.token or "",
+        rfc3339(found.updated_us),
+        f"{base}/consumers",
+        f"{base}/messages",
+        f"{base}/broadcast",
+        f"{base}/messages-status",
+        f"{base}/scheduled-messages",
+    )
+    return reply(shape, headers=_validators(found.updated_us))
+
+
+def _consumer(found: Consumer, *, show_token: bool) -> Response:
+    shape = shapes.ConsumerShape(
+        found.consumer_id,
+        found.name,
+        found.token if show_token else "",
+        rfc3339(found.updated_us),
+        found.callback_url,
+        f"/channel/{found.channel_id}/consumer/{found.consumer_id}/dlq",
+        found.kind,
+    )
+    return reply(shape, headers=_validators(found.updated_us))
+
+
+async def get_producer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    producer_id = request.path_params["producerId"]
+    return _producer(await runtime.database.read(lambda tx: service.find_producer(tx, producer_id)))
+
+
+async def get_channel(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    channel_id = request.path_params["channelId"]
+    return _channel(await runtime.database.read(lambda tx: service.find_channel(tx, channel_id)))
+
+
+async def get_consumer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    path = request.path_params
+    found = await runtime.database.read(
+        lambda tx: service.find_consumer(tx, path["channelId"], path["consumerId"])
+    )
+    return _consumer(found, show_token=False)
+
+
+async def put_producer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    change = _change(await read_form(request))
+    condition, now = precondition(request), runtime.now_us()
+    producer_id = request.path_params["producerId"]
+    return _producer(
+        await runtime.database.write(
+            lambda tx: service.put_producer(tx, producer_id, change, condition, now)
+        )
+    )
+
+
+async def put_channel(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    change = _change(await read_form(request))
+    condition, now = precondition(request), runtime.now_us()
+    channel_id = request.path_params["channelId"]
+    return _channel(
+        await runtime.database.write(
+            lambda tx: service.put_channel(tx, channel_id, change, condition, now)
+        )
+    )
+
+
+async def put_consumer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    form = await read_form(request)
+    retries = form.get("maxRetries")
+    change = service.ConsumerChange(
+        name=form.get("name") or None,
+        token=form.get("token") or None,
+        callback_url=form.get("callbackUrl"),
+        kind=form.get("type") or None,
+        max_retries=None
+        if retries is None
+        else number_between(retries, 0, 0, limits.MAX_RETRIES_MAX, "maxRetries"),
+    )
+    found, show = await store_consumer(runtime, request, change)
+    return _consumer(found, show_token=show)
+
+
+async def store_consumer(
+    runtime: Runtime, request: Request, change: service.ConsumerChange, *, conditional: bool = True
+) -> tuple[Consumer, bool]:
+    """Create or change the consumer of the path."""
+    path, now = request.path_params, runtime.now_us()
+    condition = precondition(request) if conditional else None
+    options = runtime.options
+    defaults: ConsumerSettings = options.default_settings()
+    return await runtime.database.write(
+        lambda tx: service.put_consumer(
+            tx,
+            path["channelId"],
+            path["consumerId"],
+            change,
+            condition,
+            now,
+            defaults=defaults,
+            max_retries=options.max_retries,
+            new_secret=new_secret,
+        )
+    )
+
+
+async def delete_consumer(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    path, condition = request.path_params, precondition(request)
+    await runtime.database.write(
+        lambda tx: service.remove_consumer(tx, path["channelId"], path["consumerId"], condition)
+    )
+    return Response(status_code=204)
+
+
+def _change(form: dict[str, str]) -> service.Change:
+    return service.Change(name=form.get("name") or None, token=form.get("token") or None)
+
+
+_PUT_ERRORS: Final = (400, 401, 403, 412, 413, 415)
+
+ENDPOINTS: Final = (
+    *(
+        Endpoint(
+            method="GET",
+            path=path,
+            handler=handler,
+            summary=f"The {what}, newest first",
+            answers={200: shapes.Listing},
+            parameters=_CURSORS,
+            tag="definitions",
+            admin=True,
+            errors=(400, 401, 403, 404),
+        )
+        for path, handler, what in (
+            ("/producers", list_producers, "producers"),
+            ("/channels", list_channels, "channels"),
+            ("/channel/{channelId}/consumers", list_consumers, "consumers of a channel"),
+        )
+    ),
+    *(
+        Endpoint(
+            method="GET",
+            path=path,
+            handler=handler,
+            summary=f"One {what}; its token is not shown",
+            answers={200: shape},
+            tag="definitions",
+            admin=True,
+            errors=(401, 403, 404),
+        )
+        for path, handler, what, shape in (
+            ("/producer/{producerId}", get_producer, "producer", shapes.ProducerShape),
+            ("/channel/{channelId}", get_channel, "channel", shapes.ChannelShape),
+            (
+                "/channel/{channelId}/consumer/{consumerId}",
+                get_consumer,
+                "consumer",
+                shapes.ConsumerShape,
+            ),
+        )
+    ),
+    *(
+        Endpoint(
+            method="PUT",
+            path=path,
+            handler=handler,
+            summary=f"Create a {what}, or change it under `If-Unmodified-Since` or `If-Match`",
+            answers={200: shape},
+            form=form,
+            tag="definitions",
+            admin=True,
+            errors=(*_PUT_ERRORS, 404),
+        )
+        for path, handler, what, shape, form in (
+            ("/producer/{producerId}", put_producer, "producer", shapes.ProducerShape, _FORM),
+            ("/channel/{channelId}", put_channel, "channel", shapes.ChannelShape, _FORM),
+            (
+                "/channel/{channelId}/consumer/{consumerId}",
+                put_consumer,
+                "consumer",
+                shapes.ConsumerShape,
+                (
+                    *_FORM,
+                    Parameter("callbackUrl", "absolute; needed for push"),
+                    Parameter("type", "push or pull; push for a new consumer, kept by an update"),
+                    Parameter("maxRetries", "retries before a job is DEAD", type="integer"),
+                ),
+            ),
+        )
+    ),
+    Endpoint(
+        method="DELETE",
+        path="/channel/{channelId}/consumer/{consumerId}",
+        handler=delete_consumer,
+        summary="Delete a consumer and its jobs",
+        answers={204: None},
+        tag="definitions",
+        admin=True,
+        errors=(400, 401, 403, 404, 412),
+    ),
+)

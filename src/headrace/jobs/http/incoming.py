@@ -1,0 +1,174 @@
+"""Reading requests: bodies with a limit, forms, JSON, tokens, numbers. Every refusal names its field."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from .. import ids, limits
+from ..errors import JobsError, bad_request, forbidden
+from ..runtime import Runtime
+from ..service.definitions import Precondition
+from ..service.reads import Paging
+from ..store import Tx
+
+__all__ = [
+    "consumer_tokens",
+    "header",
+    "is_admin",
+    "number_between",
+    "paging",
+    "precondition",
+    "read_body",
+    "read_form",
+    "read_json",
+    "require_admin",
+    "require_reader",
+    "seconds_between",
+]
+
+T = TypeVar("T")
+_WHERE: Final = re.compile(r" - at `(.+)`$")
+
+
+async def read_body(request: Request, bytes_max: int) -> bytes:
+    """The body; 413 as soon as it is longer than ``bytes_max``."""
+    too_large = JobsError(
+        413, "payload_too_large", f"at most {bytes_max} bytes are accepted", "body"
+    )
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > bytes_max:
+        raise too_large
+    chunks, size = [], 0
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > bytes_max:
+                raise too_large
+            chunks.append(chunk)
+    except ClientDisconnect:
+        raise bad_request(
+            "body_incomplete", "the body ended before it was complete", "body"
+        ) from None
+    return b"".join(chunks)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """A form body; 415 for another media type, 400 for a field given twice."""
+    media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media != "application/x-www-form-urlencoded":
+        raise JobsError(
+            415,
+            "unsupported_media_type",
+            "Media type not supported: application/x-www-form-urlencoded is accepted",
+            "Content-Type",
+        )
+    raw = await read_body(request, limits.DOCUMENT_BYTES_MAX)
+    try:
+        pairs = parse_qsl(raw.decode(), keep_blank_values=True, errors="strict", max_num_fields=64)
+    except ValueError as error:
+        raise bad_request("malformed_form", f"the form cannot be read: {error}", "body") from None
+    form = dict(pairs)
+    if len(form) != len(pairs):
+        twice = next(name for name, _ in pairs if sum(other == name for other, _ in pairs) > 1)
+        raise bad_request("field_twice", "a field may be given once", twice)
+    return form
+
+
+async def read_json(
+    request: Request, kind: type[T], *, bytes_max: int = limits.DOCUMENT_BYTES_MAX
+) -> T:
+    """A JSON body of the given shape; 400 with the path of what is wrong in it."""
+    raw = await read_body(request, bytes_max)
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        sentence = str(error)
+        where = _WHERE.search(sentence)
+        path = where[1].removeprefix("$.") if where else "body"
+        raise bad_request("invalid_body", _WHERE.sub("", sentence), path) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request("malformed_json", f"the body is not JSON: {error}", "body") from None
+
+
+def header(request: Request, name: str) -> str:
+    """A header, or an empty string."""
+    return request.headers.get(name, "")
+
+
+def number_between(text: str | None, default: int, low: int, high: int | None, field: str) -> int:
+    """A decimal number; 400 for anything else and for one out of range."""
+    if text is None:
+        return default
+    if (
+        not re.fullmatch(r"[0-9]{1,18}", text)
+        or int(text) < low
+        or (high is not None and int(text) > high)
+    ):
+        range_text = f"{low} or more" if high is None else f"{low} to {high}"
+        raise bad_request("invalid_number", f"a whole number is accepted, {range_text}", field)
+    return int(text)
+
+
+def seconds_between(value: float, low: float, high: float, field: str) -> float:
+    """A duration; 400 out of range (also for infinity and not-a-number)."""
+    if not low <= value <= high:
+        raise bad_request("invalid_duration", f"{low:g} to {high:g} seconds are accepted", field)
+    return value
+
+
+def precondition(request: Request) -> Precondition:
+    """What the client believes to be the present version."""
+    return Precondition(
+        request.headers.get("if-unmodified-since"),
+        request.headers.get("if-match"),
+    )
+
+
+def paging(runtime: Runtime, request: Request, scope: str) -> Paging:
+    """The page that the query parameters ask for."""
+    query = request.query_params
+    return runtime.cursors.paging(scope, query.get("next"), query.get("previous"))
+
+
+def consumer_tokens(request: Request) -> tuple[str, str]:
+    """The channel's and the consumer's token of a request."""
+    return header(request, "x-broker-channel-token"), header(request, "x-broker-consumer-token")
+
+
+def is_admin(runtime: Runtime, request: Request) -> bool:
+    """Whether the request has the admin token, or none is set."""
+    if runtime.admin_token is None:
+        return True
+    scheme, _, given = header(request, "authorization").partition(" ")
+    return scheme.lower() == "bearer" and ids.tokens_equal(runtime.admin_token, given.strip())
+
+
+def require_admin(runtime: Runtime, request: Request) -> None:
+    """401 without an admin token where one is set, 403 with a wrong one."""
+    if is_admin(runtime, request):
+        return
+    if not header(request, "authorization"):
+        raise JobsError(
+            401,
+            "admin_token_missing",
+            "send `Authorization: Bearer <admin token>`",
+            "Authorization",
+        )
+    raise forbidden("Authorization")
+
+
+def require_reader(runtime: Runtime, request: Request, tx: Tx) -> Any:
+    """The channel's row for one who may read it: the admin, or one who has the channel's token."""
+    row = tx.one("get_channel", channel_id=request.path_params["channelId"])
+    if not is_admin(runtime, request):
+        token = header(request, "x-broker-channel-token")
+        if row is None or not ids.token_matches(row["token_hash"], token):
+            raise forbidden("X-Broker-Channel-Token")
+    if row is None:
+        raise JobsError(404, "not_found", "there is no such channel", "channelId")
+    return row

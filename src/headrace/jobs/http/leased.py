@@ -1,0 +1,190 @@
+"""The leased API: claim in batches, finish under the lease, one result per item."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import ids, limits
+from ..errors import bad_request
+from ..models import ClaimedJob, Consumer, payload_fields, rfc3339
+from ..runtime import Runtime
+from ..service import definitions, leases
+from ..store import Tx
+from . import shapes
+from .endpoint import CONSUMER_TOKENS, Endpoint, reply
+from .incoming import consumer_tokens, read_json, seconds_between
+
+__all__ = ["ENDPOINTS"]
+
+
+def _consumer(tx: Tx, request: Request) -> Consumer:
+    path = request.path_params
+    return definitions.authorised_pull_consumer(
+        tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
+    )
+
+
+async def claim(runtime: Runtime, request: Request) -> Response:
+    body = await read_json(request, shapes.ClaimBody)
+    if not 1 <= body.max <= limits.CLAIM_MAX:
+        raise bad_request("invalid_number", f"1 to {limits.CLAIM_MAX} jobs at once", "max")
+    lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
+    wait_s = seconds_between(body.wait_seconds, 0, limits.WAIT_S_MAX, "wait_seconds")
+
+    async def again() -> tuple[Consumer, list[ClaimedJob]]:
+        # The consumer is looked up each time: its token or type may change while one waits.
+        consumer = await runtime.database.read(lambda tx: _consumer(tx, request))
+        return consumer, await runtime.claim(consumer, body.max, lease_s)
+
+    consumer, jobs = await again()
+    if not jobs and wait_s:
+        jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s)
+    return reply(shapes.LeasedJobs([_leased(job) for job in jobs]))
+
+
+def _leased(job: ClaimedJob) -> shapes.LeasedJob:
+    payload, encoding = payload_fields(job.payload)
+    return shapes.LeasedJob(
+        id=str(job.seq),
+        lease=job.lease,
+        deadline=rfc3339(job.deadline_us),
+        attempt=job.attempt,
+        priority=job.priority,
+        message=shapes.LeasedMessage(
+            id=job.message_id,
+            payload=payload,
+            content_type=job.content_type,
+            headers=job.headers,
+            encoding=encoding,
+            ordering_key=job.ordering_key,
+        ),
+    )
+
+
+async def heartbeat(runtime: Runtime, request: Request) -> Response:
+    body = await read_json(request, shapes.HeartbeatBody)
+    lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
+    held, now = _held(body.jobs), runtime.now_us()
+    return await _carry_out(
+        runtime,
+        request,
+        None,
+        lambda tx, consumer: leases.heartbeat(tx, consumer, held, lease_s, now),
+    )
+
+
+async def complete(runtime: Runtime, request: Request) -> Response:
+    held, now = _held((await read_json(request, shapes.CompleteBody)).jobs), runtime.now_us()
+    return await _carry_out(
+        runtime, request, "delivered", lambda tx, consumer: leases.complete(tx, consumer, held, now)
+    )
+
+
+async def release(runtime: Runtime, request: Request) -> Response:
+    body = await read_json(request, shapes.ReleaseBody)
+    delay_s = seconds_between(body.delay_seconds, 0, limits.RETRY_DELAY_S_MAX, "delay_seconds")
+    held, now = _held(body.jobs), runtime.now_us()
+    return await _carry_out(
+        runtime,
+        request,
+        "released",
+        lambda tx, consumer: leases.release(tx, consumer, held, delay_s, now),
+    )
+
+
+async def fail(runtime: Runtime, request: Request) -> Response:
+    body, now = await read_json(request, shapes.FailBody), runtime.now_us()
+    for item in body.jobs:
+        if item.retry_in_seconds is not None:
+            seconds_between(item.retry_in_seconds, 0, limits.RETRY_DELAY_S_MAX, "retry_in_seconds")
+    held = _held(body.jobs)
+    failures = [
+        leases.Failure(one, item.reason, retry_in_s=item.retry_in_seconds, dead=item.dead)
+        for one, item in zip(held, body.jobs, strict=True)
+    ]
+    return await _carry_out(
+        runtime,
+        request,
+        "failed",
+        lambda tx, consumer: leases.fail(tx, consumer, failures, now, runtime.random),
+    )
+
+
+def _held(items: Sequence[shapes.HeldBody | shapes.FailureBody]) -> list[leases.Held]:
+    leases.check_batch(len(items))
+    held = [leases.Held(ids.job_number(item.id), item.lease) for item in items]
+    if len({item.seq for item in held}) != len(held):
+        raise bad_request("job_twice", "a job may be named once in a batch", "jobs")
+    return held
+
+
+async def _carry_out(
+    runtime: Runtime,
+    request: Request,
+    outcome: str | None,
+    work: Callable[[Tx, Consumer], list[leases.Result]],
+) -> Response:
+    def write(tx: Tx) -> tuple[Consumer, list[leases.Result]]:
+        consumer = _consumer(tx, request)
+        return consumer, work(tx, consumer)
+
+    consumer, results = await runtime.database.write(write)
+    if outcome is not None:
+        runtime.count_results(consumer, outcome, results)
+    shown = [_result(result) for result in results]
+    # A batch is carried out item by item; of a single item, its status is the answer's.
+    status = shown[0].status if len(shown) == 1 else 200
+    return reply(shapes.ItemResults(shown), status)
+
+
+def _result(result: leases.Result) -> shapes.ItemResult:
+    return shapes.ItemResult(
+        id=str(result.seq),
+        status=result.status,
+        code=result.code,
+        message=leases.describe(result),
+        state=None if result.state is None else result.state.name,
+        at=leases.deadline_text(result.due_us),
+    )
+
+
+_BASE: Final = "/v2/channel/{channelId}/consumer/{consumerId}/jobs"
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="POST",
+        path=f"{_BASE}/claim",
+        handler=claim,
+        summary="Lease up to `max` jobs; waits up to `wait_seconds` for the first",
+        body=shapes.ClaimBody,
+        answers={200: shapes.LeasedJobs},
+        tokens=CONSUMER_TOKENS,
+        tag="leases",
+        legacy=False,
+        errors=(400, 401, 403, 404, 412, 413),
+    ),
+    *(
+        Endpoint(
+            method="POST",
+            path=f"{_BASE}/{name}",
+            handler=handler,
+            summary=summary,
+            body=body,
+            answers={200: shapes.ItemResults, 404: shapes.ItemResults, 409: shapes.ItemResults},
+            tokens=CONSUMER_TOKENS,
+            tag="leases",
+            legacy=False,
+            errors=(400, 401, 403, 404, 412, 413),
+        )
+        for name, handler, body, summary in (
+            ("heartbeat", heartbeat, shapes.HeartbeatBody, "Move the deadlines of held jobs"),
+            ("complete", complete, shapes.CompleteBody, "Finish held jobs"),
+            ("fail", fail, shapes.FailBody, "Give held jobs up, for now or for good"),
+            ("release", release, shapes.ReleaseBody, "Give held jobs back, not counted as a retry"),
+        )
+    ),
+)

@@ -1,0 +1,123 @@
+"""The OpenAPI document, made from the table of endpoints and the structs they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from ..._version import __version__
+from . import shapes
+from .endpoint import Endpoint
+
+__all__ = ["openapi_document"]
+
+_PATH: Final = re.compile(r"{(\w+)}")
+_REF: Final = "#/components/schemas/{name}"
+_PROBLEMS: Final = {
+    400: "The request cannot be understood, or breaks a rule",
+    401: "The caller is not known",
+    403: "A token is missing or wrong",
+    404: "There is no such thing",
+    409: "It conflicts with what is there",
+    412: "A precondition does not hold",
+    413: "The body is too large",
+    415: "Another media type is accepted",
+    422: "The key was used for something else",
+    503: "The database does not answer; try again",
+}
+
+
+def openapi_document(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """OpenAPI 3.1 for ``endpoints``."""
+    kinds: list[Any] = [shapes.Problem]
+    for endpoint in endpoints:
+        kinds += [
+            kind for kind in (*endpoint.answers.values(), endpoint.body) if kind not in (None, str)
+        ]
+    schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    schema_of = {repr(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(
+            endpoint, schema_of
+        )
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Headrace jobs", "version": __version__},
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"admin": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _operation(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PATH.findall(endpoint.path)
+    ]
+    parameters += [
+        {
+            "name": name,
+            "in": "header",
+            "required": not endpoint.admin,
+            "schema": {"type": "string"},
+        }
+        for name in endpoint.tokens
+    ]
+    parameters += [
+        {
+            "name": parameter.name,
+            "in": parameter.where,
+            "description": parameter.text,
+            "schema": {"type": parameter.type},
+        }
+        for parameter in endpoint.parameters
+    ]
+    operation: dict[str, Any] = {
+        "summary": endpoint.summary,
+        "operationId": re.sub(r"\W+", "_", f"{endpoint.method.lower()}{endpoint.path}").strip("_"),
+        "tags": [endpoint.tag],
+        "parameters": parameters,
+        "responses": _responses(endpoint, schema_of),
+    }
+    if endpoint.body is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": schema_of[repr(endpoint.body)]}},
+        }
+    if endpoint.form:
+        fields = {
+            field.name: {"type": field.type, "description": field.text} for field in endpoint.form
+        }
+        operation["requestBody"] = {
+            "content": {
+                "application/x-www-form-urlencoded": {
+                    "schema": {"type": "object", "properties": fields}
+                }
+            }
+        }
+    if endpoint.admin:
+        operation["security"] = [{"admin": []}]
+    return operation
+
+
+def _responses(endpoint: Endpoint, schema_of: dict[str, Any]) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    problem = {"application/json": {"schema": schema_of[repr(shapes.Problem)]}}
+    if endpoint.legacy:
+        problem = {"text/plain": {"schema": {"type": "string"}}, **problem}
+    for status in (*endpoint.errors, 503):
+        responses[str(status)] = {"description": _PROBLEMS[status], "content": problem}
+    for status, kind in endpoint.answers.items():
+        answer: dict[str, Any] = {"description": endpoint.summary}
+        if kind is str:
+            answer["content"] = {"text/plain": {"schema": {"type": "string"}}}
+        elif kind is not None:
+            answer["content"] = {"application/json": {"schema": schema_of[repr(kind)]}}
+        responses[str(status)] = answer
+    return dict(sorted(responses.items()))

@@ -1,0 +1,192 @@
+"""What people who run the service look at: health, status, counts, events, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from ..._version import __version__
+from .. import limits
+from ..errors import DatabaseUnavailableError
+from ..models import rfc3339
+from ..runtime import Runtime
+from ..service import reads
+from ..states import State
+from ..store import Row, Tx
+from . import shapes
+from .definitions import list_links
+from .endpoint import Endpoint, Parameter, reply
+from .incoming import paging, require_admin
+from .pull import dead_counts_of
+
+__all__ = ["ENDPOINTS"]
+
+_INITIALIZED: Final = 3  # the predecessor's word for a service that is up
+
+
+async def live(runtime: Runtime, request: Request) -> Response:
+    del runtime, request
+    return reply(shapes.Health("alive"))
+
+
+async def ready(runtime: Runtime, request: Request) -> Response:
+    del request
+    if runtime.draining.is_set():
+        return reply(shapes.Health("draining"), 503)
+    try:
+        await runtime.database.read(lambda tx: tx.one("get_meta", key="cursor_key"))
+    except DatabaseUnavailableError as error:
+        return reply(shapes.Health("unavailable", error.message), 503)
+    return reply(shapes.Health("ready"))
+
+
+async def status(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    rows = await runtime.database.read(reads.consumer_counts)
+    return reply(
+        shapes.Status(
+            AppStatus=_INITIALIZED,
+            version=__version__,
+            node=runtime.node,
+            database=runtime.database.name,
+            consumers=[
+                shapes.ConsumerStatus(
+                    row["channel_id"],
+                    row["consumer_id"],
+                    row["kind"],
+                    bool(row["paused"]),
+                    row["disabled_reason"],
+                    {state.name: counts.get(state, 0) for state in State},
+                )
+                for row, counts in rows
+            ],
+        )
+    )
+
+
+async def dead_status(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    return reply(dead_counts_of(await runtime.database.read(reads.consumer_counts)))
+
+
+async def job_status(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+
+    def read(tx: Tx) -> dict[str, dict[str, list[shapes.StateCount]]]:
+        found: dict[str, dict[str, list[shapes.StateCount]]] = {}
+        for row, counts in reads.consumer_counts(tx):
+            found.setdefault(row["channel_id"], {})[row["consumer_id"]] = [
+                _state_count(tx, row["seq"], state, count)
+                for state, count in sorted(counts.items())
+                if count
+            ]
+        return found
+
+    return reply(await runtime.database.read(read))
+
+
+def _state_count(tx: Tx, consumer_seq: int, state: State, count: int) -> shapes.StateCount:
+    def at(row: Row | None) -> str | None:
+        return None if row is None else rfc3339(row["created_us"])
+
+    oldest = tx.one("oldest_of_state", consumer_seq=consumer_seq, state=int(state))
+    newest = tx.one("newest_of_state", consumer_seq=consumer_seq, state=int(state))
+    return shapes.StateCount(int(state), count, at(oldest), at(newest))
+
+
+async def events(runtime: Runtime, request: Request) -> Response:
+    require_admin(runtime, request)
+    asked = paging(runtime, request, "events")
+    found = await runtime.database.read(
+        lambda tx: reads.page(tx, runtime.cursors, "events", "events", asked, limits.PAGE_SIZE)
+    )
+    shown = [
+        shapes.EventShape(
+            rfc3339(row["at_us"]), row["kind"], row["channel_id"], row["consumer_id"], row["detail"]
+        )
+        for row in found.rows
+    ]
+    return reply(shapes.Events(shown, list_links(request.url.path, found)))
+
+
+async def metrics(runtime: Runtime, request: Request) -> Response:
+    del request
+
+    def read(tx: Tx) -> list[tuple[Row, dict[State, int], int | None]]:
+        found = []
+        for row, counts in reads.consumer_counts(tx):
+            oldest = tx.one("oldest_ready_us", consumer_seq=row["seq"])
+            found.append((row, counts, None if oldest is None else oldest["created_us"]))
+        return found
+
+    rows = await runtime.database.read(read)
+    runtime.metrics.forget("jobs_queue_depth")
+    runtime.metrics.forget("jobs_oldest_ready_age_seconds")
+    for row, counts, oldest in rows:
+        labels = {"channel": row["channel_id"], "consumer": row["consumer_id"]}
+        for state in State:
+            runtime.metrics.set(
+                "jobs_queue_depth", counts.get(state, 0), **labels, state=state.name
+            )
+        age = 0.0 if oldest is None else max(0.0, (runtime.now_us() - oldest) / 1e6)
+        runtime.metrics.set("jobs_oldest_ready_age_seconds", age, **labels)
+    return PlainTextResponse(runtime.metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+def _get(
+    path: str,
+    handler: Any,
+    summary: str,
+    answers: dict[int, Any],
+    *,
+    admin: bool = True,
+    parameters: Sequence[Parameter] = (),
+) -> Endpoint:
+    return Endpoint(
+        method="GET",
+        path=path,
+        handler=handler,
+        summary=summary,
+        answers=answers,
+        parameters=tuple(parameters),
+        tag="operations",
+        admin=admin,
+        legacy=False,
+        errors=(400, 401, 403) if admin else (),
+    )
+
+
+ENDPOINTS: Final = (
+    _get("/health/live", live, "The process answers", {200: shapes.Health}, admin=False),
+    _get(
+        "/health/ready",
+        ready,
+        "The database answers and the service is not draining",
+        {200: shapes.Health, 503: shapes.Health},
+        admin=False,
+    ),
+    _get(
+        "/_status",
+        status,
+        "What runs, and every consumer's counts; no secrets",
+        {200: shapes.Status},
+    ),
+    _get("/dlq-status", dead_status, "Consumers with dead jobs", {200: shapes.DeadCounts}),
+    _get(
+        "/job-status",
+        job_status,
+        "Counts by channel, consumer and state",
+        {200: dict[str, dict[str, list[shapes.StateCount]]]},
+    ),
+    _get(
+        "/v2/events",
+        events,
+        "What people should know of, newest first",
+        {200: shapes.Events},
+        parameters=(Parameter("next", "cursor"), Parameter("previous", "cursor")),
+    ),
+    _get("/metrics", metrics, "Prometheus text format", {200: str}, admin=False),
+)

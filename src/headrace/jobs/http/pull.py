@@ -1,0 +1,332 @@
+"""The specification's pull consumption, and the dead letters of both types."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .. import ids, limits
+from ..errors import bad_request
+from ..models import Consumer, payload_fields, rfc3339, state_name
+from ..runtime import Runtime
+from ..service import deadletters, definitions, legacy, reads
+from ..states import State
+from ..store import Row, Tx
+from . import shapes
+from .definitions import list_links
+from .endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
+from .incoming import (
+    consumer_tokens,
+    number_between,
+    paging,
+    read_body,
+    read_form,
+    require_reader,
+)
+from .messages import stored_headers
+
+__all__ = ["ENDPOINTS", "dead_counts_of"]
+
+
+def _pull_consumer(tx: Tx, request: Request) -> Consumer:
+    path = request.path_params
+    return definitions.authorised_pull_consumer(
+        tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
+    )
+
+
+def _consumer(tx: Tx, request: Request, *, unknown: int = 401) -> Consumer:
+    path = request.path_params
+    return definitions.authorised_consumer(
+        tx, path["channelId"], path["consumerId"], *consumer_tokens(request), unknown=unknown
+    )
+
+
+async def queued_jobs(runtime: Runtime, request: Request) -> Response:
+    limit_text = request.query_params.get("limit")
+
+    def read(tx: Tx) -> Any:
+        consumer = _pull_consumer(tx, request)
+        limit = number_between(limit_text, limits.QUEUED_JOBS_DEFAULT, 0, None, "limit")
+        return legacy.list_queued(tx, consumer, limit)
+
+    rows = await runtime.database.read(read)
+    return reply(shapes.QueuedJobs([_queued(row) for row in rows]))
+
+
+def _queued(row: Row) -> shapes.QueuedJob:
+    payload, encoding = payload_fields(row["payload"])
+    return shapes.QueuedJob(
+        ID=str(row["seq"]),
+        Priority=row["priority"],
+        IncrementalTimeout=row["extra_s"],
+        Message=shapes.QueuedMessage(
+            MessageID=row["message_id"],
+            Payload=payload,
+            Headers=stored_headers(row),
+            ContentType=row["content_type"],
+            PayloadEncoding=encoding,
+        ),
+    )
+
+
+async def get_job(runtime: Runtime, request: Request) -> Response:
+    seq = ids.job_number(request.path_params["jobId"])
+
+    def read(tx: Tx) -> Row:
+        return legacy.job_of_consumer(tx, _pull_consumer(tx, request), seq)
+
+    row = await runtime.database.read(read)
+    channel = f"/channel/{row['channel_id']}"
+    consumer = f"{channel}/consumer/{row['consumer_id']}"
+    return reply(
+        shapes.JobShape(
+            ListenerEndpoint=row["callback_url"],
+            ListenerName=row["consumer_name"],
+            Status=state_name(row["state"]),
+            StatusChangedAt=rfc3339(row["changed_us"]),
+            MessageURL=f"{channel}/message/{row['message_id']}",
+            ChannelURL=channel,
+            ConsumerURL=consumer,
+            ProducerURL=f"/producer/{row['producer_id']}" if row["producer_id"] else "",
+            JobRequeueURL=_requeue_url(consumer, row) if row["state"] == State.DEAD else "",
+        )
+    )
+
+
+def _requeue_url(consumer: str, row: Row) -> str:
+    return f"{consumer}/job/{row['seq']}/requeue-dead-job"
+
+
+async def change_job(runtime: Runtime, request: Request) -> Response:
+    path_id = request.path_params["jobId"]
+    raw = await read_body(request, limits.DOCUMENT_BYTES_MAX)
+    now = runtime.now_us()
+
+    def write(tx: Tx) -> None:
+        # Who asks, and for what, is looked at before what they say, as specified.
+        consumer = _pull_consumer(tx, request)
+        seq = ids.job_number(path_id)
+        legacy.job_of_consumer(tx, consumer, seq)
+        asked, incremental_s = _next_state(raw)
+        legacy.change_state(tx, consumer, seq, asked, incremental_s, runtime.options, now)
+
+    await runtime.database.write(write)
+    return Response(status_code=202)
+
+
+def _next_state(raw: bytes) -> tuple[str, int]:
+    """``NextState`` and ``IncrementalTimeout``; keys in any case, unknown ones ignored."""
+    try:
+        document = json.loads(raw)
+    except ValueError as error:
+        raise bad_request("malformed_json", f"the body is not JSON: {error}", "body") from None
+    if not isinstance(document, dict):
+        raise bad_request("malformed_json", "the body must be a JSON object", "body")
+    fields = {name.lower(): value for name, value in document.items()}
+    asked, extra = fields.get("nextstate", ""), fields.get("incrementaltimeout", 0)
+    if not isinstance(asked, str):
+        raise bad_request("invalid_body", "NextState is a string", "NextState")
+    if type(extra) is not int or not 0 <= extra <= limits.INCREMENTAL_TIMEOUT_S_MAX:
+        raise bad_request(
+            "invalid_body",
+            f"IncrementalTimeout is a whole number of seconds, 0 to {limits.INCREMENTAL_TIMEOUT_S_MAX}",
+            "IncrementalTimeout",
+        )
+    return asked, extra
+
+
+async def requeue_job(runtime: Runtime, request: Request) -> Response:
+    path_id, now = request.path_params["jobId"], runtime.now_us()
+
+    def write(tx: Tx) -> None:
+        consumer = _consumer(tx, request)
+        deadletters.requeue_dead_job(tx, consumer, ids.job_number(path_id), now)
+
+    await runtime.database.write(write)
+    return Response(status_code=202)
+
+
+async def delete_job(runtime: Runtime, request: Request) -> Response:
+    path_id = request.path_params["jobId"]
+
+    def write(tx: Tx) -> None:
+        consumer = _consumer(tx, request, unknown=404)
+        deadletters.delete_dead_job(tx, consumer, ids.job_number(path_id))
+
+    await runtime.database.write(write)
+    return Response(status_code=204)
+
+
+async def list_dead(runtime: Runtime, request: Request) -> Response:
+    path = request.path_params
+    scope = f"dead {path['channelId']} {path['consumerId']}"
+
+    def read(tx: Tx) -> tuple[Consumer, reads.Page]:
+        require_reader(runtime, request, tx)
+        consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        asked = paging(runtime, request, scope)
+        return consumer, reads.page(
+            tx, runtime.cursors, scope, "dead", asked, limits.PAGE_SIZE, consumer_seq=consumer.seq
+        )
+
+    consumer, found = await runtime.database.read(read)
+    base = f"/channel/{path['channelId']}"
+    dead = [
+        shapes.DeadJob(
+            ListenerEndpoint=consumer.callback_url,
+            ListenerName=consumer.name,
+            Status=State.DEAD.name,
+            StatusChangedAt=rfc3339(row["changed_us"]),
+            MessageURL=f"{base}/message/{row['message_id']}",
+            JobRequeueURL=_requeue_url(f"{base}/consumer/{consumer.consumer_id}", row),
+            RetryAttemptCount=row["retries"],
+            LastError=row["last_error"] or "",
+        )
+        for row in found.rows
+    ]
+    return reply(shapes.DeadJobs(dead, list_links(request.url.path, found)))
+
+
+async def requeue_dead(runtime: Runtime, request: Request) -> Response:
+    path = request.path_params
+    form = await read_form(request)
+
+    def read(tx: Tx) -> Consumer:
+        consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        if not ids.tokens_equal(consumer.token, form.get("requeue", "")):
+            raise bad_request("wrong_token", "send the consumer's token as `requeue`", "requeue")
+        return consumer
+
+    consumer = await runtime.database.read(read)
+    after: int | None = 0
+    while after is not None:
+        after = await _requeue_from(runtime, consumer, after)
+    return Response(status_code=202)
+
+
+async def _requeue_from(runtime: Runtime, consumer: Consumer, after: int) -> int | None:
+    now = runtime.now_us()
+    _, following = await runtime.database.write(
+        lambda tx: deadletters.requeue_some(tx, consumer, after, now)
+    )
+    return following
+
+
+async def purge_dead(runtime: Runtime, request: Request) -> Response:
+    consumer = await runtime.database.read(lambda tx: _consumer(tx, request, unknown=404))
+    total, last = 0, limits.SWEEP_ROWS
+    while last == limits.SWEEP_ROWS:
+        last = await runtime.database.write(lambda tx: deadletters.purge_some(tx, consumer))
+        total += last
+    return reply(shapes.Deleted(total))
+
+
+def dead_counts_of(rows: list[tuple[Row, dict[State, int]]]) -> shapes.DeadCounts:
+    """The dead letters of every consumer that has some."""
+    return shapes.DeadCounts(
+        [
+            shapes.DeadCount(
+                row["channel_id"],
+                row["channel_name"],
+                row["consumer_id"],
+                row["name"],
+                counts[State.DEAD],
+            )
+            for row, counts in rows
+            if counts.get(State.DEAD)
+        ]
+    )
+
+
+_BASE: Final = "/channel/{channelId}/consumer/{consumerId}"
+_LADDER: Final = (400, 401, 403, 404, 412)
+
+ENDPOINTS: Final = (
+    Endpoint(
+        method="GET",
+        path=f"{_BASE}/queued-jobs",
+        handler=queued_jobs,
+        summary="The consumer's QUEUED jobs, by falling priority, oldest first; nothing is claimed",
+        answers={200: shapes.QueuedJobs},
+        parameters=(Parameter("limit", "default 25; more than 100 is 100", type="integer"),),
+        tokens=CONSUMER_TOKENS,
+        tag="pull",
+        errors=_LADDER,
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_BASE}/job/{{jobId}}",
+        handler=get_job,
+        summary="A job of a pull consumer",
+        answers={200: shapes.JobShape},
+        tokens=CONSUMER_TOKENS,
+        tag="pull",
+        errors=_LADDER,
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_BASE}/job/{{jobId}}",
+        handler=change_job,
+        summary='Move a job: `{"NextState": "INFLIGHT", "IncrementalTimeout": 10}`, DELIVERED or DEAD',
+        answers={202: None},
+        tokens=CONSUMER_TOKENS,
+        tag="pull",
+        errors=(*_LADDER, 413),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_BASE}/job/{{jobId}}/requeue-dead-job",
+        handler=requeue_job,
+        summary="Send one dead job back, with all its retries; for push consumers too",
+        answers={202: None},
+        tokens=CONSUMER_TOKENS,
+        tag="dead letters",
+        errors=(400, 401, 403, 404),
+    ),
+    Endpoint(
+        method="DELETE",
+        path=f"{_BASE}/job/{{jobId}}",
+        handler=delete_job,
+        summary="Delete one dead job",
+        answers={204: None},
+        tokens=CONSUMER_TOKENS,
+        tag="dead letters",
+        errors=(403, 404),
+    ),
+    Endpoint(
+        method="GET",
+        path=f"{_BASE}/dlq",
+        handler=list_dead,
+        summary="The consumer's dead jobs with their last error, newest first",
+        answers={200: shapes.DeadJobs},
+        parameters=(Parameter("next", "cursor"), Parameter("previous", "cursor")),
+        tokens=("X-Broker-Channel-Token",),
+        admin=True,
+        tag="dead letters",
+        errors=(400, 401, 403, 404),
+    ),
+    Endpoint(
+        method="POST",
+        path=f"{_BASE}/dlq",
+        handler=requeue_dead,
+        summary="Send all dead jobs back",
+        answers={202: None},
+        form=(Parameter("requeue", "the consumer's token"),),
+        tag="dead letters",
+        errors=(400, 404, 413, 415),
+    ),
+    Endpoint(
+        method="DELETE",
+        path=f"{_BASE}/dlq",
+        handler=purge_dead,
+        summary="Delete all dead jobs",
+        answers={200: shapes.Deleted},
+        tokens=CONSUMER_TOKENS,
+        tag="dead letters",
+        errors=(403, 404),
+    ),
+)

@@ -1,0 +1,108 @@
+"""Names chosen by users, names chosen by us, and tokens."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from typing import Final
+
+from . import limits
+from .errors import JobsError, bad_request, not_found
+
+__all__ = [
+    "check_id",
+    "check_text",
+    "check_token",
+    "hash_token",
+    "job_number",
+    "new_lease",
+    "new_message_id",
+    "new_token",
+    "token_matches",
+    "tokens_equal",
+]
+
+_ID: Final = re.compile(rf"[A-Za-z0-9._-]{{1,{limits.ID_CHARS_MAX}}}\Z")
+_JOB: Final = re.compile(r"[1-9][0-9]{0,17}\Z")
+
+
+def check_id(value: str, field: str) -> str:
+    """``value``, when it is a usable id; 400 otherwise. Dots alone would be a path of their own."""
+    if not _ID.match(value) or value in {".", ".."}:
+        raise bad_request(
+            "invalid_id",
+            f"an id is 1 to {limits.ID_CHARS_MAX} of the characters A-Z a-z 0-9 . _ -",
+            field,
+        )
+    return value
+
+
+def check_text(value: str, field: str, chars_max: int) -> str:
+    """``value``, when it is short enough and has no control characters; 400 otherwise."""
+    if len(value) > chars_max:
+        raise bad_request("too_long", f"at most {chars_max} characters are accepted", field)
+    if any(ord(char) < 32 or ord(char) == 127 for char in value):
+        raise bad_request("control_character", "control characters are not accepted", field)
+    return value
+
+
+def job_number(value: str) -> int:
+    """The number behind a job's id; 404 for what can be none."""
+    if not _JOB.match(value):
+        raise not_found("job", "jobId")
+    return int(value)
+
+
+def new_token() -> str:
+    """A random token of 192 bits."""
+    return secrets.token_urlsafe(24)
+
+
+def new_lease() -> str:
+    """A random lease token; one for all jobs of a claim, since a claim holds a job once."""
+    return secrets.token_urlsafe(15)
+
+
+def new_message_id() -> str:
+    """A random message id, for a producer that gives none."""
+    return secrets.token_hex(12)
+
+
+def hash_token(token: str) -> str:
+    """What is stored of a token that is only ever compared: ``salt$hash``."""
+    salt = secrets.token_hex(8)
+    return f"{salt}${_digest(salt, token)}"
+
+
+def token_matches(stored: str, given: str) -> bool:
+    """Whether ``given`` is the token ``stored`` was made of, in constant time."""
+    salt, _, digest = stored.partition("$")
+    return hmac.compare_digest(digest, _digest(salt, given))
+
+
+def tokens_equal(expected: str, given: str) -> bool:
+    """Compare two tokens in constant time."""
+    return hmac.compare_digest(expected.encode(), given.encode("utf-8", "surrogateescape"))
+
+
+def _digest(salt: str, token: str) -> str:
+    return hashlib.sha256(f"{salt}${token}".encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def check_token(value: str, field: str) -> str:
+    """``value``, when it can travel in a header; 400 otherwise."""
+    if (
+        not value
+        or len(value) > limits.TOKEN_CHARS_MAX
+        or not value.isascii()
+        or not value.isprintable()
+    ):
+        raise JobsError(
+            400,
+            "invalid_token",
+            f"a token is 1 to {limits.TOKEN_CHARS_MAX} printable ASCII characters",
+            field,
+        )
+    return value

@@ -1,0 +1,70 @@
+"""Every limit of the job service, with its unit in its name and what happens when it is reached."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Names and documents.
+ID_CHARS_MAX: Final = 255  # a longer id, or one with other characters than A-Z a-z 0-9 . _ -: 400
+NAME_CHARS_MAX: Final = 255  # longer: 400
+TOKEN_CHARS_MAX: Final = 255  # longer: 400
+URL_CHARS_MAX: Final = 2048  # longer: 400
+ORDERING_KEY_CHARS_MAX: Final = 255  # longer: 400
+CONTENT_TYPE_CHARS_MAX: Final = 255  # longer: 400
+REASON_CHARS_MAX: Final = 4096  # a longer reason of a failure is cut
+PAYLOAD_BYTES_MAX_DEFAULT: Final = 1024 * 1024  # a larger payload: 413
+DOCUMENT_BYTES_MAX: Final = 1024 * 1024  # a larger JSON or form body: 413
+METADATA_HEADERS_MAX: Final = 64  # more stored request headers: 400
+METADATA_BYTES_MAX: Final = 16 * 1024  # more bytes of them: 400
+PRIORITY_MAX: Final = 2**31 - 1  # a larger priority: 400
+
+# Pages.
+PAGE_SIZE: Final = 25  # definitions, messages, dead letters
+JOBS_OF_MESSAGE_MAX: Final = (
+    100  # jobs shown with one message; `JobsTruncated` says when there are more
+)
+QUEUED_JOBS_DEFAULT: Final = 25
+QUEUED_JOBS_MAX: Final = 100  # a larger `limit` is clipped, as specified
+
+# Leases.
+CLAIM_MAX: Final = 500  # more jobs in one claim: 400
+BATCH_MAX: Final = 500  # more items in one heartbeat, complete, fail or release: 400
+LEASE_S_DEFAULT: Final = 30.0
+LEASE_S_MAX: Final = 3600.0  # a longer lease in one step: 400
+LEASE_TOTAL_S_MAX: Final = (
+    12 * 3600.0
+)  # heartbeats are cut to this, counted from the claim; past it 409
+WAIT_S_MAX: Final = 60.0  # a longer long poll: 400
+INCREMENTAL_TIMEOUT_S_MAX: Final = 7 * 24 * 3600  # more: 400
+RETRY_DELAY_S_MAX: Final = 7 * 24 * 3600.0  # a longer asked-for delay: 400; a computed one is cut
+
+# Push.
+RESPONSE_BYTES_MAX: Final = (
+    64 * 1024
+)  # the rest of a longer answer is not read; the connection is closed
+RESPONSE_HEAD_BYTES_MAX: Final = 16 * 1024  # a longer head: the attempt failed
+EXCERPT_CHARS_MAX: Final = 1024  # what an attempt keeps of the answer
+PUSH_TIMEOUT_S_DEFAULT: Final = 30.0
+PUSH_TIMEOUT_S_MAX: Final = 300.0
+PUSH_CONCURRENCY_DEFAULT: Final = 20
+PUSH_CONCURRENCY_MAX: Final = 1000
+PUSH_CONNECTIONS_IDLE_MAX: Final = 256  # kept alive per process; the oldest is closed for one more
+PUSH_CONNECTION_IDLE_S: Final = 30.0
+RETRY_AFTER_S_MAX: Final = 3600.0  # an endpoint asking for more is asked again after this
+
+# Retries (the predecessor's defaults: 5, 30, 60, then multiples of the last).
+MAX_RETRIES_DEFAULT: Final = 5
+MAX_RETRIES_MAX: Final = 1000
+RETRY_DELAYS_S_DEFAULT: Final = (5.0, 30.0, 60.0)
+
+# The service.
+RATIONAL_DELAY_S_DEFAULT: Final = 2.0
+CONNECTION_TIMEOUT_S_DEFAULT: Final = 30.0
+STOP_MARGIN_S: Final = (
+    0.25  # what the specification calls stopTimeout is connection timeout plus this
+)
+SCHEDULE_MIN_DELAY_S_DEFAULT: Final = 120.0  # a message scheduled sooner: 412
+SWEEP_ROWS: Final = 1000  # rows one maintenance transaction touches
+POLL_S: Final = 1.0  # backstop when no wake-up reaches a waiting claim or a push lane
+WRITES_PENDING_MAX: Final = 10_000  # SQLite: more queued writes: 503
+WRITES_PER_COMMIT_MAX: Final = 256

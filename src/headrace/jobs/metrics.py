@@ -1,0 +1,124 @@
+"""Counters and histograms as plain numbers, written out in Prometheus' text format when asked.
+
+Labels are channels, consumers, outcomes, status classes: never ids of messages or jobs.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["HELP", "Metrics"]
+
+Labels = tuple[tuple[str, str], ...]
+
+HELP: Final[dict[str, tuple[str, str]]] = {
+    "jobs_published_total": ("counter", "Messages taken, by channel."),
+    "jobs_enqueued_total": ("counter", "Jobs made by fan-out, by channel."),
+    "jobs_claimed_total": ("counter", "Jobs handed out under a lease."),
+    "jobs_completed_total": ("counter", "Claims that ended, by outcome."),
+    "jobs_retries_total": ("counter", "Failed jobs that will be tried again."),
+    "jobs_dead_total": ("counter", "Jobs that became dead letters."),
+    "jobs_lease_expired_total": ("counter", "Leases that ended without a word."),
+    "jobs_queue_depth": ("gauge", "Jobs by state."),
+    "jobs_oldest_ready_age_seconds": ("gauge", "Age of the job that would be handed out next."),
+    "jobs_claim_duration_seconds": ("histogram", "Time of a claim in the database."),
+    "jobs_end_to_end_seconds": ("histogram", "From the broadcast to the delivery of push jobs."),
+    "jobs_events_total": ("counter", "Events, by kind."),
+    "push_attempts_total": ("counter", "Calls of endpoints, by class of the status."),
+    "push_attempt_duration_seconds": ("histogram", "Duration of calls of endpoints."),
+    "push_breaker_state": ("gauge", "0 closed, 1 half open, 2 open."),
+    "scheduler_lag_seconds": ("gauge", "How late the last scheduled message was."),
+    "prune_rows_total": ("counter", "Rows removed by retention, by table."),
+}
+
+_BOUNDS: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+)
+
+
+class _Histogram:
+    __slots__ = ("counts", "total")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_BOUNDS) + 1)
+        self.total = 0.0
+
+
+class Metrics:
+    """The numbers of one process. Used from the event loop only."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[str, Labels], float] = {}
+        self._histograms: dict[tuple[str, Labels], _Histogram] = {}
+
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Count something."""
+        key = (name, tuple(labels.items()))
+        self._numbers[key] = self._numbers.get(key, 0) + amount
+
+    def set(self, name: str, value: float, **labels: str) -> None:
+        """Say how much there is now."""
+        self._numbers[name, tuple(labels.items())] = value
+
+    def forget(self, name: str) -> None:
+        """Drop every value of a gauge, before it is set anew."""
+        for key in [key for key in self._numbers if key[0] == name]:
+            del self._numbers[key]
+
+    def observe(self, name: str, seconds: float, **labels: str) -> None:
+        """Add a duration to a histogram."""
+        key = (name, tuple(labels.items()))
+        histogram = self._histograms.get(key)
+        if histogram is None:
+            histogram = self._histograms[key] = _Histogram()
+        histogram.counts[bisect_left(_BOUNDS, seconds)] += 1
+        histogram.total += seconds
+
+    def text(self) -> str:
+        """Everything, in Prometheus' text format 0.0.4."""
+        lines = []
+        for name, (kind, help_text) in HELP.items():
+            lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]
+            for (found, labels), value in sorted(self._numbers.items()):
+                if found == name:
+                    lines.append(f"{name}{_labels(labels)} {value:.10g}")
+            for (found, labels), histogram in sorted(
+                self._histograms.items(), key=lambda item: item[0]
+            ):
+                if found == name:
+                    lines += _histogram_lines(name, labels, histogram)
+        return "\n".join(lines) + "\n"
+
+
+def _histogram_lines(name: str, labels: Labels, histogram: _Histogram) -> Iterable[str]:
+    below = 0
+    for bound, count in zip((*map(str, _BOUNDS), "+Inf"), histogram.counts, strict=True):
+        below += count
+        yield f"{name}_bucket{_labels((*labels, ('le', bound)))} {below}"
+    yield f"{name}_sum{_labels(labels)} {histogram.total:.10g}"
+    yield f"{name}_count{_labels(labels)} {below}"
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,184 @@
+"""The things of the service, as they are handed between rooms. Times are microseconds since 1970, UTC."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+import msgspec
+
+from . import limits
+from .errors import bad_request
+from .policy import BreakerPolicy, RetryPolicy
+from .states import State
+
+__all__ = [
+    "ClaimedJob",
+    "Consumer",
+    "ConsumerSettings",
+    "Kind",
+    "NewMessage",
+    "Options",
+    "Published",
+    "http_date",
+    "payload_fields",
+    "rfc3339",
+    "state_name",
+]
+
+Kind = Literal["push", "pull"]
+
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # noqa: SIM905
+
+
+class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be tuned for one consumer.
+
+    ``timeout_s`` bounds one push call; ``concurrency`` and ``rate_per_s`` bound the calls of one process
+    (0: no rate limit); ``sign`` adds Standard Webhooks signatures; ``outcomes`` records what becomes of
+    each job, to be published to a stream.
+    """
+
+    retry: RetryPolicy = RetryPolicy()
+    breaker: BreakerPolicy = BreakerPolicy()
+    timeout_s: float = limits.PUSH_TIMEOUT_S_DEFAULT
+    concurrency: int = limits.PUSH_CONCURRENCY_DEFAULT
+    rate_per_s: float = 0.0
+    sign: bool = True
+    outcomes: bool = False
+
+    def check(self) -> None:
+        """Refuse settings that cannot be kept: 400, with the field."""
+        self.retry.check()
+        self.breaker.check()
+        if not 0 < self.timeout_s <= limits.PUSH_TIMEOUT_S_MAX:
+            raise bad_request(
+                "invalid_timeout", f"above 0, at most {limits.PUSH_TIMEOUT_S_MAX:g} s", "timeout_s"
+            )
+        if not 1 <= self.concurrency <= limits.PUSH_CONCURRENCY_MAX:
+            raise bad_request(
+                "invalid_concurrency",
+                f"1 to {limits.PUSH_CONCURRENCY_MAX} calls at once",
+                "concurrency",
+            )
+        if not 0 <= self.rate_per_s <= 1e6:
+            raise bad_request("invalid_rate", "0 (no limit) to 1000000 per second", "rate_per_s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Consumer:
+    """A consumer as stored. ``token`` and ``secrets`` never leave the service except where they are used."""
+
+    seq: int
+    channel_seq: int
+    channel_id: str
+    consumer_id: str
+    name: str
+    kind: Kind
+    callback_url: str
+    max_retries: int
+    settings: ConsumerSettings
+    paused: bool
+    disabled_us: int | None
+    disabled_reason: str | None
+    failing_since_us: int | None
+    updated_us: int
+    token: str = field(repr=False)
+    secrets: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """What a producer broadcasts."""
+
+    payload: bytes
+    content_type: str = "application/octet-stream"
+    message_id: str | None = None
+    priority: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    ordering_key: str | None = None
+    scheduled_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What became of a broadcast. ``replayed``: the same message had been taken before."""
+
+    message_id: str
+    scheduled: bool
+    jobs: int
+    replayed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimedJob:
+    """A job under a lease, with its message."""
+
+    seq: int
+    lease: str
+    deadline_us: int
+    attempt: int
+    retries: int
+    priority: int
+    created_us: int
+    message_seq: int
+    message_id: str
+    payload: bytes
+    content_type: str
+    headers: dict[str, str]
+    ordering_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How the service behaves; every field is a setting of ``headrace jobs serve``."""
+
+    max_retries: int = limits.MAX_RETRIES_DEFAULT
+    rational_delay_s: float = limits.RATIONAL_DELAY_S_DEFAULT
+    connection_timeout_s: float = limits.CONNECTION_TIMEOUT_S_DEFAULT
+    retry_delays_s: tuple[float, ...] = limits.RETRY_DELAYS_S_DEFAULT
+    schedule_min_delay_s: float = limits.SCHEDULE_MIN_DELAY_S_DEFAULT
+    payload_bytes_max: int = limits.PAYLOAD_BYTES_MAX_DEFAULT
+    token_header: str = "X-Broker-Consumer-Token"  # noqa: S105
+    user_agent: str = "headrace-jobs"
+    allow_networks: tuple[str, ...] = ()
+    https_only: bool = False
+
+    def default_settings(self) -> ConsumerSettings:
+        """What a new consumer starts with."""
+        return ConsumerSettings(
+            retry=RetryPolicy(delays_s=self.retry_delays_s),
+            timeout_s=min(self.connection_timeout_s, limits.PUSH_TIMEOUT_S_MAX),
+        )
+
+
+def http_date(us: int) -> str:
+    """``Mon, 02 Jan 2006 15:04:05 GMT``; the fraction is dropped."""
+    at = datetime.fromtimestamp(us // 1_000_000, UTC)
+    return (
+        f"{_DAYS[at.weekday()]}, {at.day:02} {_MONTHS[at.month - 1]} {at.year} "
+        f"{at.hour:02}:{at.minute:02}:{at.second:02} GMT"
+    )
+
+
+def rfc3339(us: int) -> str:
+    """``2006-01-02T15:04:05.999999Z``, trailing zeros dropped."""
+    seconds, fraction = divmod(us, 1_000_000)
+    text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{fraction:06}".rstrip("0").rstrip(".") + "Z"
+
+
+def payload_fields(payload: bytes) -> tuple[str, str | None]:
+    """A payload for JSON: its text, or its base64 and the word ``base64`` when it is no UTF-8."""
+    try:
+        return payload.decode(), None
+    except UnicodeDecodeError:
+        return base64.b64encode(payload).decode(), "base64"
+
+
+def state_name(state: int) -> str:
+    """The word of a stored state."""
+    return State(state).name

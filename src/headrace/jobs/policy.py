@@ -1,0 +1,112 @@
+"""When a failed job is tried again, and how long a claim lasts. Pure: randomness is handed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from . import limits
+from .errors import bad_request
+
+__all__ = ["BreakerPolicy", "RetryPolicy", "pull_timeout_s", "push_lease_s", "retry_delay_s"]
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """How long to wait before each retry.
+
+    ``schedule`` is the specification's: the list ``delays_s``, then multiples of its last element
+    (5, 30, 60 goes on with 120, 180, …). ``exponential`` doubles ``base_s`` up to ``cap_s``, and takes
+    a random part of up to ``jitter`` (0..1) off.
+    """
+
+    kind: Literal["schedule", "exponential"] = "schedule"
+    delays_s: tuple[float, ...] = limits.RETRY_DELAYS_S_DEFAULT
+    base_s: float = 5.0
+    cap_s: float = 3600.0
+    jitter: float = 0.2
+
+    def check(self) -> None:
+        """Refuse a policy that cannot be followed: 400, with the field."""
+        if not self.delays_s or any(not _is_delay(delay) for delay in self.delays_s):
+            raise bad_request(
+                "invalid_retry",
+                "delays_s needs one or more delays of 0 s to 7 days",
+                "retry.delays_s",
+            )
+        if not _is_delay(self.base_s) or self.base_s == 0:
+            raise bad_request(
+                "invalid_retry", "base_s must be above 0 s, at most 7 days", "retry.base_s"
+            )
+        if not _is_delay(self.cap_s) or self.cap_s < self.base_s:
+            raise bad_request("invalid_retry", "cap_s must be base_s to 7 days", "retry.cap_s")
+        if not 0 <= self.jitter <= 1:
+            raise bad_request("invalid_retry", "jitter must be 0 to 1", "retry.jitter")
+
+
+class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
+    """When a failing endpoint is left alone, and when it is given up.
+
+    After ``failures`` failed attempts in a row the breaker opens for ``open_s``; then one probe at a
+    time is let through. After ``disable_after_s`` without a single success the consumer is disabled.
+    """
+
+    failures: int = 10
+    open_s: float = 30.0
+    disable_after_s: float = 5 * 24 * 3600.0
+
+    def check(self) -> None:
+        """Refuse a policy that cannot be followed: 400, with the field."""
+        if self.failures < 1:
+            raise bad_request("invalid_breaker", "failures must be 1 or more", "breaker.failures")
+        if not 0 < self.open_s <= 3600:
+            raise bad_request(
+                "invalid_breaker", "open_s must be above 0 s, at most 1 h", "breaker.open_s"
+            )
+        if self.disable_after_s < 1:
+            raise bad_request(
+                "invalid_breaker", "disable_after_s must be 1 s or more", "breaker.disable_after_s"
+            )
+
+
+def retry_delay_s(
+    policy: RetryPolicy,
+    retry: int,
+    random: Callable[[], float],
+    retry_after_s: float | None = None,
+) -> float:
+    """Seconds before retry number ``retry`` (1 is the first).
+
+    What the endpoint itself asks for (``Retry-After``) can lengthen the wait, up to an hour, never
+    shorten it. ``random`` gives numbers in [0, 1).
+    """
+    if retry < 1:
+        raise AssertionError("the first retry is number 1")
+    if policy.kind == "schedule":
+        listed = len(policy.delays_s)
+        beyond = retry - listed
+        delay = policy.delays_s[-1] * (beyond + 1) if beyond > 0 else policy.delays_s[retry - 1]
+    else:
+        # 2**63 overflows no float; beyond it the cap has long been reached.
+        delay = min(policy.cap_s, policy.base_s * 2.0 ** min(retry - 1, 63))
+        delay -= delay * policy.jitter * random()
+    if retry_after_s is not None:
+        delay = max(delay, min(retry_after_s, limits.RETRY_AFTER_S_MAX))
+    return min(delay, limits.RETRY_DELAY_S_MAX)
+
+
+def pull_timeout_s(
+    connection_timeout_s: float, rational_delay_s: float, incremental_s: int
+) -> float:
+    """How long a pull job may stay INFLIGHT: stopTimeout + rationalDelay + IncrementalTimeout."""
+    return connection_timeout_s + limits.STOP_MARGIN_S + rational_delay_s + incremental_s
+
+
+def push_lease_s(timeout_s: float) -> float:
+    """How long a push attempt is leased: its time-out, and time to write its result down."""
+    return timeout_s + 15.0
+
+
+def _is_delay(value: float) -> bool:
+    return 0 <= value <= limits.RETRY_DELAY_S_MAX

@@ -1,0 +1,146 @@
+"""What every room of a running service shares: the database, the clock, the bell, the numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from ..clock import Clock, SystemClock
+from . import limits
+from .bell import Bell
+from .metrics import Metrics
+from .models import ClaimedJob, Consumer, Options
+from .service import leases
+from .service.reads import Cursors
+from .states import State
+from .store import Database, Tx
+
+__all__ = ["Runtime"]
+
+T = TypeVar("T")
+_LOG: Final = logging.getLogger("headrace.jobs")
+
+
+@dataclass
+class Runtime:
+    """One process of the service. ``start`` opens the database; ``close`` lets it go."""
+
+    database: Database
+    options: Options = field(default_factory=Options)
+    clock: Clock = field(default_factory=SystemClock)
+    random: Callable[[], float] = random.random
+    bell: Bell = field(default_factory=Bell)
+    metrics: Metrics = field(default_factory=Metrics)
+    node: str = field(default_factory=lambda: secrets.token_hex(4))
+    admin_token: str | None = field(default=None, repr=False)
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
+
+    cursors: Cursors = field(init=False, repr=False)
+
+    async def start(self) -> None:
+        """Open the database. The key of the cursors is made once and shared by all processes."""
+        self.database.on_ring(self.bell.ring)
+        await self.database.start()
+
+        def cursor_key(tx: Tx) -> str:
+            tx.run("add_meta", key="cursor_key", value=secrets.token_hex(32))
+            row = tx.one("get_meta", key="cursor_key")
+            if row is None:
+                raise AssertionError("it was put there by the statement before")
+            value: str = row["value"]
+            return value
+
+        self.cursors = Cursors(bytes.fromhex(await self.database.write(cursor_key)))
+
+    async def close(self) -> None:
+        """Let go of the database; what was begun is finished first."""
+        self.draining.set()
+        self.bell.ring(())
+        await self.database.close()
+
+    def now_us(self) -> int:
+        """Microseconds since 1970."""
+        return self.clock.now_ns() // 1000
+
+    async def claim(self, consumer: Consumer, n: int, lease_s: float) -> list[ClaimedJob]:
+        """Claim at once what is ready."""
+        begun = self.clock.monotonic_ns()
+        now = self.now_us()
+        jobs = await self.database.write(lambda tx: leases.claim(tx, consumer, n, lease_s, now))
+        if jobs:
+            self.metrics.observe(
+                "jobs_claim_duration_seconds", (self.clock.monotonic_ns() - begun) / 1e9
+            )
+            self.metrics.add(
+                "jobs_claimed_total",
+                len(jobs),
+                channel=consumer.channel_id,
+                consumer=consumer.consumer_id,
+            )
+        return jobs
+
+    async def claim_or_wait(
+        self,
+        again: Callable[[], Awaitable[tuple[Consumer, list[ClaimedJob]]]],
+        consumer_seq: int,
+        wait_s: float,
+    ) -> list[ClaimedJob]:
+        """Repeat ``again`` until it gives jobs, ``wait_s`` are over, or the service drains."""
+        end = self.clock.monotonic_ns() + round(wait_s * 1e9)
+        with self.bell.ear(consumer_seq) as ear:
+            while True:
+                consumer, jobs = await again()
+                left_s = (end - self.clock.monotonic_ns()) / 1e9
+                if jobs:
+                    # There may be more than one could take: let the next one look.
+                    self.bell.ring([consumer_seq])
+                    return jobs
+                if left_s <= 0 or self.draining.is_set():
+                    return []
+                await ear.wait(min(left_s, await self.pause_s(consumer.seq)))
+
+    async def pause_s(self, consumer_seq: int) -> float:
+        """How long to wait at most before looking again: until the next job is due, or the backstop."""
+        due = await self.database.read(lambda tx: leases.next_due_us(tx, consumer_seq))
+        if due is None:
+            return limits.POLL_S
+        return min(limits.POLL_S, max(0.0, (due - self.now_us()) / 1e6))
+
+    def count_results(
+        self, consumer: Consumer, outcome: str, results: Sequence[leases.Result]
+    ) -> None:
+        """Count claims that ended; refused items are counted as such."""
+        labels = {"channel": consumer.channel_id, "consumer": consumer.consumer_id}
+        done = [result for result in results if result.status == 200]
+        dead = sum(result.state is State.DEAD for result in done)
+        if done:
+            self.metrics.add("jobs_completed_total", len(done), **labels, outcome=outcome)
+        if len(results) > len(done):
+            self.metrics.add(
+                "jobs_completed_total", len(results) - len(done), **labels, outcome="refused"
+            )
+        if dead:
+            self.metrics.add("jobs_dead_total", dead, **labels)
+        if outcome == "failed" and len(done) > dead:
+            self.metrics.add("jobs_retries_total", len(done) - dead, **labels)
+
+    async def note_event(self, kind: str, channel_id: str, consumer_id: str, detail: str) -> None:
+        """Record something people should hear of; it is logged and listed."""
+        now = self.now_us()
+        _LOG.warning("%s: %s/%s: %s", kind, channel_id, consumer_id, detail)
+        self.metrics.add("jobs_events_total", kind=kind)
+        await self.database.write(
+            lambda tx: tx.run(
+                "insert_event",
+                now=now,
+                kind=kind,
+                channel_id=channel_id,
+                consumer_id=consumer_id,
+                detail=detail,
+            )
+        )

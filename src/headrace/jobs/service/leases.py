@@ -1,0 +1,287 @@
+"""The leased API: claim many at once, and finish them while the lease is one's own.
+
+A lease token is new with every claim. Whoever comes with an old one gets ``lease_lost`` (409) for that
+item; the other items of the batch are carried out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .. import ids, limits
+from ..errors import bad_request
+from ..models import ClaimedJob, Consumer, rfc3339
+from ..policy import retry_delay_s
+from ..states import Event, State, failure_event
+from ..store import Row, Tx
+from .moves import Move, apply_moves, finish_keys, load, lock_keys, record_outcomes
+
+__all__ = [
+    "Failure",
+    "Held",
+    "Result",
+    "check_batch",
+    "claim",
+    "complete",
+    "deadline_text",
+    "describe",
+    "fail",
+    "heartbeat",
+    "next_due_us",
+    "release",
+]
+
+_SECOND_US: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job and the lease under which the caller believes to hold it."""
+
+    seq: int
+    lease: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A held job that could not be done.
+
+    ``retry_in_s`` overrides the consumer's schedule; ``retry_after_s`` may lengthen it; ``dead`` gives up.
+    """
+
+    held: Held
+    reason: str
+    retry_in_s: float | None = None
+    retry_after_s: float | None = None
+    dead: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one item: ``ok``, ``lease_lost`` (409) or ``not_found`` (404)."""
+
+    seq: int
+    status: int
+    code: str
+    state: State | None = None
+    due_us: int | None = None
+
+
+def claim(tx: Tx, consumer: Consumer, n: int, lease_s: float, now: int) -> list[ClaimedJob]:
+    """Lease up to ``n`` ready jobs: highest priority first, and within a priority the oldest."""
+    if consumer.paused or consumer.disabled_us is not None:
+        return []
+    tx.run("promote_due", consumer_seq=consumer.seq, now=now, n=limits.SWEEP_ROWS)
+    lease = ids.new_lease()
+    expires = now + round(lease_s * _SECOND_US)
+    rows = tx.all(
+        "claim_jobs", consumer_seq=consumer.seq, n=n, lease=lease, now=now, expires=expires
+    )
+    if not rows:
+        return []
+    seqs = sorted({row["message_seq"] for row in rows})
+    messages = {row["seq"]: row for row in tx.all("messages_of", seqs=json.dumps(seqs))}
+    claimed = [_claimed(row, messages[row["message_seq"]], lease, expires) for row in rows]
+    claimed.sort(key=lambda job: (-job.priority, job.seq))
+    return claimed
+
+
+def _claimed(row: Row, message: Row, lease: str, expires: int) -> ClaimedJob:
+    return ClaimedJob(
+        seq=row["seq"],
+        lease=lease,
+        deadline_us=expires,
+        attempt=row["claims"],
+        retries=row["retries"],
+        priority=row["priority"],
+        created_us=row["created_us"],
+        message_seq=message["seq"],
+        message_id=message["message_id"],
+        payload=message["payload"],
+        content_type=message["content_type"],
+        headers=json.loads(message["headers"]),
+        ordering_key=row["ordering_key"],
+    )
+
+
+def next_due_us(tx: Tx, consumer_seq: int) -> int | None:
+    """When the next delayed job of a consumer becomes ready."""
+    row = tx.one("next_due_us", consumer_seq=consumer_seq)
+    due: int | None = None if row is None else row["due_us"]
+    return due
+
+
+def complete(tx: Tx, consumer: Consumer, items: Sequence[Held], now: int) -> list[Result]:
+    """Finish held jobs. Finishing again under the same lease is ``ok`` again."""
+    rows = tx.all("complete_jobs", consumer_seq=consumer.seq, items=_items(items), now=now)
+    done = {row["seq"] for row in rows}
+    if any(row["ordering_key"] is not None for row in rows):
+        finished = list(load(tx, done).values())
+        lock_keys(tx, finished)
+        finish_keys(tx, finished, now)
+    if consumer.settings.outcomes:
+        record_outcomes(tx, sorted(done), now)
+    left = [item for item in items if item.seq not in done]
+    states = _states(tx, left)
+    return [
+        Result(item.seq, 200, "ok", State.DELIVERED)
+        if item.seq in done
+        else _refused(consumer, item, states.get(item.seq), State.DELIVERED)
+        for item in items
+    ]
+
+
+def heartbeat(
+    tx: Tx, consumer: Consumer, items: Sequence[Held], lease_s: float, now: int
+) -> list[Result]:
+    """Move the deadlines to ``lease_s`` from now, never past the ceiling counted from the claim."""
+    rows = tx.all(
+        "heartbeat_jobs",
+        consumer_seq=consumer.seq,
+        items=_items(items),
+        expires=now + round(lease_s * _SECOND_US),
+        total=round(limits.LEASE_TOTAL_S_MAX * _SECOND_US),
+        now=now,
+    )
+    deadlines = {row["seq"]: row["lease_expires_us"] for row in rows}
+    states = _states(tx, [item for item in items if item.seq not in deadlines])
+    results = []
+    for item in items:
+        if item.seq in deadlines:
+            results.append(Result(item.seq, 200, "ok", State.INFLIGHT, deadlines[item.seq]))
+            continue
+        row = states.get(item.seq)
+        if row is not None and _holds(consumer, item, row):
+            results.append(Result(item.seq, 409, "lease_ceiling", State.INFLIGHT))
+        else:
+            results.append(_refused(consumer, item, row, None))
+    return results
+
+
+def fail(
+    tx: Tx, consumer: Consumer, failures: Sequence[Failure], now: int, random: Callable[[], float]
+) -> list[Result]:
+    """Give held jobs up for now (they are tried again when due) or for good."""
+    rows = load(tx, (failure.held.seq for failure in failures))
+    moves: dict[int, Move] = {}
+    for failure in failures:
+        row = rows.get(failure.held.seq)
+        if row is not None and _holds(consumer, failure.held, row):
+            moves[failure.held.seq] = _failed(consumer, failure, row, now, random)
+    states = dict(zip(moves, apply_moves(tx, list(moves.values()), now), strict=True))
+    for failure in failures:
+        if failure.held.seq in moves:
+            _note_failure(tx, failure, moves[failure.held.seq].row, now)
+    return [
+        Result(
+            failure.held.seq, 200, "ok", states[failure.held.seq], moves[failure.held.seq].due_us
+        )
+        if failure.held.seq in moves
+        else _refused(consumer, failure.held, rows.get(failure.held.seq), None)
+        for failure in failures
+    ]
+
+
+def _failed(
+    consumer: Consumer, failure: Failure, row: Row, now: int, random: Callable[[], float]
+) -> Move:
+    if failure.dead:
+        return Move(row=row, event=Event.BURY, error=failure.reason)
+    event = failure_event(row["retries"], consumer.max_retries)
+    if event is Event.EXHAUST:
+        return Move(row=row, event=event, error=failure.reason)
+    delay = failure.retry_in_s
+    if delay is None:
+        delay = retry_delay_s(
+            consumer.settings.retry, row["retries"] + 1, random, failure.retry_after_s
+        )
+    return Move(row=row, event=event, due_us=now + round(delay * _SECOND_US), error=failure.reason)
+
+
+def _note_failure(tx: Tx, failure: Failure, row: Row, now: int) -> None:
+    tx.run(
+        "insert_attempt",
+        job_seq=row["seq"],
+        number=row["claims"],
+        kind="pull",
+        started_us=row["lease_started_us"],
+        duration_us=max(0, now - row["lease_started_us"]),
+        status=0,
+        error=failure.reason[: limits.REASON_CHARS_MAX],
+        excerpt=None,
+    )
+
+
+def release(
+    tx: Tx, consumer: Consumer, items: Sequence[Held], delay_s: float, now: int
+) -> list[Result]:
+    """Give held jobs back undone; this is not counted as a retry."""
+    rows = load(tx, (item.seq for item in items))
+    due_us = now + round(delay_s * _SECOND_US)
+    moves = {
+        item.seq: Move(row=rows[item.seq], event=Event.RELEASE, due_us=due_us)
+        for item in items
+        if item.seq in rows and _holds(consumer, item, rows[item.seq])
+    }
+    apply_moves(tx, list(moves.values()), now)
+    return [
+        Result(item.seq, 200, "ok", State.QUEUED, due_us)
+        if item.seq in moves
+        else _refused(consumer, item, rows.get(item.seq), None)
+        for item in items
+    ]
+
+
+def check_batch(count: int) -> None:
+    """400 for an empty batch and for one that is too large."""
+    if not 1 <= count <= limits.BATCH_MAX:
+        raise bad_request("invalid_batch", f"1 to {limits.BATCH_MAX} jobs are accepted", "jobs")
+
+
+def describe(result: Result) -> str | None:
+    """A sentence for a refused item."""
+    return {
+        "ok": None,
+        "lease_lost": "the lease is over: the job was given to another, finished, or sent back",
+        "lease_ceiling": f"a lease cannot be extended past {limits.LEASE_TOTAL_S_MAX:g} s in total",
+        "not_found": "the consumer has no such job",
+    }[result.code]
+
+
+def deadline_text(us: int | None) -> str | None:
+    """RFC 3339, or nothing."""
+    return None if us is None else rfc3339(us)
+
+
+def _holds(consumer: Consumer, item: Held, row: Row) -> bool:
+    return (
+        row["consumer_seq"] == consumer.seq
+        and row["state"] == State.INFLIGHT
+        and row["lease"] is not None
+        and ids.tokens_equal(row["lease"], item.lease)
+    )
+
+
+def _refused(consumer: Consumer, item: Held, row: Row | None, done: State | None) -> Result:
+    if row is None or row["consumer_seq"] != consumer.seq:
+        return Result(item.seq, 404, "not_found")
+    state = State(row["state"])
+    known = row["lease"] is not None and ids.tokens_equal(row["lease"], item.lease)
+    if known and done is not None and state is done:
+        # The answer to an earlier completion was lost on its way: nothing else happened to the job.
+        return Result(item.seq, 200, "ok", state)
+    return Result(item.seq, 409, "lease_lost", state)
+
+
+def _states(tx: Tx, items: Sequence[Held]) -> dict[int, Row]:
+    if not items:
+        return {}
+    rows = tx.all("states_of", seqs=json.dumps(sorted({item.seq for item in items})))
+    return {row["seq"]: row for row in rows}
+
+
+def _items(items: Sequence[Held]) -> str:
+    return json.dumps([{"seq": item.seq, "lease": item.lease} for item in items])

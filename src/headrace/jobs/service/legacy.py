@@ -1,0 +1,68 @@
+"""The specification's pull consumption: a list that claims nothing, and one move of one job at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import limits
+from ..errors import JobsError, bad_request, not_found
+from ..models import Consumer, Options
+from ..policy import pull_timeout_s
+from ..states import Event, State, requested_event
+from ..store import Row, Tx
+from .moves import Move, apply_moves, load
+
+__all__ = ["change_state", "job_of_consumer", "list_queued"]
+
+
+def list_queued(tx: Tx, consumer: Consumer, limit: int) -> Sequence[Row]:
+    """Everything QUEUED, by falling priority, oldest first; what cannot be taken yet comes last."""
+    return tx.all("list_queued", consumer_seq=consumer.seq, n=min(limit, limits.QUEUED_JOBS_MAX))
+
+
+def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401) -> Row:
+    """The job; 404 when there is none, ``foreign`` (401) when it is another consumer's."""
+    row = tx.one("get_job", seq=seq)
+    if row is None:
+        raise not_found("job", "jobId")
+    if row["consumer_seq"] != consumer.seq:
+        raise JobsError(foreign, "foreign_job", "the job is another consumer's", "jobId")
+    return row
+
+
+def change_state(
+    tx: Tx, consumer: Consumer, seq: int, asked: str, incremental_s: int, options: Options, now: int
+) -> None:
+    """Carry out a ``NextState``, or refuse it with 400; the same state again changes nothing.
+
+    A job held under a lease of the leased API is finished under that lease only.
+    """
+    job_of_consumer(tx, consumer, seq)
+    row = load(tx, [seq]).get(seq)
+    if row is None:
+        raise not_found("job", "jobId")
+    event = requested_event(State(row["state"]), asked, incremental_s)
+    if event is None:
+        return
+    if event in {Event.COMPLETE, Event.BURY} and row["lease"] is not None:
+        raise bad_request(
+            "leased",
+            "invalid transition request: the job is held under a lease and finished with it",
+            "NextState",
+        )
+    timeout_s = pull_timeout_s(
+        options.connection_timeout_s, options.rational_delay_s, incremental_s
+    )
+    apply_moves(
+        tx,
+        [
+            Move(
+                row=row,
+                event=event,
+                lease_expires_us=now + round(timeout_s * 1e6),
+                extra_s=incremental_s,
+                error="marked DEAD by the consumer" if event is Event.BURY else None,
+            )
+        ],
+        now,
+    )

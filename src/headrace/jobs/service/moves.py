@@ -1,0 +1,165 @@
+"""Carrying out what the state machine decided: the one place where single jobs change state.
+
+Claims and completions in batches have statements of their own; everything else loads the rows under a
+lock, asks :mod:`..states`, and stores what came out of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+
+from .. import limits
+from ..errors import JobsError
+from ..states import Event, Hold, State, follow
+from ..store import Row, Tx
+
+__all__ = ["Move", "apply_moves", "finish_keys", "load", "lock_keys", "record_outcomes"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """One job, what happens to it, and what goes with that."""
+
+    row: Row
+    event: Event
+    due_us: int | None = None  # when it may be handed out again; None: at once
+    lease: str | None = None
+    lease_expires_us: int | None = None
+    extra_s: int = 0
+    error: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Stored:
+    seq: int
+    state: int
+    hold: int
+    retries: int
+    claims: int
+    due_us: int
+    lease: str | None
+    lease_started_us: int | None
+    lease_expires_us: int | None
+    extra_s: int
+    last_error: str | None
+
+
+def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
+    """Carry out ``moves`` (rows of ``load_jobs``, locked); the new state of each."""
+    if not moves:
+        return []
+    lock_keys(tx, (move.row for move in moves))
+    stored = [_moved(tx, move, now) for move in moves]
+    tx.run("store_jobs", items=json.dumps([asdict(item) for item in stored]), now=now)
+    finished = [
+        move.row
+        for move, item in zip(moves, stored, strict=True)
+        if State(item.state) in {State.DELIVERED, State.DEAD}
+    ]
+    finish_keys(tx, finished, now)
+    record_outcomes(tx, [row["seq"] for row in finished], now)
+    back = {item.seq for item in stored if item.state == State.QUEUED}
+    tx.ring(sorted({move.row["consumer_seq"] for move in moves if move.row["seq"] in back}))
+    return [State(item.state) for item in stored]
+
+
+def _moved(tx: Tx, move: Move, now: int) -> _Stored:
+    row = move.row
+    rule = follow(State(row["state"]), move.event)
+    inflight = rule.target is State.INFLIGHT
+    due_us = move.due_us if move.due_us is not None else now
+    hold = Hold.READY
+    if rule.target is State.QUEUED:
+        hold = _hold(tx, row, due_us, now)
+    elif inflight and row["ordering_key"] is not None and _key_is_busy(tx, row):
+        raise JobsError(
+            400,
+            "key_busy",
+            "invalid transition request: an earlier job of the same ordering key is unfinished",
+            "NextState",
+        )
+    return _Stored(
+        seq=row["seq"],
+        state=rule.target,
+        hold=hold,
+        retries=rule.count.after(row["retries"]),
+        claims=row["claims"] + inflight,
+        due_us=due_us,
+        # A finished job keeps its lease, so that finishing it again is recognised.
+        lease=move.lease
+        if inflight
+        else (row["lease"] if rule.target is not State.QUEUED else None),
+        lease_started_us=now if inflight else row["lease_started_us"],
+        lease_expires_us=move.lease_expires_us if inflight else None,
+        extra_s=move.extra_s if inflight else 0,
+        last_error=row["last_error"]
+        if move.error is None
+        else move.error[: limits.REASON_CHARS_MAX],
+    )
+
+
+def _hold(tx: Tx, row: Row, due_us: int, now: int) -> Hold:
+    if row["ordering_key"] is not None and row["state"] == State.DEAD and _key_is_busy(tx, row):
+        return Hold.BLOCKED
+    return Hold.DELAYED if due_us > now else Hold.READY
+
+
+def _key_is_busy(tx: Tx, row: Row) -> bool:
+    return (
+        tx.one(
+            "key_is_busy",
+            consumer_seq=row["consumer_seq"],
+            ordering_key=row["ordering_key"],
+            seq=row["seq"],
+        )
+        is not None
+    )
+
+
+def lock_keys(tx: Tx, rows: Iterable[Row]) -> None:
+    """Take turns with everyone who adds or finishes jobs of these rows' ordering keys."""
+    keyed = {
+        (row["consumer_seq"], row["ordering_key"])
+        for row in rows
+        if row["ordering_key"] is not None
+    }
+    if keyed:
+        channels = {seq: _channel_of(tx, seq) for seq in sorted({seq for seq, _ in keyed})}
+        tx.all(
+            "lock_keys", keys=json.dumps(sorted({f"{channels[seq]} {key}" for seq, key in keyed}))
+        )
+
+
+def _channel_of(tx: Tx, consumer_seq: int) -> int:
+    row = tx.one("channel_of_consumer", seq=consumer_seq)
+    return 0 if row is None else int(row["channel_seq"])
+
+
+def finish_keys(tx: Tx, finished: Iterable[Row], now: int) -> None:
+    """Let the next job of each ordering key go, after those of ``finished`` ended. Keys are locked."""
+    keys = {
+        (row["consumer_seq"], row["ordering_key"])
+        for row in finished
+        if row["ordering_key"] is not None
+    }
+    for consumer_seq, key in sorted(keys):
+        if tx.one("key_has_runner", consumer_seq=consumer_seq, ordering_key=key) is not None:
+            continue
+        following = tx.one("next_of_key", consumer_seq=consumer_seq, ordering_key=key)
+        if following is not None:
+            hold = Hold.DELAYED if following["due_us"] > now else Hold.READY
+            tx.run("set_hold", seq=following["seq"], hold=int(hold))
+            tx.ring([consumer_seq])
+
+
+def record_outcomes(tx: Tx, seqs: Sequence[int], now: int) -> None:
+    """Note what became of these jobs, for those consumers that want it published."""
+    if seqs:
+        tx.run("insert_outcomes", seqs=json.dumps(seqs), now=now)
+
+
+def load(tx: Tx, seqs: Iterable[int]) -> dict[int, Row]:
+    """The rows of these jobs, locked, by seq."""
+    return {row["seq"]: row for row in tx.all("load_jobs", seqs=json.dumps(sorted(set(seqs))))}

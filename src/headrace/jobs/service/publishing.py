@@ -1,0 +1,219 @@
+"""Taking messages: checked, stored once, fanned out to every consumer in the same transaction."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+
+from .. import ids, limits
+from ..errors import JobsError, bad_request, forbidden, not_found
+from ..models import NewMessage, Options, Published
+from ..store import Row, Tx
+
+__all__ = ["broadcast", "cancel_scheduled", "check_message", "dispatch_due", "feed", "publisher"]
+
+
+def publisher(
+    tx: Tx, channel_id: str, channel_token: str, producer_id: str, producer_token: str
+) -> Row:
+    """The channel and producer by the specification's ladder: 404, 403, 401, 403."""
+    row = tx.one("get_publisher", channel_id=channel_id, producer_id=producer_id)
+    if row is None:
+        raise not_found("channel", "channelId")
+    if not ids.token_matches(row["channel_token_hash"], channel_token):
+        raise forbidden("X-Broker-Channel-Token")
+    if row["producer_seq"] is None:
+        raise JobsError(
+            401, "unknown_producer", "there is no such producer", "X-Broker-Producer-ID"
+        )
+    if not ids.token_matches(row["producer_token_hash"], producer_token):
+        raise forbidden("X-Broker-Producer-Token")
+    return row
+
+
+def check_message(message: NewMessage, options: Options, now: int) -> None:
+    """Refuse what cannot be taken: 400, 412 (scheduled too soon), 413."""
+    if not message.payload:
+        raise bad_request("empty_payload", "a message needs a payload", "body")
+    if len(message.payload) > options.payload_bytes_max:
+        raise JobsError(
+            413,
+            "payload_too_large",
+            f"at most {options.payload_bytes_max} bytes are accepted",
+            "body",
+        )
+    if message.message_id is not None:
+        ids.check_id(message.message_id, "X-Broker-Message-ID")
+    if not 0 <= message.priority <= limits.PRIORITY_MAX:
+        raise bad_request(
+            "invalid_priority",
+            f"0 to {limits.PRIORITY_MAX} is accepted",
+            "X-Broker-Message-Priority",
+        )
+    if message.ordering_key is not None:
+        ids.check_text(message.ordering_key, "X-Broker-Ordering-Key", limits.ORDERING_KEY_CHARS_MAX)
+    ids.check_text(message.content_type, "Content-Type", limits.CONTENT_TYPE_CHARS_MAX)
+    if len(message.headers) > limits.METADATA_HEADERS_MAX or (
+        sum(len(name) + len(value) for name, value in message.headers.items())
+        > limits.METADATA_BYTES_MAX
+    ):
+        raise bad_request(
+            "too_many_headers",
+            f"at most {limits.METADATA_HEADERS_MAX} headers of {limits.METADATA_BYTES_MAX} bytes are stored",
+            "X-Broker-Metadata-Headers",
+        )
+    earliest = now + round(options.schedule_min_delay_s * 1e6)
+    if message.scheduled_us is not None and message.scheduled_us < earliest:
+        raise JobsError(
+            412,
+            "scheduled_too_soon",
+            f"a message is scheduled at least {options.schedule_min_delay_s:g} s ahead",
+            "X-Broker-Scheduled-For",
+        )
+
+
+def broadcast(
+    tx: Tx,
+    channel_seq: int,
+    producer_seq: int | None,
+    message: NewMessage,
+    now: int,
+    *,
+    replay: bool,
+) -> Published:
+    """Store one message and make its jobs.
+
+    A message id that is taken is 409. With ``replay`` (an ``Idempotency-Key``) the same message again
+    gets the answer of the first time, and a different one under the same key is 422.
+    """
+    message_id = message.message_id or ids.new_message_id()
+    digest = _digest(message)
+    seq = _insert(tx, channel_seq, producer_seq, message_id, message, digest, now)
+    scheduled = message.scheduled_us is not None
+    if seq is None:
+        if not replay:
+            raise JobsError(
+                409,
+                "message_exists",
+                "the channel has a message with this id",
+                "X-Broker-Message-ID",
+            )
+        known = tx.one("get_digest", channel_seq=channel_seq, message_id=message_id)
+        if known is None or known["digest"] != digest:
+            raise JobsError(
+                422, "key_reused", "this key was used for a different message", "Idempotency-Key"
+            )
+        return Published(
+            message_id=message_id,
+            scheduled=known["scheduled_us"] is not None,
+            jobs=0,
+            replayed=True,
+        )
+    jobs = (
+        0
+        if scheduled
+        else _fan_out(tx, seq, channel_seq, message.priority, message.ordering_key, now)
+    )
+    return Published(message_id=message_id, scheduled=scheduled, jobs=jobs)
+
+
+def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> int:
+    """Store messages that come from a stream; those that are there already are left alone.
+
+    Their ids say the stream and the sequence, so a redelivery adds nothing. Returns how many were new.
+    """
+    channel = tx.one("get_channel", channel_id=channel_id)
+    if channel is None:
+        raise not_found("channel", "channelId")
+    new = 0
+    for message in messages:
+        if message.message_id is None:
+            raise AssertionError("a message from a stream has an id made of its sequence")
+        seq = _insert(tx, channel["seq"], None, message.message_id, message, _digest(message), now)
+        if seq is not None:
+            _fan_out(tx, seq, channel["seq"], message.priority, message.ordering_key, now)
+            new += 1
+    return new
+
+
+def dispatch_due(tx: Tx, now: int) -> tuple[int, int]:
+    """Fan out the scheduled messages whose time has come.
+
+    Returns how many, and by how many microseconds the latest of them is late.
+    """
+    rows = tx.all("due_messages", now=now, n=limits.SWEEP_ROWS // 10)
+    late = 0
+    for row in rows:
+        tx.run("dispatch_message", seq=row["seq"], now=now)
+        _fan_out(tx, row["seq"], row["channel_seq"], row["priority"], row["ordering_key"], now)
+        late = max(late, now - row["scheduled_us"])
+    return len(rows), late
+
+
+def cancel_scheduled(tx: Tx, channel_seq: int, message_id: str) -> None:
+    """Forget a scheduled message; 404 when there is none that still waits."""
+    if not tx.run("cancel_message", channel_seq=channel_seq, message_id=message_id):
+        raise not_found("scheduled message that still waits", "messageId")
+
+
+def _insert(
+    tx: Tx,
+    channel_seq: int,
+    producer_seq: int | None,
+    message_id: str,
+    message: NewMessage,
+    digest: str,
+    now: int,
+) -> int | None:
+    waiting = message.scheduled_us is not None
+    row = tx.one(
+        "insert_message",
+        channel_seq=channel_seq,
+        producer_seq=producer_seq,
+        message_id=message_id,
+        payload=message.payload,
+        content_type=message.content_type,
+        priority=message.priority,
+        ordering_key=message.ordering_key,
+        headers=json.dumps(message.headers),
+        digest=digest,
+        status=101 if waiting else 102,
+        now=now,
+        dispatched_us=None if waiting else now,
+        scheduled_us=message.scheduled_us,
+    )
+    return None if row is None else int(row["seq"])
+
+
+def _fan_out(tx: Tx, seq: int, channel_seq: int, priority: int, key: str | None, now: int) -> int:
+    if key is None:
+        rows = tx.all(
+            "fan_out", message_seq=seq, channel_seq=channel_seq, priority=priority, now=now
+        )
+    else:
+        # Whoever finishes a job of this key waits for us, or we for them.
+        tx.all("lock_keys", keys=json.dumps([f"{channel_seq} {key}"]))
+        rows = tx.all(
+            "fan_out_keyed",
+            message_seq=seq,
+            channel_seq=channel_seq,
+            priority=priority,
+            ordering_key=key,
+            now=now,
+        )
+    tx.ring([row["consumer_seq"] for row in rows])
+    return len(rows)
+
+
+def _digest(message: NewMessage) -> str:
+    parts = (
+        message.content_type,
+        str(message.priority),
+        message.ordering_key or "",
+        str(message.scheduled_us),
+        json.dumps(message.headers, sort_keys=True),
+    )
+    made = hashlib.sha256("\0".join(parts).encode())
+    made.update(message.payload)
+    return made.hexdigest()

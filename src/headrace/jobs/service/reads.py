@@ -1,0 +1,126 @@
+"""Looking, without changing: pages, messages, jobs, counts."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from .. import limits
+from ..errors import bad_request, not_found
+from ..states import State
+from ..store import Row, Tx
+
+__all__ = [
+    "Cursors",
+    "Page",
+    "Paging",
+    "consumer_counts",
+    "get_job",
+    "get_message",
+    "message_counts",
+    "page",
+]
+
+_NEWEST: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Paging:
+    """What a client asks for: the page after or before a cursor, or the first one."""
+
+    at: int = _NEWEST
+    backwards: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows, newest first, and the cursors of its neighbours (empty when the page is empty)."""
+
+    rows: Sequence[Row]
+    next: str = ""
+    previous: str = ""
+
+
+class Cursors:
+    """Makes and verifies opaque cursors: a place in one list, sealed with a key of this database."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def seal(self, scope: str, seq: int) -> str:
+        body = seq.to_bytes(8, "big")
+        return base64.urlsafe_b64encode(body + self._mac(scope, body)).decode()
+
+    def open(self, scope: str, cursor: str, field: str) -> int:
+        """The place; 400 when the cursor was not made here for this list."""
+        try:
+            raw = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
+        except ValueError:
+            raw = b""
+        body, mac = raw[:8], raw[8:]
+        if len(raw) != 24 or not hmac.compare_digest(mac, self._mac(scope, body)):
+            raise bad_request(
+                "invalid_cursor",
+                "use `next` and `previous` exactly as a page of this list gave them",
+                field,
+            )
+        return int.from_bytes(body, "big")
+
+    def paging(self, scope: str, following: str | None, preceding: str | None) -> Paging:
+        """What the two query parameters ask for; 400 for both at once."""
+        if following is not None and preceding is not None:
+            raise bad_request("two_cursors", "either `next` or `previous` is accepted", "previous")
+        if following is not None:
+            return Paging(self.open(scope, following, "next"))
+        if preceding is not None:
+            return Paging(self.open(scope, preceding, "previous"), backwards=True)
+        return Paging()
+
+    def _mac(self, scope: str, body: bytes) -> bytes:
+        return hmac.digest(self._key, scope.encode() + b"\0" + body, hashlib.sha256)[:16]
+
+
+def page(
+    tx: Tx, cursors: Cursors, scope: str, query: str, paging: Paging, size: int, **values: Any
+) -> Page:
+    """One page of a list. Going back gives the adjacent rows, not the newest."""
+    if paging.backwards:
+        rows = list(tx.all(f"page_{query}_before", at=paging.at, n=size, **values))[::-1]
+    else:
+        rows = list(tx.all(f"page_{query}_after", at=paging.at, n=size, **values))
+    if not rows:
+        return Page(rows)
+    return Page(rows, cursors.seal(scope, rows[-1]["seq"]), cursors.seal(scope, rows[0]["seq"]))
+
+
+def get_message(tx: Tx, channel_seq: int, message_id: str) -> tuple[Row, Sequence[Row]]:
+    """A message and (the first of) its jobs; 404 when there is none."""
+    row = tx.one("get_message", channel_seq=channel_seq, message_id=message_id)
+    if row is None:
+        raise not_found("message", "messageId")
+    return row, tx.all("jobs_of_message", message_seq=row["seq"], n=limits.JOBS_OF_MESSAGE_MAX + 1)
+
+
+def get_job(tx: Tx, seq: int) -> tuple[Row, Sequence[Row]]:
+    """A job and its recorded attempts; 404 when there is none."""
+    row = tx.one("get_job", seq=seq)
+    if row is None:
+        raise not_found("job", "jobId")
+    return row, tx.all("list_attempts", job_seq=seq, n=limits.MAX_RETRIES_MAX)
+
+
+def consumer_counts(tx: Tx) -> list[tuple[Row, dict[State, int]]]:
+    """Every consumer with the number of its jobs in each state."""
+    counts: dict[int, dict[State, int]] = {}
+    for row in tx.all("job_counts"):
+        counts.setdefault(row["consumer_seq"], {})[State(row["state"])] = int(row["n"])
+    return [(row, counts.get(row["seq"], {})) for row in tx.all("list_all_consumers")]
+
+
+def message_counts(tx: Tx, channel_seq: int) -> dict[int, int]:
+    """How many messages of a channel: 102 dispatched, 201 scheduled, 202 scheduled and dispatched."""
+    return {row["kind"]: int(row["n"]) for row in tx.all("message_counts", channel_seq=channel_seq)}

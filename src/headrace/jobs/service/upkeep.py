@@ -1,0 +1,58 @@
+"""What must happen although nobody asks: leases end, counts are folded, old rows go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .. import limits
+from ..states import Event, State, failure_event
+from ..store import Tx
+from .moves import Move, apply_moves
+
+__all__ = ["Swept", "expire_leases", "take_lead"]
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """How many leases ended, and how many of those jobs had no retry left."""
+
+    expired: int
+    dead: int
+
+
+def expire_leases(tx: Tx, now: int) -> Swept:
+    """Take back a bounded number of jobs whose lease is over: ready again at once, or dead."""
+    rows = tx.all("load_expired", now=now, n=limits.SWEEP_ROWS)
+    moves = [
+        Move(
+            row=row,
+            event=failure_event(row["retries"], row["max_retries"]),
+            error="the lease expired",
+        )
+        for row in rows
+    ]
+    states = apply_moves(tx, moves, now)
+    for row in rows:
+        started = row["lease_started_us"]
+        tx.run(
+            "insert_attempt",
+            job_seq=row["seq"],
+            number=row["claims"],
+            kind="expired",
+            started_us=started,
+            duration_us=max(0, row["lease_expires_us"] - started),
+            status=0,
+            error="the lease expired",
+            excerpt=None,
+        )
+    dead = sum(state is State.DEAD for state in states)
+    exhausted = sum(move.event is Event.EXHAUST for move in moves)
+    if dead != exhausted:
+        raise AssertionError("only an exhausted job dies when its lease ends")
+    return Swept(len(rows), dead)
+
+
+def take_lead(tx: Tx, task: str, holder: str, seconds: float, now: int) -> bool:
+    """Whether ``holder`` may do ``task`` for the next ``seconds``; nobody else does it meanwhile."""
+    row = tx.one("take_lead", task=task, holder=holder, expires=now + round(seconds * 1e6), now=now)
+    return row is not None and row["holder"] == holder

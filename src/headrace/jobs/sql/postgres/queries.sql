@@ -1,0 +1,136 @@
+-- What PostgreSQL says its own way.
+
+-- name: lock_producer
+SELECT * FROM producer WHERE producer_id = :producer_id FOR UPDATE;
+
+-- name: lock_channel
+SELECT * FROM channel WHERE channel_id = :channel_id FOR UPDATE;
+
+-- name: lock_keys
+-- Those who add and those who finish jobs of one ordering key take turns; always in the same order.
+SELECT pg_advisory_xact_lock(key) FROM (
+    SELECT DISTINCT hashtextextended(value, 0) AS key
+    FROM json_array_elements_text(:keys::json) AS value ORDER BY 1
+) AS keys;
+
+-- name: lock_consumer
+SELECT seq FROM consumer WHERE seq = :seq FOR UPDATE;
+
+-- name: claim_jobs
+WITH picked AS (
+    SELECT seq FROM job
+    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    ORDER BY priority DESC, seq LIMIT :n FOR UPDATE SKIP LOCKED
+)
+UPDATE job SET
+    state = 1002, lease = :lease, lease_started_us = :now, lease_expires_us = :expires,
+    claims = claims + 1, changed_us = :now
+FROM picked WHERE job.seq = picked.seq
+RETURNING job.seq, job.message_seq, job.priority, job.retries, job.claims, job.ordering_key,
+    job.created_us;
+
+-- name: messages_of
+SELECT seq, message_id, payload, content_type, headers, received_us
+FROM message WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
+-- name: promote_due
+UPDATE job SET hold = 0 WHERE seq IN (
+    SELECT seq FROM job
+    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 1 AND due_us <= :now
+    ORDER BY due_us LIMIT :n FOR UPDATE SKIP LOCKED
+);
+
+-- name: complete_jobs
+UPDATE job SET
+    state = 1003, changed_us = :now, lease_expires_us = NULL, extra_s = 0
+FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
+WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
+AND job.state = 1002
+RETURNING job.seq, job.ordering_key, job.created_us;
+
+-- name: heartbeat_jobs
+UPDATE job SET lease_expires_us = least(:expires, lease_started_us + :total)
+FROM json_to_recordset(:items::json) AS item (seq bigint, lease text)
+WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
+AND job.state = 1002 AND job.lease_started_us + :total > :now
+RETURNING job.seq, job.lease_expires_us;
+
+-- name: load_jobs
+SELECT job.*, consumer.max_retries FROM job JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+ORDER BY job.seq FOR UPDATE OF job;
+
+-- name: load_expired
+SELECT job.*, consumer.max_retries, consumer.kind FROM job
+JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.state = 1002 AND job.lease_expires_us <= :now
+ORDER BY job.lease_expires_us LIMIT :n FOR UPDATE OF job SKIP LOCKED;
+
+-- name: load_dead
+SELECT job.*, consumer.max_retries FROM job JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq > :after
+ORDER BY job.seq LIMIT :n FOR UPDATE OF job SKIP LOCKED;
+
+-- name: store_jobs
+UPDATE job SET
+    state = item.state, hold = item.hold, retries = item.retries, claims = item.claims,
+    due_us = item.due_us, lease = item.lease, lease_started_us = item.lease_started_us,
+    lease_expires_us = item.lease_expires_us, extra_s = item.extra_s, last_error = item.last_error,
+    changed_us = :now
+FROM json_to_recordset(:items::json) AS item (
+    seq bigint, state smallint, hold smallint, retries integer, claims integer, due_us bigint,
+    lease text, lease_started_us bigint, lease_expires_us bigint, extra_s integer, last_error text
+)
+WHERE job.seq = item.seq;
+
+-- name: delete_dead
+DELETE FROM job WHERE seq IN (
+    SELECT seq FROM job WHERE consumer_seq = :consumer_seq AND state = 1004
+    ORDER BY seq LIMIT :n FOR UPDATE SKIP LOCKED
+);
+
+-- name: due_messages
+SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
+WHERE status = 101 AND scheduled_us <= :now
+ORDER BY scheduled_us, seq LIMIT :n FOR UPDATE SKIP LOCKED;
+
+-- name: jobs_of_messages
+SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+ORDER BY job.seq;
+
+-- name: delete_jobs_of_messages
+DELETE FROM job
+WHERE message_seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
+-- name: delete_messages
+DELETE FROM message
+WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
+-- name: fold_counters
+WITH taken AS (DELETE FROM counter RETURNING scope, ref, kind, n)
+INSERT INTO counter SELECT scope, ref, kind, sum(n) FROM taken GROUP BY 1, 2, 3 HAVING sum(n) <> 0;
+
+-- name: database_now_us
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us;
+
+-- name: notify
+SELECT pg_notify('headrace_jobs', :payload);
+
+-- name: insert_outcomes
+INSERT INTO outcome (
+    at_us, channel_id, consumer_id, message_id, job_seq, state, retries, error
+)
+SELECT :now, channel.channel_id, consumer.consumer_id, message.message_id, job.seq, job.state,
+    job.retries, CASE WHEN job.state = 1004 THEN job.last_error END
+FROM job
+JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
+JOIN message ON message.seq = job.message_seq
+WHERE job.seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value)
+AND consumer.settings::json ->> 'outcomes' = 'true'
+ORDER BY job.seq;
+
+-- name: states_of
+SELECT seq, consumer_seq, state, lease, lease_expires_us FROM job
+WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);

@@ -1,0 +1,107 @@
+-- Producers, channels, consumers.
+
+-- name: get_producer
+SELECT * FROM producer WHERE producer_id = :producer_id;
+
+-- name: get_channel
+SELECT * FROM channel WHERE channel_id = :channel_id;
+
+-- name: get_consumer
+-- One row for an existing channel; the consumer's columns are null when there is no such consumer.
+SELECT
+    channel.seq AS channel_seq, channel.channel_id, channel.token_hash AS channel_token_hash,
+    consumer.seq, consumer.consumer_id, consumer.name, consumer.token, consumer.callback_url,
+    consumer.kind, consumer.max_retries, consumer.settings, consumer.secrets, consumer.paused,
+    consumer.disabled_us, consumer.disabled_reason, consumer.failing_since_us, consumer.created_us,
+    consumer.updated_us
+FROM channel
+LEFT JOIN consumer ON consumer.channel_seq = channel.seq AND consumer.consumer_id = :consumer_id
+WHERE channel.channel_id = :channel_id;
+
+-- name: get_publisher
+-- One row for an existing channel; the producer's columns are null when there is no such producer.
+SELECT
+    channel.seq AS channel_seq, channel.token_hash AS channel_token_hash,
+    producer.seq AS producer_seq, producer.token_hash AS producer_token_hash
+FROM channel
+LEFT JOIN producer ON producer.producer_id = :producer_id
+WHERE channel.channel_id = :channel_id;
+
+-- name: insert_producer
+INSERT INTO producer (producer_id, name, token_hash, created_us, updated_us)
+VALUES (:producer_id, :name, :token_hash, :now, :now)
+ON CONFLICT DO NOTHING RETURNING seq;
+
+-- name: update_producer
+UPDATE producer SET name = :name, token_hash = :token_hash, updated_us = :updated WHERE seq = :seq;
+
+-- name: insert_channel
+INSERT INTO channel (channel_id, name, token_hash, created_us, updated_us)
+VALUES (:channel_id, :name, :token_hash, :now, :now)
+ON CONFLICT DO NOTHING RETURNING seq;
+
+-- name: update_channel
+UPDATE channel SET name = :name, token_hash = :token_hash, updated_us = :updated WHERE seq = :seq;
+
+-- name: insert_consumer
+INSERT INTO consumer (
+    channel_seq, consumer_id, name, token, callback_url, kind, max_retries, settings, secrets,
+    created_us, updated_us
+) VALUES (
+    :channel_seq, :consumer_id, :name, :token, :callback_url, :kind, :max_retries, :settings, :secrets,
+    :now, :now
+)
+ON CONFLICT DO NOTHING RETURNING seq;
+
+-- name: update_consumer
+UPDATE consumer SET
+    name = :name, token = :token, callback_url = :callback_url, kind = :kind,
+    max_retries = :max_retries, settings = :settings, secrets = :secrets, paused = :paused,
+    disabled_us = :disabled_us, disabled_reason = :disabled_reason,
+    failing_since_us = :failing_since_us, updated_us = :updated
+WHERE seq = :seq;
+
+-- name: delete_consumer
+DELETE FROM consumer WHERE seq = :seq;
+
+-- name: mark_consumer_failing
+-- The first failure after a success.
+UPDATE consumer SET failing_since_us = :now WHERE seq = :seq AND failing_since_us IS NULL;
+
+-- name: mark_consumer_well
+UPDATE consumer SET failing_since_us = NULL WHERE seq = :seq AND failing_since_us IS NOT NULL;
+
+-- name: disable_consumer
+UPDATE consumer SET disabled_us = :now, disabled_reason = :reason
+WHERE seq = :seq AND disabled_us IS NULL;
+
+-- name: list_push_consumers
+SELECT consumer.*, channel.channel_id
+FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
+WHERE consumer.kind = 'push' AND consumer.paused = 0 AND consumer.disabled_us IS NULL;
+
+-- name: list_all_consumers
+SELECT consumer.seq, consumer.consumer_id, consumer.name, consumer.kind, consumer.paused,
+    consumer.disabled_us, consumer.disabled_reason, channel.channel_id, channel.name AS channel_name
+FROM consumer JOIN channel ON channel.seq = consumer.channel_seq
+ORDER BY channel.channel_id, consumer.consumer_id;
+
+-- name: page_producers_after
+SELECT seq, producer_id FROM producer WHERE seq < :at ORDER BY seq DESC LIMIT :n;
+
+-- name: page_producers_before
+SELECT seq, producer_id FROM producer WHERE seq > :at ORDER BY seq LIMIT :n;
+
+-- name: page_channels_after
+SELECT seq, channel_id FROM channel WHERE seq < :at ORDER BY seq DESC LIMIT :n;
+
+-- name: page_channels_before
+SELECT seq, channel_id FROM channel WHERE seq > :at ORDER BY seq LIMIT :n;
+
+-- name: page_consumers_after
+SELECT seq, consumer_id FROM consumer
+WHERE channel_seq = :channel_seq AND seq < :at ORDER BY seq DESC LIMIT :n;
+
+-- name: page_consumers_before
+SELECT seq, consumer_id FROM consumer
+WHERE channel_seq = :channel_seq AND seq > :at ORDER BY seq LIMIT :n;

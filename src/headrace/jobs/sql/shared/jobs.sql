@@ -1,0 +1,98 @@
+-- Jobs: reading them, and the small writes. Claims and batches differ by dialect.
+
+-- name: list_queued
+-- Everything QUEUED, as specified: first what can be taken, then what waits; FIFO within a priority.
+SELECT job.seq, job.priority, job.extra_s, job.hold, message.message_id, message.payload, message.headers,
+    message.content_type
+FROM job JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1001
+ORDER BY job.consumer_seq, job.hold, job.priority DESC, job.seq LIMIT :n;
+
+-- name: get_job
+SELECT job.*, consumer.consumer_id, consumer.name AS consumer_name, consumer.callback_url,
+    consumer.kind, consumer.max_retries, message.message_id, producer.producer_id, channel.channel_id
+FROM job
+JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
+JOIN message ON message.seq = job.message_seq
+LEFT JOIN producer ON producer.seq = message.producer_seq
+WHERE job.seq = :seq;
+
+-- name: delete_job
+DELETE FROM job WHERE seq = :seq;
+
+-- name: next_due_us
+SELECT min(due_us) AS due_us FROM job WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 1;
+
+-- name: key_is_busy
+SELECT 1 FROM job
+WHERE consumer_seq = :consumer_seq AND ordering_key = :ordering_key AND state IN (1001, 1002)
+AND seq <> :seq AND (state = 1002 OR hold <> 2 OR seq < :seq) LIMIT 1;
+
+-- name: next_of_key
+SELECT seq, due_us FROM job
+WHERE consumer_seq = :consumer_seq AND ordering_key = :ordering_key AND state IN (1001, 1002)
+ORDER BY seq LIMIT 1;
+
+-- name: key_has_runner
+SELECT 1 FROM job
+WHERE consumer_seq = :consumer_seq AND ordering_key = :ordering_key
+AND (state = 1002 OR (state = 1001 AND hold <> 2)) LIMIT 1;
+
+-- name: set_hold
+UPDATE job SET hold = :hold WHERE seq = :seq AND state = 1001;
+
+-- name: page_dead_after
+SELECT job.seq, job.changed_us, job.retries, job.last_error, message.message_id
+FROM job JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq < :at
+ORDER BY job.seq DESC LIMIT :n;
+
+-- name: page_dead_before
+SELECT job.seq, job.changed_us, job.retries, job.last_error, message.message_id
+FROM job JOIN message ON message.seq = job.message_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq > :at
+ORDER BY job.seq LIMIT :n;
+
+-- name: insert_attempt
+INSERT INTO attempt (job_seq, number, kind, started_us, duration_us, status, error, excerpt)
+VALUES (:job_seq, :number, :kind, :started_us, :duration_us, :status, :error, :excerpt);
+
+-- name: list_attempts
+SELECT number, kind, started_us, duration_us, status, error, excerpt
+FROM attempt WHERE job_seq = :job_seq ORDER BY seq LIMIT :n;
+
+-- name: insert_event
+INSERT INTO event (at_us, kind, channel_id, consumer_id, detail)
+VALUES (:now, :kind, :channel_id, :consumer_id, :detail);
+
+-- name: page_events_after
+SELECT * FROM event WHERE seq < :at ORDER BY seq DESC LIMIT :n;
+
+-- name: page_events_before
+SELECT * FROM event WHERE seq > :at ORDER BY seq LIMIT :n;
+
+-- name: list_outcomes
+SELECT * FROM outcome ORDER BY seq LIMIT :n;
+
+-- name: delete_outcomes
+DELETE FROM outcome WHERE seq <= :seq;
+
+-- name: oldest_ready_us
+SELECT created_us FROM job
+WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+ORDER BY priority DESC, seq LIMIT 1;
+
+-- name: oldest_of_state
+SELECT changed_us, created_us FROM job
+WHERE consumer_seq = :consumer_seq AND state = :state ORDER BY seq LIMIT 1;
+
+-- name: newest_of_state
+SELECT changed_us, created_us FROM job
+WHERE consumer_seq = :consumer_seq AND state = :state ORDER BY seq DESC LIMIT 1;
+
+-- name: channel_of_consumer
+SELECT channel_seq FROM consumer WHERE seq = :seq;
+
+-- name: next_job_of_consumer
+SELECT seq FROM job WHERE consumer_seq = :consumer_seq LIMIT 1;

@@ -1,0 +1,47 @@
+-- Counts, leases of maintenance, retention.
+
+-- name: get_meta
+SELECT value FROM meta WHERE key = :key;
+
+-- name: put_meta
+INSERT INTO meta (key, value) VALUES (:key, :value)
+ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: add_meta
+INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT DO NOTHING;
+
+-- name: take_lead
+-- Succeeds for the present holder, and for anyone once its time is over.
+INSERT INTO leader (task, holder, expires_us) VALUES (:task, :holder, :expires)
+ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, expires_us = excluded.expires_us
+WHERE leader.holder = excluded.holder OR leader.expires_us <= :now
+RETURNING holder;
+
+-- name: drop_lead
+DELETE FROM leader WHERE task = :task AND holder = :holder;
+
+-- name: job_counts
+SELECT ref AS consumer_seq, kind AS state, sum(n) AS n FROM counter
+WHERE scope = 'job' GROUP BY ref, kind;
+
+-- name: message_counts
+SELECT kind, sum(n) AS n FROM counter
+WHERE scope = 'message' AND ref = :channel_seq GROUP BY kind;
+
+-- name: scan_old_messages
+-- One bounded window in the order of seq, so that blocked messages are passed once in a run.
+SELECT message.seq, message.message_id, message.payload, message.content_type, message.priority,
+    message.headers, message.ordering_key, message.received_us, message.dispatched_us,
+    message.scheduled_us, message.status, channel.channel_id, producer.producer_id
+FROM message
+JOIN channel ON channel.seq = message.channel_seq
+LEFT JOIN producer ON producer.seq = message.producer_seq
+WHERE message.seq > :after ORDER BY message.seq LIMIT :n;
+
+-- name: prune_attempts
+DELETE FROM attempt WHERE seq IN (
+    SELECT seq FROM attempt WHERE started_us < :before ORDER BY started_us LIMIT :n
+);
+
+-- name: prune_events
+DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);

@@ -1,0 +1,129 @@
+-- What SQLite says its own way. Writers hold BEGIN IMMEDIATE, so rows need no locks.
+
+-- name: lock_producer
+SELECT * FROM producer WHERE producer_id = :producer_id;
+
+-- name: lock_channel
+SELECT * FROM channel WHERE channel_id = :channel_id;
+
+-- name: lock_keys
+SELECT 1 WHERE :keys IS NOT NULL;
+
+-- name: lock_consumer
+SELECT seq FROM consumer WHERE seq = :seq;
+
+-- name: claim_jobs
+UPDATE job SET
+    state = 1002, lease = :lease, lease_started_us = :now, lease_expires_us = :expires,
+    claims = claims + 1, changed_us = :now
+WHERE seq IN (
+    SELECT seq FROM job INDEXED BY job_queued
+    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0
+    ORDER BY priority DESC, seq LIMIT :n
+)
+RETURNING seq, message_seq, priority, retries, claims, ordering_key, created_us;
+
+-- name: messages_of
+SELECT seq, message_id, payload, content_type, headers, received_us
+FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: promote_due
+UPDATE job SET hold = 0 WHERE seq IN (
+    SELECT seq FROM job INDEXED BY job_delayed
+    WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 1 AND due_us <= :now LIMIT :n
+);
+
+-- name: complete_jobs
+UPDATE job SET
+    state = 1003, changed_us = :now, lease_expires_us = NULL, extra_s = 0
+FROM (
+    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.lease') AS lease
+    FROM json_each(:items)
+) AS item
+WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
+AND job.state = 1002
+RETURNING job.seq, job.ordering_key, job.created_us;
+
+-- name: heartbeat_jobs
+UPDATE job SET lease_expires_us = min(:expires, lease_started_us + :total)
+FROM (
+    SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.lease') AS lease
+    FROM json_each(:items)
+) AS item
+WHERE job.seq = item.seq AND job.consumer_seq = :consumer_seq AND job.lease = item.lease
+AND job.state = 1002 AND job.lease_started_us + :total > :now
+RETURNING job.seq, job.lease_expires_us;
+
+-- name: load_jobs
+SELECT job.*, consumer.max_retries FROM job JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: load_expired
+SELECT job.*, consumer.max_retries, consumer.kind FROM job INDEXED BY job_leased
+JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.state = 1002 AND job.lease_expires_us <= :now
+ORDER BY job.lease_expires_us LIMIT :n;
+
+-- name: load_dead
+SELECT job.*, consumer.max_retries FROM job INDEXED BY job_by_state
+JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.consumer_seq = :consumer_seq AND job.state = 1004 AND job.seq > :after
+ORDER BY job.seq LIMIT :n;
+
+-- name: store_jobs
+UPDATE job SET
+    state = json_extract(item.value, '$.state'), hold = json_extract(item.value, '$.hold'),
+    retries = json_extract(item.value, '$.retries'), claims = json_extract(item.value, '$.claims'),
+    due_us = json_extract(item.value, '$.due_us'), lease = json_extract(item.value, '$.lease'),
+    lease_started_us = json_extract(item.value, '$.lease_started_us'),
+    lease_expires_us = json_extract(item.value, '$.lease_expires_us'),
+    extra_s = json_extract(item.value, '$.extra_s'),
+    last_error = json_extract(item.value, '$.last_error'), changed_us = :now
+FROM json_each(:items) AS item WHERE job.seq = json_extract(item.value, '$.seq');
+
+-- name: delete_dead
+DELETE FROM job WHERE seq IN (
+    SELECT seq FROM job INDEXED BY job_by_state
+    WHERE consumer_seq = :consumer_seq AND state = 1004 ORDER BY seq LIMIT :n
+);
+
+-- name: due_messages
+SELECT seq, channel_seq, priority, ordering_key, scheduled_us FROM message
+WHERE status = 101 AND scheduled_us <= :now ORDER BY scheduled_us, seq LIMIT :n;
+
+-- name: jobs_of_messages
+SELECT job.*, consumer.consumer_id FROM job JOIN consumer ON consumer.seq = job.consumer_seq
+WHERE job.message_seq IN (SELECT value FROM json_each(:seqs)) ORDER BY job.seq;
+
+-- name: delete_jobs_of_messages
+DELETE FROM job WHERE message_seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: delete_messages
+DELETE FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: fold_counters
+DELETE FROM counter WHERE n = 0;
+
+-- name: database_now_us
+SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now_us;
+
+-- name: notify
+SELECT 1 WHERE :payload IS NULL;
+
+-- name: insert_outcomes
+INSERT INTO outcome (
+    at_us, channel_id, consumer_id, message_id, job_seq, state, retries, error
+)
+SELECT :now, channel.channel_id, consumer.consumer_id, message.message_id, job.seq, job.state,
+    job.retries, CASE WHEN job.state = 1004 THEN job.last_error END
+FROM job
+JOIN consumer ON consumer.seq = job.consumer_seq
+JOIN channel ON channel.seq = consumer.channel_seq
+JOIN message ON message.seq = job.message_seq
+WHERE job.seq IN (SELECT value FROM json_each(:seqs))
+AND json_extract(consumer.settings, '$.outcomes') = 1
+ORDER BY job.seq;
+
+-- name: states_of
+SELECT seq, consumer_seq, state, lease, lease_expires_us FROM job
+WHERE seq IN (SELECT value FROM json_each(:seqs));

@@ -1,0 +1,40 @@
+"""From an address (`sqlite:///path`, `postgresql://…`) to a database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ...errors import ConfigurationError
+from .base import Database
+
+__all__ = ["open_database"]
+
+
+def open_database(url: str, *, threads: int = 8) -> Database:
+    """The database ``url`` names, not yet started.
+
+    ``sqlite:///jobs.db`` is relative, ``sqlite:////var/lib/jobs.db`` absolute. ``threads`` is how many
+    connections a PostgreSQL pool may use. :class:`ConfigurationError` for any other address, and when
+    the package a database needs is not installed.
+    """
+    scheme, separator, rest = url.partition("://")
+    if separator and scheme == "sqlite":
+        from .sqlite import SqliteDatabase
+
+        if not rest.startswith("/") or len(rest) < 2:
+            raise ConfigurationError(
+                f"database {url!r}: write sqlite:///relative.db or sqlite:////absolute.db"
+            )
+        return SqliteDatabase(Path(rest[1:]))
+    if separator and scheme in {"postgresql", "postgres"}:
+        try:
+            from .postgres import PostgresDatabase
+        except ImportError as error:
+            raise ConfigurationError(
+                f"PostgreSQL needs `pip install headrace[postgres]` ({error})"
+            ) from error
+        return PostgresDatabase(url, threads=threads)
+    # The address itself may hold a password, so only its scheme is shown.
+    raise ConfigurationError(
+        f"database scheme {scheme if separator else '(none)'!r}: accepted are sqlite:///path and postgresql://…"
+    )

@@ -1,0 +1,205 @@
+"""PostgreSQL: a pool of threads with a connection each, and one connection that listens.
+
+A transaction that loses a deadlock or a serialisation conflict is run again; a connection that breaks is
+replaced on the next use, and what was under way ends with 503: its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import errors as pg_errors
+from psycopg.rows import dict_row
+
+from ...errors import StoreFormatError
+from ..errors import DatabaseUnavailableError
+from .base import Row, Tx
+from .queries import load_migrations, load_queries
+
+__all__ = ["PostgresDatabase", "migrate"]
+
+T = TypeVar("T")
+
+_LOG: Final = logging.getLogger("headrace.jobs")
+_CHANNEL: Final = "headrace_jobs"
+_MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all
+_TRIES: Final = 5
+_LISTEN_CHECK_S: Final = 10.0
+_RECONNECT_S: Final = 0.5
+
+
+class _PostgresTx:
+    """The queries on one connection."""
+
+    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]]) -> None:
+        self._cursor = cursor
+        self._queries = load_queries("postgres")
+        self.rung: set[int] = set()
+
+    def all(self, query: str, /, **values: Any) -> Sequence[Row]:
+        return self._execute(query, values).fetchall()
+
+    def one(self, query: str, /, **values: Any) -> Row | None:
+        return self._execute(query, values).fetchone()
+
+    def run(self, query: str, /, **values: Any) -> int:
+        return self._execute(query, values).rowcount
+
+    def ring(self, consumers: Sequence[int], /) -> None:
+        self.rung.update(consumers)
+
+    def _execute(self, query: str, values: dict[str, Any]) -> psycopg.Cursor[dict[str, Any]]:
+        return self._cursor.execute(self._queries[query].encode(), values)
+
+
+class PostgresDatabase:
+    """See :class:`~headrace.jobs.store.base.Database`."""
+
+    name = "postgresql"
+
+    def __init__(self, url: str, *, threads: int) -> None:
+        self._url = url
+        self._threads = threads
+        self._hear: Callable[[Sequence[int]], None] = lambda _: None
+        self._pool: ThreadPoolExecutor | None = None
+        self._local = threading.local()
+        self._connections: set[psycopg.Connection[dict[str, Any]]] = set()
+        self._listener: asyncio.Task[None] | None = None
+
+    def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
+        self._hear = hear
+
+    async def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await asyncio.to_thread(self._migrate)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="jobs-sql")
+        listening = asyncio.Event()
+        self._listener = asyncio.create_task(self._listen(listening), name="jobs-listen")
+        await listening.wait()
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.gather(self._listener, return_exceptions=True)
+            self._listener = None
+        if self._pool is not None:
+            await asyncio.to_thread(self._pool.shutdown)
+            self._pool = None
+        for connection in self._connections:
+            connection.close()
+        self._connections.clear()
+
+    async def write(self, work: Callable[[Tx], T], /) -> T:
+        return await self._submit(self._write, work)
+
+    async def read(self, work: Callable[[Tx], T], /) -> T:
+        return await self._submit(self._read, work)
+
+    async def _submit(self, run: Callable[[Callable[[Tx], T]], T], work: Callable[[Tx], T]) -> T:
+        if self._pool is None:
+            raise DatabaseUnavailableError("it is closed")
+        try:
+            return await self._loop.run_in_executor(self._pool, run, work)
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise DatabaseUnavailableError(type(error).__name__) from error
+
+    def _write(self, work: Callable[[Tx], T]) -> T:
+        for attempt in range(1, _TRIES + 1):
+            connection = self._connection()
+            try:
+                with connection.transaction(), connection.cursor() as cursor:
+                    tx = _PostgresTx(cursor)
+                    result = work(tx)
+                    if tx.rung:
+                        tx.run("notify", payload=_payload(tx.rung))
+                    return result
+            except (pg_errors.DeadlockDetected, pg_errors.SerializationFailure):
+                if attempt == _TRIES:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    def _read(self, work: Callable[[Tx], T]) -> T:
+        connection = self._connection()
+        with connection.transaction(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            return work(_PostgresTx(cursor))
+
+    def _connection(self) -> psycopg.Connection[dict[str, Any]]:
+        """This thread's connection, a new one if it broke."""
+        connection: psycopg.Connection[dict[str, Any]] | None = getattr(
+            self._local, "connection", None
+        )
+        if connection is not None and not connection.closed and not connection.broken:
+            return connection
+        if connection is not None:
+            self._connections.discard(connection)
+            connection.close()
+        connection = _connect(self._url)
+        self._local.connection = connection
+        self._connections.add(connection)
+        return connection
+
+    def _migrate(self) -> None:
+        with _connect(self._url) as connection:
+            migrate(connection)
+
+    async def _listen(self, listening: asyncio.Event) -> None:
+        """Hear what other processes (and this one) committed; polling covers the gaps."""
+        while True:
+            try:
+                connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
+                async with connection:
+                    await connection.execute(f"LISTEN {_CHANNEL}")
+                    listening.set()
+                    # Something may have been committed while nobody listened.
+                    self._hear(())
+                    while True:
+                        async for notice in connection.notifies(timeout=_LISTEN_CHECK_S):
+                            self._hear(json.loads(notice.payload))
+                        await connection.execute("SELECT 1")
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                listening.set()
+                _LOG.warning("listening on PostgreSQL was interrupted: %s", type(error).__name__)
+                await asyncio.sleep(_RECONNECT_S)
+
+
+def migrate(connection: psycopg.Connection[dict[str, Any]]) -> None:
+    """Bring the schema up to date; :class:`StoreFormatError` when it is of a later version."""
+    migrations = load_migrations("postgres")
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS headrace_jobs_schema "
+            "(version integer PRIMARY KEY, name text NOT NULL)"
+        )
+        row = connection.execute(
+            "SELECT coalesce(max(version), 0) AS version FROM headrace_jobs_schema"
+        ).fetchone()
+        version: int = row["version"] if row else 0
+        if version > migrations[-1][0]:
+            raise StoreFormatError(
+                f"the database has schema {version}; this version of headrace knows {migrations[-1][0]}"
+            )
+        for number, name, text in migrations:
+            if number > version:
+                connection.execute(text.encode())
+                connection.execute(
+                    "INSERT INTO headrace_jobs_schema VALUES (%s, %s)", (number, name)
+                )
+
+
+def _connect(url: str) -> psycopg.Connection[dict[str, Any]]:
+    return psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=5)
+
+
+def _payload(consumers: set[int]) -> str:
+    """The notice; PostgreSQL takes 8000 bytes of it, and an empty list means everybody."""
+    text = json.dumps(sorted(consumers), separators=(",", ":"))
+    return text if len(text) < 7900 else "[]"

@@ -1,0 +1,257 @@
+"""SQLite: one thread that writes, committing whatever queued up meanwhile together; two that read.
+
+WAL, synchronous=FULL: when :meth:`SqliteDatabase.write` returns, the transaction is on the disk. Every
+write is a savepoint of one ``BEGIN IMMEDIATE`` transaction, so that a refused one undoes only itself and
+a full disk of waiting writes costs one sync.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from ...errors import ConfigurationError, StoreFormatError
+from .. import limits
+from ..errors import DatabaseUnavailableError, JobsError
+from .base import Row, Tx
+from .queries import load_migrations, load_queries
+
+__all__ = ["SqliteDatabase", "migrate"]
+
+T = TypeVar("T")
+
+_BUSY_MS: Final = 10_000
+_READERS: Final = 2
+_STOP: Final = object()
+
+
+class _SqliteTx:
+    """The queries on one connection."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._queries = load_queries("sqlite")
+        self.rung: set[int] = set()
+
+    def all(self, query: str, /, **values: Any) -> Sequence[Row]:
+        rows: list[Row] = self._connection.execute(self._queries[query], values).fetchall()
+        return rows
+
+    def one(self, query: str, /, **values: Any) -> Row | None:
+        rows = self._connection.execute(self._queries[query], values).fetchall()
+        return rows[0] if rows else None
+
+    def run(self, query: str, /, **values: Any) -> int:
+        return self._connection.execute(self._queries[query], values).rowcount
+
+    def ring(self, consumers: Sequence[int], /) -> None:
+        self.rung.update(consumers)
+
+
+class SqliteDatabase:
+    """See :class:`~headrace.jobs.store.base.Database`."""
+
+    name = "sqlite"
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._hear: Callable[[Sequence[int]], None] = lambda _: None
+        self._writes: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._waiting = 0
+        self._writer: threading.Thread | None = None
+        self._readers: ThreadPoolExecutor | None = None
+        self._local = threading.local()
+        self._read_connections: list[sqlite3.Connection] = []
+
+    def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
+        self._hear = hear
+
+    async def start(self) -> None:
+        if not self.path.parent.is_dir():
+            raise ConfigurationError(
+                f"the directory of the database does not exist: {self.path.parent}"
+            )
+        self._loop = asyncio.get_running_loop()
+        connection = await asyncio.to_thread(self._open_writer)
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="jobs-read")
+        self._writer = threading.Thread(
+            target=self._write_loop, args=(connection,), name="jobs-write", daemon=True
+        )
+        self._writer.start()
+
+    async def close(self) -> None:
+        if self._writer is not None:
+            self._writes.put(_STOP)
+            await asyncio.to_thread(self._writer.join)
+            self._writer = None
+        if self._readers is not None:
+            await asyncio.to_thread(self._readers.shutdown)
+            self._readers = None
+        for connection in self._read_connections:
+            connection.close()
+        self._read_connections.clear()
+
+    async def write(self, work: Callable[[Tx], T], /) -> T:
+        if self._writer is None:
+            raise DatabaseUnavailableError("it is closed")
+        if self._waiting >= limits.WRITES_PENDING_MAX:
+            raise JobsError(
+                503,
+                "busy",
+                "too many writes are waiting for the disk; try again",
+                retry_after_s=1.0,
+            )
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._waiting += 1
+        self._writes.put((work, future))
+        try:
+            return await future
+        finally:
+            self._waiting -= 1
+
+    async def read(self, work: Callable[[Tx], T], /) -> T:
+        if self._readers is None:
+            raise DatabaseUnavailableError("it is closed")
+        return await self._loop.run_in_executor(self._readers, self._read, work)
+
+    def _read(self, work: Callable[[Tx], T]) -> T:
+        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = _connect(self.path)
+            connection.execute("PRAGMA query_only = ON")
+            # Only the writer moves the log into the database.
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+            self._local.connection = connection
+            self._read_connections.append(connection)
+        try:
+            connection.execute("BEGIN")
+            try:
+                return work(_SqliteTx(connection))
+            finally:
+                connection.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            raise DatabaseUnavailableError(str(error)) from error
+
+    def _open_writer(self) -> sqlite3.Connection:
+        connection = _connect(self.path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        migrate(connection)
+        return connection
+
+    def _write_loop(self, connection: sqlite3.Connection) -> None:
+        with contextlib.closing(connection):
+            while True:
+                batch = [self._writes.get()]
+                while len(batch) < limits.WRITES_PER_COMMIT_MAX:
+                    try:
+                        batch.append(self._writes.get_nowait())
+                    except queue.Empty:
+                        break
+                stopping = any(item is _STOP for item in batch)
+                todo = [item for item in batch if item is not _STOP]
+                if todo:
+                    settle = self._commit(connection, todo)
+                    # The loop is gone when a test or a program gave up on it; then nobody waits.
+                    with contextlib.suppress(RuntimeError):
+                        self._loop.call_soon_threadsafe(settle)
+                if stopping:
+                    return
+
+    def _commit(self, connection: sqlite3.Connection, todo: list[Any]) -> Callable[[], None]:
+        """Run a batch in one transaction; what is to be told to those who wait."""
+        results: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
+        rung: set[int] = set()
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for work, future in todo:
+                if future.cancelled():
+                    continue
+                connection.execute("SAVEPOINT one")
+                tx = _SqliteTx(connection)
+                try:
+                    value = work(tx)
+                except sqlite3.OperationalError:
+                    raise
+                except Exception as error:
+                    connection.execute("ROLLBACK TO one")
+                    results.append((future, None, error))
+                else:
+                    results.append((future, value, None))
+                    rung |= tx.rung
+                connection.execute("RELEASE one")
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            failure = DatabaseUnavailableError(str(error))
+            failure.__cause__ = error
+            results = [(future, None, failure) for _, future in todo]
+            rung = set()
+
+        def settle() -> None:
+            for future, value, problem in results:
+                if future.cancelled():
+                    continue
+                if problem is None:
+                    future.set_result(value)
+                else:
+                    future.set_exception(problem)
+            if rung:
+                self._hear(sorted(rung))
+
+        return settle
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date; :class:`StoreFormatError` when it is of a later version."""
+    migrations = load_migrations("sqlite")
+    # Not in a transaction of its own per step: a half-made schema must not stay.
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version > migrations[-1][0]:
+            raise StoreFormatError(
+                f"the database has schema {version}; this version of headrace knows {migrations[-1][0]}"
+            )
+        for number, _, text in migrations:
+            if number > version:
+                for statement in _statements(text):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(text: str) -> list[str]:
+    """The statements of a script; ``executescript`` would commit in between."""
+    found, current = [], ""
+    for line in text.splitlines(keepends=True):
+        current += line
+        if current.strip() and sqlite3.complete_statement(current):
+            found.append(current)
+            current = ""
+    return found
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path,
+        timeout=_BUSY_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA cache_size = -65536")
+    return connection
