@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import peers
 from headrace.errors import InvalidSubjectError
 from headrace.subjects import is_valid_subject, partition
 from headrace.transforms import SubjectTransform
+from headrace.wire import MSG, PONG, Frame, Parser, encode
 
 EXAMPLES = [
     (b">", b">", b"a.b", b"a.b"),
@@ -35,7 +40,7 @@ EXAMPLES = [
     (b"*.*", b"{{partition(10,2,1)}}.a", b"o.fo", b"3.a"),
     (b"*.*", b"{{partition(10)}}.a", b"foo.bar", b"6.a"),
     (b"foo.bar", b"x.{{partition(10)}}", b"foo.bar", b"x.6"),
-    (b"*", b"{{PARTITION(0,1)}}", b"foo", b"0"),
+    (b"*", b"{{partition(0,1)}}", b"foo", b"0"),
     # cutting
     (b"*", b"{{splitfromleft(1,3)}}", b"12345", b"123.45"),
     (b"*", b"{{SplitFromRight(1,3)}}", b"12345", b"12.345"),
@@ -63,6 +68,10 @@ def test_examples(src: bytes, dest: bytes, subject: bytes, expected: bytes) -> N
     assert transform.apply(subject) == expected
     assert transform.apply(subject) == expected
     assert repr(dest) in repr(transform)
+
+
+def test_function_names_may_be_in_any_case() -> None:
+    assert SubjectTransform(b"*", b"{{LEFT(1,2)}}").apply(b"abc") == b"ab"
 
 
 def test_other_subjects_are_left_alone() -> None:
@@ -137,3 +146,24 @@ def test_what_does_not_fit_is_refused_with_what_and_where(
 ) -> None:
     with pytest.raises(InvalidSubjectError, match=said):
         SubjectTransform(src, dest)
+
+
+@pytest.mark.peer
+def test_nats_server_maps_the_same(nats_server: Callable[..., peers.ServerProcess]) -> None:
+    # Each example gets a first token of its own, which keeps its mapping apart from the others.
+    cases = [
+        (b"e%d.%b" % (number, src or b">"), dest, b"e%d.%b" % (number, subject))
+        for number, (src, dest, subject, _) in enumerate(EXAMPLES)
+    ]
+    mappings = [f'"{src.decode()}": "{dest.decode()}"' for src, dest, _ in cases]
+    server = nats_server(config="\n".join(["mappings {", *mappings, "}"]), jetstream=False)
+    frames: list[Frame] = []
+    parser = Parser.for_client()
+    with socket.create_connection((server.host, server.port), timeout=10) as connection:
+        sent = b"".join(encode.pub(subject, b"", b"", subject) for _, _, subject in cases)
+        connection.sendall(b'CONNECT {"verbose":false}\r\nSUB > 1\r\n' + sent + b"PING\r\n")
+        while (PONG,) not in frames:
+            frames += parser.feed(connection.recv(65536))
+    theirs = {frame[5]: frame[1] for frame in frames if frame[0] == MSG}
+    ours = {subject: SubjectTransform(src, dest).apply(subject) for src, dest, subject in cases}
+    assert ours == theirs
