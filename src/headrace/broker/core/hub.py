@@ -7,8 +7,7 @@ calls ``end_of_tick`` after a round of input, writes what the returned sessions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,29 +16,18 @@ from ...clock import Clock
 from .auth import Authenticator, NoAuthentication
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .output import Output
-from .ports import Randomness
+from .ports import Randomness, Storage
 from .router import Router
 from .session import Peer, Session
 from .timers import TimerQueue
 
-__all__ = ["Engine", "Hub"]
+if TYPE_CHECKING:
+    from .jetstream.engine import JetStream
+    from .jetstream.options import JetStreamOptions
+
+__all__ = ["Hub"]
 
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-
-
-class Engine(Protocol):
-    """JetStream, as the hub drives it."""
-
-    @property
-    def pending_bytes(self) -> int:
-        """Appended to streams, and not durable yet."""
-        ...
-
-    def end_of_tick(self) -> None: ...
-
-    def shutdown(self) -> None: ...
-
-    def snapshot(self) -> Mapping[str, Any]: ...
 
 
 class Hub:
@@ -60,7 +48,8 @@ class Hub:
         self.router = Router(random)
         self.touched: list[Output] = []
         self.sessions: dict[int, Session] = {}
-        self.engine: Engine | None = None
+        self.engine: JetStream | None = None
+        self.storage: Storage | None = None
         self.server_id = "N" + "".join(_BASE32[random.getrandbits(5)] for _ in range(55))
         self.server_name = self.options.server_name or self.server_id
         self.started_ns = clock.now_ns()
@@ -69,12 +58,23 @@ class Hub:
         self.slow_consumers = 0
         self.past_traffic = [0, 0, 0, 0]  # in and out messages, in and out bytes, of ended sessions
         self._client_ids = 4  # nats-server has used the first ones for itself, too
-        self._shutting_down = False
+        self.is_shutting_down = False
 
-    def start_engine(self, make: Callable[[Hub], Engine]) -> None:
-        """Attach JetStream; ``make`` builds and recovers it. Before the first connection."""
+    def start_jetstream(self, storage: Storage, options: JetStreamOptions | None = None) -> None:
+        """Recover streams and consumers from ``storage`` and serve them; before the first connection.
+
+        Raises StoreError.
+        """
+        from .jetstream.engine import JetStream  # a broker without streams starts without it
+        from .jetstream.options import JetStreamOptions
+
         assert not self.connections_total, "clients would see streams appear"
-        self.engine = make(self)
+        if options is None:
+            options = JetStreamOptions(server_name=self.server_name)
+        engine = JetStream(self.router, storage, self.clock, self.random, self.timers, options)
+        engine.recover()
+        self.storage = storage
+        self.engine = engine
 
     # Connections
 
@@ -114,7 +114,7 @@ class Hub:
         document["client_id"] = session.client_id
         document["client_ip"] = session.peer.host
         document["api_lvl"] = COMPATIBLE_API_LEVEL
-        if self._shutting_down:
+        if self.is_shutting_down:
             document["ldm"] = True
         return msgspec.json.encode(document) + b" "
 
@@ -157,8 +157,13 @@ class Hub:
     @property
     def ingest_blocked(self) -> bool:
         """Whether the disk is so far behind that the shell should read no more for now."""
-        engine = self.engine
-        return engine is not None and engine.pending_bytes > self.options.ingest_pending_bytes_max
+        storage = self.storage
+        return storage is not None and storage.pending_bytes > self.options.ingest_pending_bytes_max
+
+    @property
+    def storage_error(self) -> Exception | None:
+        """Why the store takes nothing more, if so."""
+        return None if self.storage is None else self.storage.failed
 
     def wrote(self, session: Session, unsent: int) -> None:
         """The shell says how many bytes the session's socket has not taken yet."""
@@ -169,15 +174,18 @@ class Hub:
 
     def announce_shutdown(self) -> None:
         """Tell every client to look for another server (lame duck mode)."""
-        self._shutting_down = True
+        self.is_shutting_down = True
         for session in self.sessions.values():
             if session.authenticated:
                 session.output.write(wire.encode.info(self.info(session)))
 
     def shutdown(self) -> None:
-        """End JetStream, then every session; the shell still writes what they have to say."""
-        self._shutting_down = True
+        """End JetStream: nothing more is delivered, and what is staged goes to the disk."""
+        self.is_shutting_down = True
         if self.engine is not None:
             self.engine.shutdown()
+
+    def close_sessions(self) -> None:
+        """End every session; the shell still writes what they have to say."""
         for session in list(self.sessions.values()):
             session.close("", "Server Shutdown")

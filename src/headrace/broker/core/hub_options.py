@@ -43,3 +43,5 @@ class HubOptions:
     tls_available: bool = False
     sync: str = "always"
     """The disk mode, for monitoring."""
+    store_dir: str = ""
+    """Where the store is, for monitoring; empty: in memory."""

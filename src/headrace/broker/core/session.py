@@ -35,12 +35,13 @@ _RESERVED_REPLY = b"$JS.ACK."  # such a reply would acknowledge somebody's messa
 class Peer:
     """Where a connection comes from."""
 
-    __slots__ = ("host", "is_tls", "port")
+    __slots__ = ("host", "is_tls", "port", "tls_version")
 
     def __init__(self, host: str = "", port: int = 0, *, is_tls: bool = False) -> None:
         self.host = host
         self.port = port
         self.is_tls = is_tls
+        self.tls_version = ""  # known once the handshake is over
 
 
 class Session:
@@ -106,6 +107,11 @@ class Session:
 
     def __repr__(self) -> str:
         return f"Session({self.client_id}, {self.peer.host}:{self.peer.port})"
+
+    @property
+    def out_messages(self) -> int:
+        """How many messages were delivered to this client."""
+        return self.past_messages + sum([s.delivered for s in self.subscriptions.values()])
 
     # What the shell calls
 

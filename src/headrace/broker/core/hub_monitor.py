@@ -1,0 +1,198 @@
+"""What monitoring shows of a hub, in the shapes of nats-server's endpoints.
+
+Each function returns a JSON-ready dict and costs nothing while nobody asks. Secrets are never in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..._version import __version__
+from ...api.times import format_time
+from .hub import Hub
+from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
+from .session import Session
+
+__all__ = ["connz", "healthz", "jsz", "varz"]
+
+CONNECTIONS_PER_PAGE = 1024
+
+
+def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """General numbers. ``process`` adds what only the shell knows, such as memory."""
+    options = hub.options
+    in_messages, out_messages, in_bytes, out_bytes = _traffic(hub)
+    document: dict[str, Any] = {
+        "server_id": hub.server_id,
+        "server_name": hub.server_name,
+        "version": COMPATIBLE_VERSION,
+        "proto": 1,
+        "go": "",
+        "headrace": __version__,
+        "host": options.host,
+        "port": options.port,
+        "auth_required": hub.authenticator.required,
+        "tls_required": options.tls_required,
+        "max_connections": options.connections_max,
+        "max_subscriptions": options.subscriptions_max,
+        "ping_interval": options.ping_interval_ns,
+        "ping_max": options.pings_out_max,
+        "auth_timeout": options.auth_timeout_ns / 1e9,
+        "max_control_line": options.max_control_line,
+        "max_payload": options.max_payload,
+        "max_pending": options.outbound_bytes_max,
+        "start": format_time(hub.started_ns),
+        "now": format_time(hub.clock.now_ns()),
+        "uptime": _uptime(hub.clock.monotonic_ns() - hub.started_monotonic_ns),
+        "connections": len(hub.sessions),
+        "total_connections": hub.connections_total,
+        "routes": 0,
+        "remotes": 0,
+        "leafnodes": 0,
+        "in_msgs": in_messages,
+        "out_msgs": out_messages,
+        "in_bytes": in_bytes,
+        "out_bytes": out_bytes,
+        "slow_consumers": hub.slow_consumers,
+        "subscriptions": hub.router.subscriptions,
+        "jetstream": {},
+    }
+    if hub.engine is not None:
+        document["jetstream"] = {"config": _jetstream_config(hub), "stats": _jetstream_stats(hub)}
+    document.update(process or {})
+    return document
+
+
+def jsz(hub: Hub) -> dict[str, Any]:
+    """JetStream's numbers; ``disabled`` where there is none."""
+    document: dict[str, Any] = {
+        "server_id": hub.server_id,
+        "now": format_time(hub.clock.now_ns()),
+    }
+    if hub.engine is None:
+        return {**document, "disabled": True}
+    totals = {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0}
+    snapshot = hub.engine.snapshot()
+    return {
+        **_jetstream_stats(hub),
+        **document,
+        "config": _jetstream_config(hub),
+        **{name: snapshot.get(name, zero) for name, zero in totals.items()},
+        "total": 1,
+    }
+
+
+def connz(
+    hub: Hub,
+    *,
+    offset: int = 0,
+    limit: int = CONNECTIONS_PER_PAGE,
+    cid: int = 0,
+    subscriptions: bool = False,
+) -> dict[str, Any]:
+    """The connections, by age, one page of them; or only the one with id ``cid``."""
+    sessions = list(hub.sessions.values())
+    if cid:
+        sessions = [session for session in sessions if session.client_id == cid]
+    limit = max(1, min(limit, CONNECTIONS_PER_PAGE))
+    page = sessions[max(0, offset) : max(0, offset) + limit]
+    now_ns = hub.clock.now_ns()
+    return {
+        "server_id": hub.server_id,
+        "now": format_time(now_ns),
+        "num_connections": len(page),
+        "total": len(sessions),
+        "offset": max(0, offset),
+        "limit": limit,
+        "connections": [_connection(session, now_ns, subscriptions) for session in page],
+    }
+
+
+def healthz(hub: Hub) -> tuple[int, dict[str, Any]]:
+    """The HTTP status and the document: 200 while everything that was promised can be kept."""
+    if hub.is_shutting_down:
+        return 503, {"status": "unavailable", "status_code": 503, "error": "shutting down"}
+    error = hub.storage_error
+    if error is not None:
+        return 503, {"status": "error", "status_code": 503, "error": f"storage: {error}"}
+    return 200, {"status": "ok"}
+
+
+def _connection(session: Session, now_ns: int, subscriptions: bool) -> dict[str, Any]:
+    options = session.options
+    document: dict[str, Any] = {
+        "cid": session.client_id,
+        "kind": "Client",
+        "type": "nats",
+        "ip": session.peer.host,
+        "port": session.peer.port,
+        "start": format_time(session.started_ns),
+        "uptime": _uptime(now_ns - session.started_ns),
+        "pending_bytes": session.output.size + session.output.unsent,
+        "in_msgs": session.in_messages,
+        "out_msgs": session.out_messages,
+        "in_bytes": session.in_bytes,
+        "out_bytes": session.output.written,
+        "subscriptions": len(session.subscriptions),
+    }
+    if session.round_trip_ns:
+        document["rtt"] = f"{session.round_trip_ns / 1000:g}µs"
+    for name in ("name", "lang", "version"):
+        if value := getattr(options, name):
+            document[name] = value
+    if session.identity.name:
+        document["authorized_user"] = session.identity.name
+    if session.peer.is_tls:
+        document["tls_version"] = session.peer.tls_version
+    if subscriptions and session.subscriptions:
+        document["subscriptions_list"] = [
+            subscription.pattern.decode(errors="backslashreplace")
+            for subscription in session.subscriptions.values()
+        ]
+    return document
+
+
+def _traffic(hub: Hub) -> tuple[int, int, int, int]:
+    """Messages in and out, bytes in and out, of living and ended sessions."""
+    in_messages, out_messages, in_bytes, out_bytes = hub.past_traffic
+    for session in hub.sessions.values():
+        in_messages += session.in_messages
+        out_messages += session.out_messages
+        in_bytes += session.in_bytes
+        out_bytes += session.output.written
+    return in_messages, out_messages, in_bytes, out_bytes
+
+
+def _jetstream_config(hub: Hub) -> dict[str, Any]:
+    options = hub.options
+    return {
+        "max_memory": -1,
+        "max_storage": -1,
+        "store_dir": options.store_dir,
+        "sync": options.sync,
+        "sync_always": options.sync == "always",
+    }
+
+
+def _jetstream_stats(hub: Hub) -> dict[str, Any]:
+    assert hub.engine is not None
+    snapshot = hub.engine.snapshot()
+    names = ("memory", "storage", "reserved_memory", "reserved_storage")
+    return {
+        **{name: snapshot.get(name, 0) for name in names},
+        "accounts": 1,
+        "ha_assets": 0,
+        "api": {"level": COMPATIBLE_API_LEVEL, **snapshot.get("api", {"total": 0, "errors": 0})},
+    }
+
+
+def _uptime(duration_ns: int) -> str:
+    """As nats-server writes it: ``1d2h3m4s``, without leading zero parts."""
+    seconds = max(0, duration_ns) // 1_000_000_000
+    text = ""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        count, seconds = divmod(seconds, size)
+        if count or text:
+            text += f"{count}{unit}"
+    return f"{text}{seconds}s"

@@ -1,0 +1,231 @@
+"""The broker as a user holds it: start, where it listens, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+import random
+import secrets
+import ssl
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ...clock import SystemClock
+from ...errors import ConfigurationError
+from ..core.hub import Hub
+from ..core.hub_options import HubOptions
+from .connection import Connection
+from .listener import bind, is_loopback, shown_host, url_of
+from .monitor import Monitor
+from .options import BrokerOptions
+from .pump import Pump
+from .storage import OpenStorage, open_storage
+
+__all__ = ["Broker"]
+
+logger = logging.getLogger("headrace.broker")
+
+BACKLOG: Final = 1024
+DRAIN_S: Final = 5.0  # how long clients may take to read their last bytes when the broker stops
+
+
+class Broker:
+    """A message broker inside this event loop, speaking the NATS protocol with JetStream.
+
+    ::
+
+        async with Broker(store_dir="data") as broker:
+            print(broker.client_url)
+
+    Takes the settings of ``BrokerOptions`` by keyword, or ready-made as ``options``. Nothing global is
+    touched: no signal handlers, no logging set-up, no event loop policy. Not restartable.
+
+    Raises:
+        ConfigurationError: on construction or start, when a setting is wrong, the port is taken, or
+            strangers could connect without authentication.
+        StoreError: on start, when the store directory is locked, unreadable or of an unknown format.
+    """
+
+    def __init__(self, options: BrokerOptions | None = None, **settings: Any) -> None:
+        if options is None:
+            options = BrokerOptions(**settings)
+        elif settings:
+            options = dataclasses.replace(options, **settings)
+        options.check()
+        self.options = options
+        self._tls: ssl.SSLContext | None = options.tls.context() if options.tls else None
+        self._hub: Hub | None = None
+        self._pump: Pump | None = None
+        self._storage: OpenStorage | None = None
+        self._server: asyncio.Server | None = None
+        self._monitor: Monitor | None = None
+        self._port = 0
+        self._started = False
+        self._stopping: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        where = self.client_url if self._server is not None else "not listening"
+        return f"<Broker {where}>"
+
+    # Where it is
+
+    @property
+    def port(self) -> int:
+        """The port clients connect to; 0 before the start."""
+        return self._port
+
+    @property
+    def client_url(self) -> str:
+        """Where clients connect; credentials are not in it."""
+        return url_of("tls" if self._tls else "nats", self.options.host, self._port)
+
+    @property
+    def monitor_url(self) -> str | None:
+        """Where monitoring answers, if it was asked for."""
+        return None if self._monitor is None else self._monitor.url
+
+    @property
+    def hub(self) -> Hub:
+        """The brain, for tests and monitoring. Only to be touched in the broker's own loop."""
+        assert self._hub is not None, "start the broker first"
+        return self._hub
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Recover what is stored, then listen. A failed start leaves nothing behind."""
+        assert not self._started, "a broker is started once"
+        self._started = True
+        options = self.options
+        if not (options.insecure or options.authenticator().required):
+            await self._refuse_strangers(options.host)
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        options = self.options
+        loop = asyncio.get_running_loop()
+        # Bound before the store is opened, so that a second broker says "port", and listening only
+        # afterwards, so that nobody meets half a broker.
+        listener = await bind(options.host, options.port)
+        try:
+            self._port = listener.getsockname()[1]
+            hub = self._hub = self._make_hub()
+            pump = self._pump = Pump(hub, loop)
+            if options.jetstream:
+                storage = self._storage = await open_storage(options, loop, pump)
+                hub.start_jetstream(storage.storage)
+                pump.wake()
+            if options.monitor_port is not None:
+                self._monitor = Monitor(hub)
+                await self._monitor.start(options.host, options.monitor_port)
+            self._server = await self._listen(listener, pump)
+        except BaseException:
+            listener.close()
+            raise
+        logger.info(
+            "Listening for client connections on %s:%d", shown_host(options.host), self._port
+        )
+
+    async def stop(self) -> None:
+        """Stop listening, say good-bye, write everything down, close. May be called again."""
+        if self._stopping is None:
+            self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        # A cancelled caller must not leave the store half closed.
+        await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        server, pump, hub = self._server, self._pump, self._hub
+        if server is not None:
+            server.close()
+        if self._monitor is not None:
+            await self._monitor.stop()
+        if hub is not None and pump is not None:
+            hub.shutdown()
+            pump.flush_all()
+            if self._storage is not None:
+                await self._storage.flushed()  # acknowledgements of what was on its way to the disk
+            hub.close_sessions()
+            pump.flush_all()
+            await self._close_connections(pump)
+            pump.stop()
+        if self._storage is not None:
+            await self._storage.close()
+            self._storage = None
+        if server is not None:
+            await server.wait_closed()
+        logger.debug("stopped")
+
+    # Private
+
+    def _make_hub(self) -> Hub:
+        options = self.options
+        generator = random.Random(secrets.randbits(128))
+        hub_options = HubOptions(
+            server_name=options.server_name,
+            host=options.host,
+            port=self._port,
+            max_payload=options.max_payload,
+            connections_max=options.connections_max,
+            outbound_bytes_max=options.outbound_bytes_max,
+            auth_timeout_ns=round(options.auth_timeout * 1e9),
+            ping_interval_ns=round(options.ping_interval * 1e9),
+            ping_first_ns=round(min(2.0, options.ping_interval) * 1e9),
+            tls_required=self._tls is not None,
+            sync=options.sync if options.store_dir is not None else "memory",
+            store_dir="" if options.store_dir is None else str(Path(options.store_dir)),
+        )
+        return Hub(SystemClock(), generator, hub_options, options.authenticator())
+
+    async def _listen(self, listener: Any, pump: Pump) -> asyncio.Server:
+        tls = self.options.tls
+        loop = asyncio.get_running_loop()
+        if self._tls is not None and tls is not None and tls.handshake_first:
+            return await loop.create_server(
+                lambda: Connection(pump, None, is_tls=True),
+                sock=listener,
+                backlog=BACKLOG,
+                ssl=self._tls,
+                ssl_handshake_timeout=self.options.auth_timeout,
+            )
+        return await loop.create_server(
+            lambda: Connection(pump, self._tls), sock=listener, backlog=BACKLOG
+        )
+
+    @staticmethod
+    async def _refuse_strangers(host: str) -> None:
+        if not await is_loopback(host):
+            raise ConfigurationError(
+                f"host: {host!r} can be reached from other machines and no authentication is set; "
+                "accepted are a loopback address, a user and password or a token, or insecure"
+            )
+
+    @staticmethod
+    async def _close_connections(pump: Pump) -> None:
+        """Wait until every socket is closed; those who do not read their last bytes are cut."""
+        connections = list(pump.connections.values())
+        if not connections:
+            return
+        waiting = [asyncio.ensure_future(connection.gone.wait()) for connection in connections]
+        _done, late = await asyncio.wait(waiting, timeout=DRAIN_S)
+        if late:
+            for connection in connections:
+                connection.abort()
+            await asyncio.wait(late)

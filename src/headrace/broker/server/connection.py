@@ -1,0 +1,207 @@
+"""One client's socket: bytes into its session, and once per tick its output into the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from ..core.session import Peer, Session
+
+if TYPE_CHECKING:
+    from .pump import Pump
+
+__all__ = ["Connection"]
+
+logger = logging.getLogger("headrace.broker")
+
+LINGER_S: Final = 1.0  # how long a client we have hung up on may take to read why
+STALLED_S: Final = (
+    10.0  # nats-server's write_deadline: a reader that takes nothing for so long goes
+)
+TLS_TIMEOUT_S: Final = 2.0  # as nats-server: a handshake that takes longer is abandoned
+WRITE_HIGH_BYTES: Final = 1024 * 1024
+JOIN_BYTES_MAX: Final = 1024 * 1024  # more output in one tick is handed over without copying it
+
+
+class Connection(asyncio.Protocol):
+    """The asyncio end of one session; made by the listener for each accepted socket."""
+
+    def __init__(self, pump: Pump, upgrade: ssl.SSLContext | None, *, is_tls: bool = False) -> None:
+        self._pump = pump
+        self._upgrade = upgrade
+        self._is_tls = is_tls or upgrade is not None
+        self._upgrading: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._session: Session | None = None
+        self._reading_held = False
+        self._finishing = False
+        self._writing_paused = False
+        self._linger: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self._unsent_when_stalled = 0
+        self.gone = asyncio.Event()
+        """Set once the socket is closed."""
+
+    # What the pump and the broker call
+
+    def flush(self) -> None:
+        """Write what the session has to say; hang up if it is closed."""
+        session, transport = self._session, self._transport
+        if session is None or transport is None or self._upgrading is not None:
+            return
+        parts = session.take_output()
+        if parts and not self._finishing:
+            if len(parts) == 1:
+                transport.write(parts[0])
+            elif sum(map(len, parts)) <= JOIN_BYTES_MAX:
+                transport.write(b"".join(parts))
+            else:
+                transport.writelines(parts)
+            self._pump.hub.wrote(session, transport.get_write_buffer_size())
+        if session.closed:
+            self._finish()
+
+    def hold_reading(self, hold: bool) -> None:
+        """Stop or go on reading, because the disk is behind or has caught up."""
+        self._reading_held = hold
+        transport = self._transport
+        if transport is None or self._upgrading is not None or transport.is_closing():
+            return
+        if hold:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close now, whatever is unsent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
+        session = self._pump.hub.connect(Peer(host, port, is_tls=self._is_tls))
+        self._session = session
+        self._pump.connections[session.client_id] = self
+        logger.debug("%s:%s - cid:%d - Client connection created", host, port, session.client_id)
+        if self._pump.reading_paused:
+            self.hold_reading(True)
+        # INFO has to be on its way before the client, or a TLS handshake, says anything.
+        self.flush()
+        if self._upgrade is not None and not session.closed:
+            self._upgrading = self._pump.loop.create_task(self._start_tls(self._upgrade))
+        self._pump.wake()
+
+    def data_received(self, data: bytes) -> None:
+        session = self._session
+        assert session is not None, "data follows connection_made"
+        try:
+            session.receive(data)
+        except Exception:
+            # A fault of ours: this client cannot be told what became of its messages.
+            logger.exception("cid:%d - failed while handling a client's data", session.client_id)
+            session.close("Internal Error")
+        self._pump.wake()
+
+    def eof_received(self) -> bool:
+        # A script that pipes in its lines and hangs up still gets the answers to them.
+        self._pump.flush_all()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._linger, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        session = self._session
+        if session is not None:
+            session.disconnected("Client Closed" if exc is None else f"Read Error: {exc}")
+            session.take_output()
+            self._pump.connections.pop(session.client_id, None)
+            logger.debug(
+                "cid:%d - Client connection closed: %s", session.client_id, session.close_reason
+            )
+            self._pump.wake()
+        self._transport = None
+        self.gone.set()
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._watch_for_stall()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+        if self._session is not None and self._transport is not None:
+            self._pump.hub.wrote(self._session, self._transport.get_write_buffer_size())
+            self._pump.wake()
+
+    # Private
+
+    async def _start_tls(self, context: ssl.SSLContext) -> None:
+        """Turn the connection into TLS after INFO went out in clear."""
+        transport = self._transport
+        assert transport is not None
+        assert self._session is not None
+        try:
+            upgraded = await self._pump.loop.start_tls(
+                transport,
+                self,
+                context,
+                server_side=True,
+                ssl_handshake_timeout=TLS_TIMEOUT_S,
+            )
+        except (OSError, EOFError) as error:
+            logger.debug("cid:%d - TLS handshake error: %s", self._session.client_id, error)
+            transport.abort()
+            if not self.gone.is_set():
+                self.connection_lost(error)
+            return
+        finally:
+            self._upgrading = None
+        if upgraded is None:  # the client left during the handshake
+            if not self.gone.is_set():
+                self.connection_lost(None)
+            return
+        self._transport = upgraded
+        upgraded.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+        if self._reading_held:
+            upgraded.pause_reading()
+        self.flush()
+
+    def _finish(self) -> None:
+        """Hang up so that the last words arrive: a socket closed over unread input loses them."""
+        transport = self._transport
+        if self._finishing or transport is None:
+            return
+        self._finishing = True
+        if transport.can_write_eof() and not self._pump.hub.is_shutting_down:
+            transport.write_eof()
+            transport.resume_reading()  # what still comes is thrown away, until the client hangs up
+        else:
+            transport.close()
+        self._linger = self._pump.loop.call_later(LINGER_S, self.abort)
+
+    def _watch_for_stall(self) -> None:
+        transport = self._transport
+        if transport is None:
+            return
+        self._unsent_when_stalled = transport.get_write_buffer_size()
+        self._stalled = self._pump.loop.call_later(STALLED_S, self._check_stall)
+
+    def _check_stall(self) -> None:
+        session, transport = self._session, self._transport
+        if session is None or transport is None:
+            return
+        if transport.get_write_buffer_size() < self._unsent_when_stalled:
+            self._watch_for_stall()
+            return
+        session.overflow()
+        self.abort()

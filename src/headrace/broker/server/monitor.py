@@ -1,0 +1,191 @@
+"""Monitoring over HTTP: the endpoints existing tools know, on a port of their own.
+
+A small HTTP/1.1 server, because it answers a handful of GET requests: one request per connection, with
+limits on its size, its time and how many are served at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping
+from email.utils import formatdate
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from ..core.hub import Hub
+from ..core.hub_monitor import connz, healthz, jsz, varz
+from .listener import bind, url_of
+
+__all__ = ["Monitor"]
+
+logger = logging.getLogger("headrace.broker")
+
+REQUEST_BYTES_MAX: Final = 8 * 1024  # a longer request head: 431, closed
+REQUEST_S: Final = 5.0  # a slower request or reader is cut
+REQUESTS_MAX: Final = 64  # one more at a time: 503, closed
+
+Query = Mapping[str, list[str]]
+Answer = tuple[int, Any]
+
+
+class _QueryError(Exception):
+    """A query parameter is not what it has to be; the text says which."""
+
+
+class Monitor:
+    """Serves one hub's numbers. Started and stopped by the broker, in its loop."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
+        self._host = ""
+        self._port = 0
+        self._pages: dict[str, Callable[[Query], Answer]] = {
+            "/": self._index,
+            "/healthz": lambda query: healthz(hub),
+            "/varz": lambda query: (200, varz(hub, self._process())),
+            "/jsz": lambda query: (200, jsz(hub)),
+            "/connz": self._connz,
+        }
+
+    @property
+    def url(self) -> str:
+        return url_of("http", self._host, self._port)
+
+    @property
+    def port(self) -> int:
+        return self._port
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen. Raises ConfigurationError if the port cannot be had."""
+        listener = await bind(host, port)
+        self._host = host
+        self._port = listener.getsockname()[1]
+        self._server = await asyncio.start_server(
+            self._accept, sock=listener, limit=REQUEST_BYTES_MAX
+        )
+        logger.info("Starting http monitor on %s", self.url.removeprefix("http://"))
+
+    async def stop(self) -> None:
+        """Stop listening and end what is being served."""
+        if self._server is None:
+            return
+        self._server.close()
+        for task in self._serving:
+            task.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
+        await self._server.wait_closed()
+
+    # One request
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        busy = len(self._serving) >= REQUESTS_MAX
+        self._serving.add(task)
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                head = b"" if busy else await self._read_head(reader)
+                writer.write(_plain(503, "too many requests\n") if busy else self._answer(head))
+                writer.close()
+                await writer.wait_closed()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            logger.debug("http monitor: a request ended early: %r", error)
+        finally:
+            writer.transport.abort()
+            self._serving.discard(task)
+
+    @staticmethod
+    async def _read_head(reader: asyncio.StreamReader) -> bytes | None:
+        """The request up to the empty line; None if it is too long."""
+        try:
+            return await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError:
+            return None
+
+    def _answer(self, head: bytes | None) -> bytes:
+        if head is None:
+            return _plain(431, f"the request is longer than {REQUEST_BYTES_MAX} bytes\n")
+        line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
+        if len(line) != 3 or not line[2].startswith("HTTP/1."):
+            return _plain(400, "this is the monitoring port; it speaks HTTP/1.1\n")
+        method, target, _version = line
+        if method not in ("GET", "HEAD"):
+            return _plain(405, "accepted are GET and HEAD\n", "Allow: GET, HEAD\r\n")
+        url = urlsplit(target)
+        page = self._pages.get(url.path.rstrip("/") or "/")
+        if page is None:
+            return _plain(404, f"not found; accepted are {', '.join(sorted(self._pages))}\n")
+        try:
+            status, document = page(parse_qs(url.query))
+        except _QueryError as error:
+            return _plain(400, f"{error}\n")
+        if isinstance(document, str):
+            answer = _response(status, document.encode(), "text/html; charset=utf-8")
+        else:
+            body = msgspec.json.format(msgspec.json.encode(document), indent=2)
+            answer = _response(status, body, "application/json")
+        return answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else answer
+
+    # The pages that need more than a call
+
+    def _index(self, query: Query) -> Answer:
+        links = "".join(f'<li><a href=".{p}">{p}</a></li>' for p in sorted(self._pages) if p != "/")
+        return 200, f"<!doctype html><title>Headrace</title><h1>Headrace</h1><ul>{links}</ul>"
+
+    def _connz(self, query: Query) -> Answer:
+        document = connz(
+            self._hub,
+            offset=_number(query, "offset", 0),
+            limit=_number(query, "limit", 1024),
+            cid=_number(query, "cid", 0),
+            subscriptions=query.get("subs", ["0"])[0] not in ("0", "false"),
+        )
+        return 200, document
+
+    def _process(self) -> dict[str, Any]:
+        """What only the process knows: memory in bytes, processor time, cores."""
+        uptime_ns = self._hub.clock.monotonic_ns() - self._hub.started_monotonic_ns
+        document: dict[str, Any] = {
+            "http_host": self._host,
+            "http_port": self._port,
+            "cores": os.cpu_count() or 1,
+            "cpu": round(100 * time.process_time_ns() / max(uptime_ns, 1), 1),
+        }
+        statm = Path("/proc/self/statm")
+        if statm.exists():
+            document["mem"] = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return document
+
+
+def _number(query: Query, name: str, default: int) -> int:
+    text = query.get(name, [str(default)])[0]
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise _QueryError(f"{name}: {text!r}; accepted is a whole number")
+    return int(text)
+
+
+def _plain(status: int, text: str, more: str = "") -> bytes:
+    return _response(status, text.encode(), "text/plain; charset=utf-8", more)
+
+
+def _response(status: int, body: bytes, content_type: str, more: str = "") -> bytes:
+    head = (
+        f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        f"Date: {formatdate(usegmt=True)}\r\n"
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Cache-Control: no-store\r\n"
+        "X-Content-Type-Options: nosniff\r\n"
+        f"Connection: close\r\n{more}\r\n"
+    )
+    return head.encode() + body

@@ -1,0 +1,142 @@
+"""What an operator may choose about a broker, in one place: the flags, the file and the constructor."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ... import limits
+from ...errors import ConfigurationError
+from ..core.auth import (
+    Authenticator,
+    NoAuthentication,
+    TokenAuthentication,
+    User,
+    UserAuthentication,
+)
+
+__all__ = ["BrokerOptions", "TlsOptions"]
+
+PORT_MAX: Final = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """Certificates of the listener.
+
+    ``ca_file`` and ``verify_clients`` ask clients for certificates. With ``handshake_first`` the
+    client speaks TLS from the first byte; otherwise the server says INFO in clear before, as NATS does.
+    """
+
+    certificate_file: str | Path
+    key_file: str | Path
+    ca_file: str | Path | None = None
+    verify_clients: bool = False
+    handshake_first: bool = False
+
+    def context(self) -> ssl.SSLContext:
+        """A context of TLS 1.2 and later. Raises ConfigurationError naming the file that is wrong."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        try:
+            context.load_cert_chain(self.certificate_file, self.key_file)
+        except OSError as error:  # ssl.SSLError is one
+            raise ConfigurationError(
+                f"tls: cannot use the certificate {str(self.certificate_file)!r} with the key "
+                f"{str(self.key_file)!r}: {error}; accepted are matching PEM files without passphrase"
+            ) from error
+        if self.ca_file is not None:
+            try:
+                context.load_verify_locations(self.ca_file)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"tls: cannot use the CA file {str(self.ca_file)!r}: {error}; accepted is a PEM file"
+                ) from error
+        if self.verify_clients:
+            if self.ca_file is None:
+                raise ConfigurationError("tls: verifying clients needs a CA file")
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerOptions:
+    """Settings of a broker; ``check`` says what is wrong with them.
+
+    ``port`` of 0 or -1 is any free one. ``store_dir`` of None keeps everything in memory.
+    ``insecure`` permits serving strangers: a non-loopback ``host`` without authentication.
+    ``sync`` is ``always`` (on disk before it is acknowledged), ``interval:<duration>`` or ``os``.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    jetstream: bool = True
+    store_dir: str | Path | None = None
+    sync: str = "always"
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    users: Sequence[User] = ()
+    tls: TlsOptions | None = None
+    monitor_port: int | None = None
+    server_name: str = ""
+    insecure: bool = False
+    max_payload: int = limits.PAYLOAD_BYTES_MAX
+    connections_max: int = limits.CONNECTIONS_MAX
+    outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
+    ping_interval: float = limits.PING_INTERVAL_S
+    auth_timeout: float = limits.AUTH_TIMEOUT_S
+
+    def check(self) -> None:
+        """Raise ConfigurationError for the first setting that is wrong."""
+        for name, port in (("port", self.port), ("monitor_port", self.monitor_port)):
+            if port is not None and not -1 <= port <= PORT_MAX:
+                raise ConfigurationError(
+                    f"{name}: {port}; accepted are 1 to {PORT_MAX}, and 0 or -1 for any free one"
+                )
+        if not self.host:
+            raise ConfigurationError("host: empty; accepted is an address or a host name")
+        for name, number in (
+            ("max_payload", self.max_payload),
+            ("connections_max", self.connections_max),
+            ("ping_interval", self.ping_interval),
+            ("auth_timeout", self.auth_timeout),
+        ):
+            if number <= 0:
+                raise ConfigurationError(f"{name}: {number}; accepted is more than 0")
+        if self.outbound_bytes_max < self.max_payload:
+            raise ConfigurationError(
+                f"outbound_bytes_max: {self.outbound_bytes_max}; accepted is at least max_payload, "
+                f"which is {self.max_payload}"
+            )
+        if any(character.isspace() for character in self.server_name):
+            raise ConfigurationError(
+                f"server_name: {self.server_name!r}; accepted is a name without whitespace"
+            )
+        self.authenticator()
+
+    def authenticator(self) -> Authenticator:
+        """The authentication these settings describe. Raises ConfigurationError."""
+        ways = [
+            name
+            for name, given in (
+                ("token", self.token is not None),
+                ("user and password", self.user is not None or self.password is not None),
+                ("users", bool(self.users)),
+            )
+            if given
+        ]
+        if len(ways) > 1:
+            raise ConfigurationError(
+                f"{' and '.join(ways)} are given; accepted is one way to authenticate"
+            )
+        if self.token is not None:
+            return TokenAuthentication(self.token)
+        if self.users:
+            return UserAuthentication(self.users)
+        if self.user is not None or self.password is not None:
+            return UserAuthentication([User(self.user or "", self.password or "")])
+        return NoAuthentication()

@@ -1,0 +1,100 @@
+"""The heartbeat between an event loop and the hub: ticks, timers, and reading under pressure.
+
+A tick follows every round of input: JetStream finishes its batch, then each touched connection is
+written once. The loop arms at most one timer, for the hub's next deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ..core.hub import Hub
+from .connection import Connection
+
+__all__ = ["Pump"]
+
+logger = logging.getLogger("headrace.broker")
+
+
+class Pump:
+    """Runs one hub on one event loop, in that loop's thread."""
+
+    def __init__(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> None:
+        self.hub = hub
+        self.loop = loop
+        self.connections: dict[int, Connection] = {}
+        self._tick_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._reading_paused = False
+        self._stopped = False
+
+    def wake(self) -> None:
+        """Something happened in the hub: a tick is due after this round of the loop."""
+        if not self._tick_is_due:
+            self._tick_is_due = True
+            self.loop.call_soon(self._tick)
+
+    def run(self, job: Callable[..., Any], *args: Any) -> None:
+        """Do something to the hub from outside a tick (a completed flush), and the tick after it."""
+        job(*args)
+        self.wake()
+
+    def stop(self) -> None:
+        """No more ticks and timers."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def flush_all(self) -> None:
+        """One tick, now."""
+        for session in self.hub.end_of_tick():
+            connection = self.connections.get(session.client_id)
+            if connection is not None:
+                connection.flush()
+
+    @property
+    def reading_paused(self) -> bool:
+        return self._reading_paused
+
+    def _tick(self) -> None:
+        self._tick_is_due = False
+        if self._stopped:
+            return
+        self.flush_all()
+        if self.hub.touched:
+            self.wake()  # writing unblocked somebody, who has sent more
+        self._regulate_reading()
+        self._arm()
+
+    def _regulate_reading(self) -> None:
+        blocked = self.hub.ingest_blocked
+        if blocked == self._reading_paused:
+            return
+        self._reading_paused = blocked
+        logger.debug("reading %s: the disk is behind", "paused" if blocked else "resumed")
+        for connection in self.connections.values():
+            connection.hold_reading(blocked)
+
+    def _arm(self) -> None:
+        deadline_ns = self.hub.next_deadline_ns()
+        if deadline_ns is None:
+            return  # an armed timer finds nothing to do, which is cheaper than cancelling it
+        if self._timer is not None:
+            if self._timer_ns <= deadline_ns:
+                return
+            self._timer.cancel()
+        delay = max(0, deadline_ns - self.hub.clock.monotonic_ns()) / 1e9
+        self._timer_ns = deadline_ns
+        self._timer = self.loop.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self.hub.run_timers()
+        finally:
+            self.wake()

@@ -1,0 +1,101 @@
+"""The broker's storage: opened and closed beside the loop, completing its flushes on it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from ..store import MemoryStorage
+from .options import BrokerOptions
+from .pump import Pump
+
+if TYPE_CHECKING:
+    from ..store import FileStorage
+
+__all__ = ["OpenStorage", "open_storage"]
+
+Result = TypeVar("Result")
+
+
+class OpenStorage:
+    """A storage in use. Made by ``open_storage``."""
+
+    def __init__(self, storage: FileStorage | MemoryStorage) -> None:
+        self.storage = storage
+
+    async def flushed(self) -> None:
+        """Wait until everything staged so far is on disk, or is known not to be."""
+        done = asyncio.get_running_loop().create_future()
+
+        def completed(error: Exception | None) -> None:
+            if not done.done():
+                done.set_result(None)
+
+        self.storage.flush(completed)
+        await done
+
+    async def close(self) -> None:
+        """Write down the clean end and give the directory free."""
+        if isinstance(self.storage, MemoryStorage):
+            self.storage.close()
+        else:
+            await _beside_the_loop(self.storage.close, lambda nothing: None)
+
+
+async def open_storage(
+    options: BrokerOptions, loop: asyncio.AbstractEventLoop, pump: Pump
+) -> OpenStorage:
+    """Open the directory of ``options``, or memory. Raises StoreError."""
+    directory = options.store_dir
+    if directory is None:
+        return OpenStorage(MemoryStorage())
+    from ..store import FileStorage  # a broker in memory starts without it
+
+    def notify() -> None:
+        """On the commit thread: a flush is done."""
+        try:
+            loop.call_soon_threadsafe(pump.run, storage.complete)
+        except RuntimeError:
+            pass  # the loop was closed without stopping the broker: nobody is left to tell
+
+    def make() -> FileStorage:
+        return FileStorage(Path(directory), sync=options.sync, notify=notify)
+
+    storage = await _beside_the_loop(make, FileStorage.close)
+    return OpenStorage(storage)
+
+
+async def _beside_the_loop(job: Callable[[], Result], undo: Callable[[Result], None]) -> Result:
+    """Run ``job`` on a thread of its own, which has ended when this returns.
+
+    A recovery may take seconds, in which the loop has others to serve. When the caller is cancelled
+    meanwhile, the job is awaited all the same and then undone.
+    """
+    loop = asyncio.get_running_loop()
+    finished = asyncio.Event()
+    results: list[Result] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(job())
+        except BaseException as error:  # handed to the caller below
+            errors.append(error)
+        loop.call_soon_threadsafe(finished.set)
+
+    thread = threading.Thread(target=run, name="headrace-store")
+    thread.start()
+    try:
+        await finished.wait()
+    except asyncio.CancelledError:
+        thread.join()
+        for result in results:
+            undo(result)
+        raise
+    thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]

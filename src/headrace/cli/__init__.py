@@ -1,0 +1,57 @@
+"""The command line: ``headrace <command>``.
+
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, imported only when it is
+asked for, so that ``headrace --version`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = {
+    "serve": "run the broker",
+    "demo": "publish a year of real flights, read them with Spark, draw what delays carry",
+}
+"""Commands and what they do; the module of each has its name."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit status."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in ("--version", "-v"):
+        from .._version import __version__
+
+        print(f"headrace {__version__}")
+        return 0
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        print(_help())
+        return 0
+    name = arguments[0]
+    if name not in COMMANDS:
+        print(f"headrace: no command {name!r}; accepted are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    return _run(name, arguments[1:])
+
+
+def _run(name: str, arguments: list[str]) -> int:
+    import argparse
+    from importlib import import_module
+
+    module = import_module(f".{name}", __package__)
+    parser = argparse.ArgumentParser(
+        prog=f"headrace {name}",
+        description=(module.__doc__ or "").split("\n\n")[0],
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    status: int = module.run(parser.parse_args(arguments))
+    return status
+
+
+def _help() -> str:
+    lines = ["usage: headrace [--version] <command> …", "", "commands:"]
+    lines += [f"  {name:8} {text}" for name, text in COMMANDS.items()]
+    return "\n".join([*lines, "", "`headrace <command> --help` tells more."])

@@ -1,0 +1,142 @@
+"""Run the broker until it is told to stop.
+
+SIGINT and SIGTERM stop it cleanly (a second one forces), SIGUSR2 announces the end to the clients first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from .._version import __version__
+from ..broker.core.hub_options import COMPATIBLE_VERSION
+from ..broker.server import Broker, BrokerOptions
+from ..errors import ConfigurationError, HeadraceError
+from .serve_config import add_flags, broker_options, given_flags, read_file
+from .serve_log import set_up_logging
+
+__all__ = ["add_arguments", "run"]
+
+logger = logging.getLogger("headrace.serve")
+
+LAME_DUCK_S: Final = 2.0  # how long clients have to move on after they were told
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags a NATS user types, and our own."""
+    parser.add_argument(
+        "-c", "--config", metavar="FILE", help="TOML file with the same settings as keys"
+    )
+    add_flags(parser)
+    parser.add_argument("-DV", dest="debug_and_trace", action="store_true", help="-D and -V")
+    parser.add_argument("-v", "--version", action="version", version=f"headrace {__version__}")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve; returns 0 after a clean stop, 1 if the settings or the store are wrong."""
+    set_up_logging(debug=bool(args.debug or args.trace or args.debug_and_trace))
+    try:
+        values = read_file(Path(args.config)) if args.config else {}
+        values.update(given_flags(args))
+        if values.get("debug") or values.get("trace"):
+            set_up_logging(debug=True)
+        options = broker_options(values)
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_serve(options, values.get("ports_file_dir")))
+    except HeadraceError as error:
+        logger.critical("%s", error)
+        return 1
+    return 0
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """uvloop where it is installed: the sockets cost half as much."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+async def _serve(options: BrokerOptions, ports_file_dir: str | None) -> None:
+    stop = asyncio.Event()
+    lame_duck = asyncio.Event()
+    _handle_signals(stop, lame_duck)
+    logger.info("Starting headrace")
+    logger.info(
+        "  Version:  %s (serves clients like nats-server %s)", __version__, COMPATIBLE_VERSION
+    )
+    broker = Broker(options)
+    async with broker:
+        _say_where(broker)
+        ports_file = _write_ports_file(broker, ports_file_dir)
+        try:
+            logger.info("Server is ready")
+            await stop.wait()
+            if lame_duck.is_set():
+                broker.hub.announce_shutdown()
+                await asyncio.sleep(LAME_DUCK_S)
+            logger.info("Initiating Shutdown...")
+        finally:
+            if ports_file is not None:
+                ports_file.unlink(missing_ok=True)
+    logger.info("Server Exiting..")
+
+
+def _say_where(broker: Broker) -> None:
+    options = broker.options
+    if options.jetstream and options.store_dir is None:
+        logger.warning("Streams live in memory and end with this process; -sd DIR keeps them")
+    elif options.jetstream:
+        logger.info("Store Directory: %s (sync %s)", options.store_dir, options.sync)
+    logger.info("headrace %s at %s", __version__, broker.client_url)
+
+
+def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop_or_force(name: str) -> None:
+        if stop.is_set():
+            logger.warning('Trapped "%s" signal again: exiting at once', name)
+            os._exit(1)
+        logger.info('Trapped "%s" signal', name)
+        stop.set()
+
+    def stop_like_a_lame_duck() -> None:
+        logger.info("Entering lame duck mode")
+        lame_duck.set()
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGINT, stop_or_force, "interrupt")
+    loop.add_signal_handler(signal.SIGTERM, stop_or_force, "terminated")
+    loop.add_signal_handler(signal.SIGUSR2, stop_like_a_lame_duck)
+    loop.add_signal_handler(
+        signal.SIGHUP, logger.warning, "Trapped hangup: settings are not reloaded, restart instead"
+    )
+
+
+def _write_ports_file(broker: Broker, directory: str | None) -> Path | None:
+    """``headrace_<pid>.ports``, for harnesses that let the server choose its ports."""
+    if directory is None:
+        return None
+    document: dict[str, Any] = {"nats": [broker.client_url]}
+    if broker.monitor_url is not None:
+        document["monitoring"] = [broker.monitor_url]
+    path = Path(directory) / f"headrace_{os.getpid()}.ports"
+    partial = path.with_suffix(".ports.new")
+    try:
+        partial.write_text(json.dumps(document))
+        partial.rename(path)  # whoever waits for the file finds it whole
+    except OSError as error:
+        raise ConfigurationError(
+            f"ports_file_dir: cannot write {path}: {error.strerror}"
+        ) from error
+    return path

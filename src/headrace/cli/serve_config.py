@@ -1,0 +1,242 @@
+"""The settings of ``headrace serve``: one table for the flags, the keys of the file and their types.
+
+The names are those a NATS user types. Flags win over the file, the file over the defaults.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .. import limits
+from ..broker.core.auth import User
+from ..broker.server.options import BrokerOptions, TlsOptions
+from ..errors import ConfigurationError
+
+__all__ = ["SETTINGS", "Setting", "broker_options", "read_file"]
+
+PORT_DEFAULT: Final = 4222
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError("a non-empty text")
+    return value
+
+
+def _whole_number(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("a whole number")
+    return value
+
+
+def _seconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        raise ValueError("a number of seconds more than 0")
+    return float(value)
+
+
+def _switch(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+def _sync(value: Any) -> str:
+    if isinstance(value, str) and (value in ("always", "os") or value.startswith("interval:")):
+        return value
+    raise ValueError("'always', 'os' or 'interval:<duration>', as in 'interval:100ms'")
+
+
+def _users(value: Any) -> list[User]:
+    wanted = "a list of tables with the keys user and pass"
+    if not isinstance(value, list):
+        raise ValueError(wanted)
+    users = []
+    for entry in value:
+        if not isinstance(entry, dict) or set(entry) != {"user", "pass"}:
+            raise ValueError(wanted)
+        users.append(User(_text(entry["user"]), _text(entry["pass"])))
+    return users
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting. ``key`` is its name in the file; no ``flags``: only in the file."""
+
+    key: str
+    check: Callable[[Any], Any]
+    help: str
+    flags: tuple[str, ...] = ()
+    metavar: str = ""
+    default: Any = None
+
+
+SETTINGS: Final = (
+    Setting("addr", _text, "address to listen on (127.0.0.1)", ("-a", "--addr", "--net"), "HOST"),
+    Setting(
+        "port",
+        _whole_number,
+        f"port for clients ({PORT_DEFAULT}; -1: any free one)",
+        ("-p", "--port"),
+        "PORT",
+    ),
+    Setting(
+        "server_name", _text, "name shown to clients", ("-n", "--name", "--server_name"), "NAME"
+    ),
+    Setting(
+        "jetstream",
+        _switch,
+        "serve streams (they are served anyway, unless the file says jetstream = false)",
+        ("-js", "--jetstream"),
+    ),
+    Setting(
+        "store_dir",
+        _text,
+        "directory of the streams; without it they live in memory",
+        ("-sd", "--store_dir"),
+        "DIR",
+    ),
+    Setting(
+        "sync",
+        _sync,
+        "when stored messages reach the disk: always (before they are acknowledged), "
+        "interval:<duration>, or os",
+        ("--sync",),
+        "MODE",
+    ),
+    Setting("http_port", _whole_number, "port for monitoring", ("-m", "--http_port"), "PORT"),
+    Setting("user", _text, "user clients must name", ("--user",), "USER"),
+    Setting("pass", _text, "password of that user", ("--pass",), "PASSWORD"),
+    Setting("auth", _text, "token clients must give", ("--auth",), "TOKEN"),
+    Setting("users", _users, "several users"),
+    Setting("tls", _switch, "speak TLS (needs --tlscert and --tlskey)", ("--tls",)),
+    Setting("tlscert", _text, "server certificate, PEM", ("--tlscert",), "FILE"),
+    Setting("tlskey", _text, "its private key, PEM", ("--tlskey",), "FILE"),
+    Setting("tlscacert", _text, "CA of client certificates, PEM", ("--tlscacert",), "FILE"),
+    Setting("tlsverify", _switch, "ask clients for certificates", ("--tlsverify",)),
+    Setting("tls_handshake_first", _switch, "TLS from the first byte, INFO only after it"),
+    Setting(
+        "insecure",
+        _switch,
+        "allow an address other machines reach, without authentication",
+        ("--insecure",),
+    ),
+    Setting(
+        "ports_file_dir",
+        _text,
+        "write the ports in use to <dir>/headrace_<pid>.ports",
+        ("--ports_file_dir",),
+        "DIR",
+    ),
+    Setting("debug", _switch, "log connections", ("-D", "--debug")),
+    Setting("trace", _switch, "log as much as there is", ("-V", "--trace")),
+    Setting("max_payload", _whole_number, "largest message in bytes"),
+    Setting("max_connections", _whole_number, "most connections at a time"),
+    Setting("max_pending", _whole_number, "unsent bytes at which a slow reader is dropped"),
+    Setting("ping_interval", _seconds, "seconds of silence before a client is pinged"),
+    Setting("auth_timeout", _seconds, "seconds a client has to authenticate"),
+)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The settings in a TOML file. Raises ConfigurationError naming file, key and what is accepted."""
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot read it: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: not a TOML file: {error}") from error
+    settings = {setting.key: setting for setting in SETTINGS}
+    values: dict[str, Any] = {}
+    for key, value in document.items():
+        setting = settings.get(key)
+        if setting is None:
+            raise ConfigurationError(
+                f"{path}: no setting {key!r}; accepted are {', '.join(settings)}"
+            )
+        try:
+            values[key] = setting.check(value)
+        except ValueError as error:
+            shown = "" if key in ("pass", "auth", "users") else f" {value!r}"
+            raise ConfigurationError(
+                f"{path}: {key}:{shown} is not accepted; it must be {error}"
+            ) from None
+    return values
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """One flag per setting that has any; what is not given stays None."""
+    for setting in SETTINGS:
+        if not setting.flags:
+            continue
+        options: dict[str, Any] = {"dest": setting.key, "default": None, "help": setting.help}
+        if setting.check is _switch:
+            options["action"] = "store_true"
+        else:
+            options["metavar"] = setting.metavar
+            if setting.check is _whole_number:
+                options["type"] = int
+        parser.add_argument(*setting.flags, **options)
+
+
+def given_flags(args: argparse.Namespace) -> dict[str, Any]:
+    """The settings given as flags. Raises ConfigurationError."""
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        value = getattr(args, setting.key, None)
+        if value is None:
+            continue
+        try:
+            values[setting.key] = setting.check(value)
+        except ValueError as error:
+            shown = "" if setting.key in ("pass", "auth") else f" {value!r}"
+            raise ConfigurationError(
+                f"{setting.flags[-1]}:{shown} is not accepted; it must be {error}"
+            ) from None
+    return values
+
+
+def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
+    """The broker these settings describe. Raises ConfigurationError."""
+    get = values.get
+    return BrokerOptions(
+        host=get("addr", "127.0.0.1"),
+        port=get("port", PORT_DEFAULT),
+        jetstream=get("jetstream", True),
+        store_dir=get("store_dir"),
+        sync=get("sync", "always"),
+        user=get("user"),
+        password=get("pass"),
+        token=get("auth"),
+        users=get("users", ()),
+        tls=_tls_options(values),
+        monitor_port=get("http_port"),
+        server_name=get("server_name", ""),
+        insecure=get("insecure", False),
+        max_payload=get("max_payload", limits.PAYLOAD_BYTES_MAX),
+        connections_max=get("max_connections", limits.CONNECTIONS_MAX),
+        outbound_bytes_max=get("max_pending", limits.OUTBOUND_BYTES_MAX),
+        ping_interval=get("ping_interval", limits.PING_INTERVAL_S),
+        auth_timeout=get("auth_timeout", limits.AUTH_TIMEOUT_S),
+    )
+
+
+def _tls_options(values: Mapping[str, Any]) -> TlsOptions | None:
+    verify = values.get("tlsverify", False)
+    if not (values.get("tls", False) or verify or "tlscert" in values):
+        return None
+    missing = [name for name in ("tlscert", "tlskey") if name not in values]
+    if missing:
+        raise ConfigurationError(f"tls: {' and '.join(missing)} missing; TLS needs both files")
+    return TlsOptions(
+        certificate_file=values["tlscert"],
+        key_file=values["tlskey"],
+        ca_file=values.get("tlscacert"),
+        verify_clients=verify,
+        handshake_first=values.get("tls_handshake_first", False),
+    )
