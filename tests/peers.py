@@ -185,11 +185,11 @@ def start_headrace(
 ) -> ServerProcess:
     """Start ``headrace serve`` in a process of its own, storing in ``directory/store``.
 
-    ``config`` is a configuration file in nats-server's format.
+    ``config`` is the text of a configuration file (TOML).
     """
     directory.mkdir(parents=True, exist_ok=True)
     if config:
-        config_file = directory / "headrace.conf"
+        config_file = directory / "headrace.toml"
         config_file.write_text(config + "\n")
         flags = [*flags, "-c", str(config_file)]
     store_dir = store_dir or directory / "store"

@@ -1,4 +1,4 @@
-"""The two servers, one process each per configuration, started when first needed."""
+"""The two servers, one process each per setting, started when first needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import peers
 from conformance import driver
-from conformance.table import Scenario
+from conformance.table import Scenario, Settings
 
 
 class Pool:
@@ -14,23 +14,26 @@ class Pool:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._servers: dict[tuple[str, str], peers.ServerProcess] = {}
+        self._servers: dict[tuple[str, Settings], peers.ServerProcess] = {}
 
     def run(self, kind: str, scenario: Scenario) -> list[str]:
         """The scenario's transcript; the server is empty afterwards."""
-        server = self._server(kind, scenario.config)
+        server = self._server(kind, scenario.settings)
         try:
             return driver.run(tuple(scenario.steps), server.host, server.port)
         finally:
-            if not scenario.config:
+            if scenario.settings == Settings():
                 driver.clean_up(server.host, server.port)
 
-    def _server(self, kind: str, config: str) -> peers.ServerProcess:
-        server = self._servers.get((kind, config))
+    def _server(self, kind: str, settings: Settings) -> peers.ServerProcess:
+        server = self._servers.get((kind, settings))
         if server is None or server.process.poll() is not None:
             directory = self._directory / f"{kind}-{len(self._servers)}"
-            start = peers.start_nats_server if kind == "nats-server" else peers.start_headrace
-            server = self._servers[kind, config] = start(directory, config=config)
+            if kind == "nats-server":
+                server = peers.start_nats_server(directory, config=settings.for_nats_server())
+            else:
+                server = peers.start_headrace(directory, config=settings.for_headrace())
+            self._servers[kind, settings] = server
         return server
 
     def close(self) -> None:

@@ -12,11 +12,11 @@ from conformance.steps import (
     raw,
     read,
 )
-from conformance.table import Scenario, Table
+from conformance.table import Scenario, Settings, Table
 
-USERS = "authorization { user: alice, password: secret, timeout: 0.3 }"
-TOKEN = "authorization { token: s3cr3t, timeout: 0.3 }"
-SMALL = "max_payload: 64\nmax_control_line: 256"
+USERS = Settings(user="alice", password="secret", auth_timeout=0.3)
+TOKEN = Settings(token="s3cr3t", auth_timeout=0.3)
+SMALL = Settings(max_payload=64)
 
 VERBS: Table = [
     Scenario("a greeting tells limits and abilities", [greet(record=True)]),
@@ -62,12 +62,7 @@ VERBS: Table = [
     ),
     Scenario("a control line over the limit", [raw("PUB " + "x" * 5000 + " 2\nhi\n"), closed()]),
     Scenario("a payload over the limit", [raw("PUB foo 1048577\n"), closed()]),
-    Scenario("limits can be set lower", [raw("PUB foo 65\n"), closed()], config=SMALL),
-    Scenario(
-        "a control line limit can be set lower",
-        [raw("SUB " + "x" * 300 + " 1\n"), closed()],
-        config=SMALL,
-    ),
+    Scenario("limits can be set lower", [raw("PUB foo 65\n"), closed()], settings=SMALL),
     Scenario("subscribing to a malformed subject", [raw("SUB foo..bar 1\n"), drain()]),
     Scenario("subscribing with > in the middle", [raw("SUB foo.>.bar 1\n"), drain()]),
     Scenario(
@@ -211,34 +206,34 @@ ROUTING: Table = [
 ]
 
 AUTHENTICATION: Table = [
-    Scenario("a greeting asks for credentials", [greet(record=True)], config=USERS),
-    Scenario("no credentials", [greet(), raw("CONNECT {}\nPING\n"), closed()], config=USERS),
+    Scenario("a greeting asks for credentials", [greet(record=True)], settings=USERS),
+    Scenario("no credentials", [greet(), raw("CONNECT {}\nPING\n"), closed()], settings=USERS),
     Scenario(
         "a wrong password",
         [greet(), raw('CONNECT {"user":"alice","pass":"guess"}\nPING\n'), closed()],
-        config=USERS,
+        settings=USERS,
     ),
     Scenario(
         "a wrong user",
         [greet(), raw('CONNECT {"user":"eve","pass":"secret"}\nPING\n'), closed()],
-        config=USERS,
+        settings=USERS,
     ),
     Scenario(
         "the right password",
         [greet(), raw('CONNECT {"user":"alice","pass":"secret"}\nPING\n'), read()],
-        config=USERS,
+        settings=USERS,
     ),
-    Scenario("commands before authentication", [greet(), raw("PING\n"), closed()], config=USERS),
-    Scenario("too slow to authenticate", [greet(), closed(timeout=2.0)], config=USERS),
+    Scenario("commands before authentication", [greet(), raw("PING\n"), closed()], settings=USERS),
+    Scenario("too slow to authenticate", [greet(), closed(timeout=2.0)], settings=USERS),
     Scenario(
         "a wrong token",
         [greet(), raw('CONNECT {"auth_token":"guess"}\nPING\n'), closed()],
-        config=TOKEN,
+        settings=TOKEN,
     ),
     Scenario(
         "the right token",
         [greet(), raw('CONNECT {"auth_token":"s3cr3t"}\nPING\n'), read()],
-        config=TOKEN,
+        settings=TOKEN,
     ),
 ]
 
