@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ..core.session import Peer, Session
 
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+        transport = cast(asyncio.Transport, transport)  # uvloop's have the shape, not the class
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
