@@ -14,7 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
-from typing import Final, final
+from typing import Final, TypeAlias, final
 
 from .errors import InvalidSubjectError
 
@@ -35,11 +35,16 @@ __all__ = [
 _ONE: Final = b"*"
 _REST: Final = b">"
 
+_END: Final = b""  # in a tree: a pattern ends here; no token is empty
+_TRIED_IN_TURN_MAX: Final = 8  # more patterns than this are cheaper to find in a tree
+
 _TOKEN: Final = rb"(?![*>](?:\.|\Z))[^\x00-\x20\x7f.]+"
 _SUBJECT: Final = re.compile(rb"%b(?:\.%b)*" % (_TOKEN, _TOKEN))
 _PATTERN_TOKEN: Final = rb"(?!>(?:\.|\Z))[^\x00-\x20\x7f.]+"
 _PATTERN: Final = re.compile(rb"(?:%b\.)*(?:%b|>)" % (_PATTERN_TOKEN, _PATTERN_TOKEN))
 _FORBIDDEN: Final = re.compile(rb"[\x00-\x20\x7f]")
+
+_Tree: TypeAlias = "dict[bytes, _Tree]"
 
 
 def is_valid_subject(subject: bytes) -> bool:
@@ -232,23 +237,40 @@ def _compile(patterns: tuple[bytes, ...]) -> Callable[[bytes], bool]:
 
 
 def _compile_group(patterns: tuple[bytes, ...]) -> Callable[[bytes], bool]:
-    """A matcher for a few patterns, tried together."""
+    """A matcher for patterns that one look at the first token cannot tell apart."""
+    if len(patterns) > _TRIED_IN_TURN_MAX:
+        return _compile_tree(patterns)
     if len(patterns) == 1 and is_literal(patterns[0]):
         return partial(operator.eq, patterns[0])
-    prefixes: tuple[bytes, ...] = ()
-    rest: list[bytes] = []
-    for pattern in patterns:
-        if pattern.endswith(b".>") and is_literal(pattern[:-2]):
-            prefixes += (pattern[:-1],)
-        else:
-            rest.append(pattern)
-    if not rest:
+    prefixes = tuple(p[:-1] for p in patterns if p.endswith(b".>") and is_literal(p[:-2]))
+    if len(prefixes) == len(patterns):
         prefix = prefixes[0] if len(prefixes) == 1 else prefixes
         return lambda subject: subject.startswith(prefix)
-    fullmatch = re.compile(b"|".join(map(_regex, rest)), re.DOTALL).fullmatch
-    if not prefixes:
-        return lambda subject: fullmatch(subject) is not None
-    return lambda subject: subject.startswith(prefixes) or fullmatch(subject) is not None
+    fullmatch = re.compile(b"|".join(map(_regex, patterns)), re.DOTALL).fullmatch
+    return lambda subject: fullmatch(subject) is not None
+
+
+def _compile_tree(patterns: tuple[bytes, ...]) -> Callable[[bytes], bool]:
+    """A matcher whose time does not grow with the number of patterns: a tree of tokens."""
+    root: _Tree = {}
+    for pattern in patterns:
+        node = root
+        for token in pattern.split(b"."):
+            node = node.setdefault(token, {})
+        node[_END] = {}
+
+    def walk(subject: bytes) -> bool:
+        nodes = [root]
+        for token in subject.split(b"."):
+            reached = []
+            for node in nodes:
+                if _REST in node:
+                    return True
+                reached += [node[key] for key in (token, _ONE) if key in node]
+            nodes = reached
+        return any(_END in node for node in nodes)
+
+    return walk
 
 
 def _regex(pattern: bytes) -> bytes:

@@ -27,7 +27,7 @@ from functools import lru_cache, partial
 from typing import Final, NoReturn, final
 
 from .errors import InvalidSubjectError
-from .subjects import check_pattern, is_valid_subject, matches, partition
+from .subjects import SubjectFilter, check_pattern, is_valid_subject, partition
 
 __all__ = ["SubjectTransform"]
 
@@ -69,19 +69,26 @@ class SubjectTransform:
         self.src = check_pattern(src or b">")
         self.dest = dest
         compiler = _Compiler(self.src, dest, random)
-        transform = partial(_transform, self.src, compiler.parts)
+        matches = SubjectFilter([self.src]).matches
+        check = is_valid_subject if compiler.may_vanish else None
+        transform = partial(_transform, matches, compiler.parts, check)
         self.apply = transform if compiler.is_random else lru_cache(_REMEMBERED_SUBJECTS)(transform)
 
     def __repr__(self) -> str:
         return f"SubjectTransform({self.src!r}, {self.dest!r})"
 
 
-def _transform(src: bytes, parts: Sequence[_Part], subject: bytes) -> bytes | None:
-    if not matches(src, subject):
+def _transform(
+    matches: Callable[[bytes], bool],
+    parts: Sequence[_Part],
+    check: Callable[[bytes], bool] | None,
+    subject: bytes,
+) -> bytes | None:
+    if not matches(subject):
         return None
     tokens = subject.split(b".")
     result = b".".join([part(tokens) for part in parts])
-    return result if is_valid_subject(result) else None
+    return result if check is None or check(result) else None
 
 
 class _Compiler:
@@ -91,6 +98,7 @@ class _Compiler:
         self._dest = dest
         self._random = random
         self.is_random = False
+        self.may_vanish = False  # a token may be cut down to nothing
         source = src.split(b".")
         self._stars = [position for position, token in enumerate(source) if token == b"*"]
         self._is_literal = not self._stars and source[-1] != b">"
@@ -131,6 +139,7 @@ class _Compiler:
             self._expect(token, args, 2)
             if not args[1] or b" " in args[1]:
                 self._refuse(f"{_shown(token)} needs a separator without spaces")
+            self.may_vanish = True
             return partial(_split, self._position(token, args[0]), args[1])
         cut = _CUTS.get(name)
         if cut is None:
