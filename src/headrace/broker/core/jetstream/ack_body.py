@@ -1,0 +1,27 @@
+"""What the body of a negative acknowledgement asks for."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ....api.acks import NAK
+from .durations import parse_duration
+
+__all__ = ["nak_delay_ns"]
+
+
+class _Delay(msgspec.Struct):
+    delay: int = 0
+
+
+def nak_delay_ns(body: bytes) -> int:
+    """The delay of ``-NAK {"delay": ns}`` or ``-NAK 5s``; one that can not be read is none."""
+    text = body[len(NAK) :].strip()
+    if not text:
+        return 0
+    if text.startswith(b"{"):
+        try:
+            return max(msgspec.json.decode(text, type=_Delay).delay, 0)
+        except msgspec.DecodeError:
+            return 0
+    return max(parse_duration(text.decode(errors="replace")) or 0, 0)

@@ -1,0 +1,151 @@
+"""The request-reply API on ``$JS.API.>``: finding the endpoint, strict JSON, answers and refusals.
+
+An endpoint is a function that gets a ``Call`` and returns the document of its answer. What it changed is
+durable before the answer leaves: an endpoint that changes something says so when it is registered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from ....api.base import Document, DocumentError, decode
+from ....api.envelope import encode_error, encode_response
+from ....api.errors import Errors
+from ..ports import Origin
+from .context import Context, Refused
+from .publish_headers import read_headers
+
+__all__ = ["Answer", "ApiDispatcher", "Call", "required_level_too_high"]
+
+D = TypeVar("D", bound=Document)
+
+_LEVEL: Final = b"Nats-Required-Api-Level"
+_PREFIX_TOKENS: Final = 2  # $JS.API
+
+
+@dataclass(slots=True)
+class Call:
+    """One API request. ``names`` are the tokens of the subject after those of the endpoint."""
+
+    subject: str
+    names: list[str]
+    reply: bytes
+    headers: bytes
+    payload: bytes
+    wait: bool = False
+    """Set by an endpoint that shows something not yet durable: the answer waits until it is."""
+
+    def read(self, kind: type[D]) -> D:
+        """The request body, strictly; an empty body is the default document."""
+        if not self.payload.strip():
+            return kind()
+        return decode(self.payload, kind, strict=True)
+
+    def expect_empty(self) -> None:
+        """Refuse a body other than nothing or ``{}``."""
+        if self.payload.strip() not in (b"", b"{}"):
+            raise Refused(Errors.NOT_EMPTY_REQUEST)
+
+
+class Answer(NamedTuple):
+    """A document with fields beside it, when a document alone does not say it."""
+
+    document: Document | None
+    extra: dict[str, Any]
+
+
+Endpoint = Callable[[Call], "Document | Answer | None"]
+
+
+class _Route(NamedTuple):
+    kind: str
+    endpoint: Endpoint
+    names: range
+    changes: bool
+
+
+def required_level_too_high(headers: bytes, level: int) -> bool:
+    """Whether a request demands a higher API level than ours."""
+    if _LEVEL not in headers:
+        return False
+    wanted = read_headers(headers).get(_LEVEL, b"")
+    return not wanted.isdigit() or int(wanted) > level
+
+
+class ApiDispatcher:
+    """Routes requests to endpoints and counts them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._routes: dict[str, _Route] = {}
+        self._raw: dict[str, Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]] = {}
+        self.total = 0
+        self.errors = 0
+
+    def add(
+        self,
+        verb: str,
+        kind: str,
+        endpoint: Endpoint,
+        *,
+        names: tuple[int, int] = (1, 1),
+        changes: bool = False,
+    ) -> None:
+        """Serve ``$JS.API.<verb>`` followed by ``names[0]`` to ``names[1]`` tokens.
+
+        ``kind`` is the type of its answers; ``changes`` makes an answer wait until it is durable.
+        """
+        self._routes[verb] = _Route(kind, endpoint, range(names[0], names[1] + 1), changes)
+
+    def add_raw(
+        self, verb: str, handler: Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]
+    ) -> None:
+        """Serve a verb whose answers are no JSON; False from the handler means nobody is there."""
+        self._raw[verb] = handler
+
+    def sink(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool | None:
+        """Take one request. An unknown one is met with silence, as by the public server."""
+        text = subject.decode(errors="replace")
+        tokens = text.split(".")[_PREFIX_TOKENS:]
+        for size in (3, 2, 1):
+            verb = ".".join(tokens[:size])
+            if verb in self._raw:
+                return self._raw[verb](subject, reply, headers, payload, origin)
+            route = self._routes.get(verb)
+            if route is not None and len(tokens) - size in route.names:
+                self._call(route, Call(text, tokens[size:], reply, headers, payload))
+                return None
+        return None
+
+    def _call(self, route: _Route, call: Call) -> None:
+        self.total += 1
+        try:
+            if required_level_too_high(call.headers, self._context.options.api_level):
+                raise Refused(Errors.REQUIRED_API_LEVEL)
+            if route.changes and self._context.storage.failed is not None:
+                raise Refused(Errors.INSUFFICIENT_RESOURCES)
+            answer = route.endpoint(call)
+        except Refused as refusal:
+            self._refuse(route, call, refusal)
+            return
+        except DocumentError as error:
+            self._refuse(route, call, Refused(Errors.INVALID_JSON, err=error))
+            return
+        if answer is None:
+            return
+        document, extra = answer if isinstance(answer, Answer) else (answer, {})
+        body = encode_response(route.kind, document, **extra)
+        if route.changes or call.wait:
+            self._context.gate.reply(call.reply, body, route.kind)
+        elif call.reply:
+            self._context.bus.publish(call.reply, b"", b"", body)
+
+    def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
+        self.errors += 1
+        if call.reply:
+            body = encode_error(route.kind, refusal.error)
+            self._context.bus.publish(call.reply, b"", b"", body)

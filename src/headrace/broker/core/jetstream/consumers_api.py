@@ -1,0 +1,176 @@
+"""The CONSUMER endpoints besides creation: info, delete, list, names, pause, reset, unpin, and pulls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ....api.base import Document, DocumentError
+from ....api.consumers import (
+    ConsumerListResponse,
+    ConsumerNamesResponse,
+    OffsetRequest,
+    PauseRequest,
+    PauseResponse,
+    ResetRequest,
+    UnpinRequest,
+)
+from ....api.errors import Errors
+from ....api.messages import SuccessResponse
+from ....api.times import ZERO_TIME, format_time, parse_time
+from ....limits import INFOS_PER_PAGE, NAMES_PER_PAGE
+from ..ports import Origin
+from .api import Answer, ApiDispatcher, Call
+from .consumer import Consumer
+from .consumer_create import ConsumerCreation
+from .consumer_info import consumer_info
+from .context import Context, Refused
+from .policy import PinnedClient
+from .priority_config import check_group_name
+
+if TYPE_CHECKING:
+    from .registry import Registry
+    from .stream import Stream
+
+__all__ = ["ConsumersApi"]
+
+_NEXT_TOKENS: Final = 7
+_NS: Final = 1_000_000_000
+
+
+class ConsumersApi:
+    """Endpoints over the registry of streams and their consumers."""
+
+    def __init__(self, context: Context, registry: Registry, api: ApiDispatcher) -> None:
+        self._context = context
+        self._registry = registry
+        creation = ConsumerCreation(context, registry)
+        created = "consumer_create_response"
+        api.add("CONSUMER.CREATE", created, creation.create, names=(1, 4096), changes=True)
+        api.add(
+            "CONSUMER.DURABLE.CREATE", created, creation.create_durable, names=(2, 2), changes=True
+        )
+        api.add("CONSUMER.INFO", "consumer_info_response", self.info, names=(2, 2))
+        api.add(
+            "CONSUMER.DELETE", "consumer_delete_response", self.delete, names=(2, 2), changes=True
+        )
+        api.add("CONSUMER.NAMES", "consumer_names_response", self.names)
+        api.add("CONSUMER.LIST", "consumer_list_response", self.list_consumers)
+        api.add("CONSUMER.PAUSE", "consumer_pause_response", self.pause, names=(2, 2), changes=True)
+        api.add("CONSUMER.RESET", "consumer_reset_response", self.reset, names=(2, 2), changes=True)
+        api.add("CONSUMER.UNPIN", "consumer_unpin_response", self.unpin, names=(2, 2))
+        api.add_raw("CONSUMER.MSG.NEXT", self.next)
+
+    def next(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool:
+        """Take a pull request; False when there is no such consumer."""
+        tokens = subject.decode(errors="replace").split(".")
+        if len(tokens) != _NEXT_TOKENS:
+            return True
+        stream = self._registry.streams.get(tokens[5])
+        consumer = stream.consumers.get(tokens[6]) if stream is not None else None
+        if consumer is None:
+            return False
+        if reply:
+            consumer.pull(reply, headers, payload)
+        return True
+
+    def info(self, call: Call) -> Document:
+        call.expect_empty()
+        return consumer_info(self._consumer(call))
+
+    def delete(self, call: Call) -> Document:
+        call.expect_empty()
+        self._registry.delete_consumer(self._consumer(call))
+        return SuccessResponse()
+
+    def names(self, call: Call) -> Document:
+        offset = call.read(OffsetRequest).offset
+        names = sorted(self._stream(call).consumers)
+        return ConsumerNamesResponse(
+            total=len(names),
+            offset=offset,
+            limit=NAMES_PER_PAGE,
+            consumers=tuple(names[offset : offset + NAMES_PER_PAGE]),
+        )
+
+    def list_consumers(self, call: Call) -> Document:
+        offset = call.read(OffsetRequest).offset
+        consumers = [consumer for _, consumer in sorted(self._stream(call).consumers.items())]
+        return ConsumerListResponse(
+            total=len(consumers),
+            offset=offset,
+            limit=INFOS_PER_PAGE,
+            consumers=tuple(map(consumer_info, consumers[offset : offset + INFOS_PER_PAGE])),
+        )
+
+    def pause(self, call: Call) -> Document:
+        until_ns = parse_time(call.read(PauseRequest).pause_until or "")
+        consumer = self._consumer(call)
+        now_ns = self._context.clock.now_ns()
+        pauses = until_ns > now_ns
+        until = format_time(until_ns) if pauses else None
+        consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until))
+        self._registry.journal_consumer(consumer)
+        return PauseResponse(
+            paused=pauses,
+            pause_until=until or ZERO_TIME,
+            pause_remaining=(until_ns - now_ns) / _NS if pauses else 0.0,
+        )
+
+    def reset(self, call: Call) -> Answer | None:
+        wanted = call.read(ResetRequest).seq
+        try:
+            consumer = self._consumer(call)
+        except Refused:
+            return None  # silence, as from the public server
+        target = wanted or consumer.state.floor_stream + 1
+        if wanted:
+            _check_reset(consumer, wanted)
+        consumer.state.reset(target)
+        consumer.reconfigure(consumer.config)
+        self._registry.journal_consumer(consumer)
+        return Answer(consumer_info(consumer), {"reset_seq": target})
+
+    def unpin(self, call: Call) -> Answer:
+        group = call.read(UnpinRequest).group
+        if not group:
+            raise DocumentError("consumer group not specified")
+        check_group_name(group)
+        consumer = self._consumer(call)
+        if group not in consumer.config.priority_groups:
+            raise Refused(Errors.CONSUMER_INVALID_PRIORITY_GROUP)
+        if isinstance(consumer.policy, PinnedClient):
+            consumer.policy.unpin("admin")
+            consumer.wake()
+        return Answer(None, {})
+
+    def _stream(self, call: Call) -> Stream:
+        stream = self._registry.streams.get(call.names[0])
+        if stream is None:
+            raise Refused(Errors.STREAM_NOT_FOUND)
+        return stream
+
+    def _consumer(self, call: Call) -> Consumer:
+        consumer = self._stream(call).consumers.get(call.names[1])
+        if consumer is None:
+            raise Refused(Errors.CONSUMER_NOT_FOUND)
+        return consumer
+
+
+def _check_reset(consumer: Consumer, sequence: int) -> None:
+    config = consumer.config
+    if config.deliver_policy == "all":
+        return
+    if config.deliver_policy == "by_start_sequence":
+        if sequence < config.opt_start_seq:
+            raise Refused(Errors.CONSUMER_INVALID_RESET, err="below start seq")
+        return
+    if config.deliver_policy == "by_start_time":
+        start = consumer.stream.store.sequence_at(parse_time(config.opt_start_time or ""))
+        if sequence < start:
+            raise Refused(Errors.CONSUMER_INVALID_RESET, err="below start time")
+        return
+    raise Refused(Errors.CONSUMER_INVALID_RESET, err="not allowed")

@@ -1,0 +1,91 @@
+"""What every part of the engine is handed: the ports, and the marks a tick leaves behind.
+
+Parts mark, the engine works through the marks once per tick. That is how work is done per batch without
+a part knowing the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ....api.errors import ErrorSpec
+
+if TYPE_CHECKING:
+    from ....clock import Clock
+    from ..ports import Bus, Randomness, Storage, Timers
+    from .consumer import Consumer
+    from .gate import DurableGate
+    from .options import JetStreamOptions
+    from .stream import Stream
+
+__all__ = ["Context", "Refused"]
+
+_NAME_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
+    """A request is refused; ``error`` is the answer."""
+
+    def __init__(self, error: ErrorSpec, **values: Any) -> None:
+        self.error = error.with_(**values) if values else error
+        super().__init__(self.error.description)
+
+
+class Context:
+    """The ports and the marks of one engine."""
+
+    __slots__ = (
+        "appended",
+        "bus",
+        "clock",
+        "dirty_consumers",
+        "dirty_streams",
+        "gate",
+        "later",
+        "options",
+        "random",
+        "ready",
+        "settling",
+        "storage",
+        "timers",
+    )
+
+    gate: DurableGate
+
+    def __init__(
+        self,
+        bus: Bus,
+        storage: Storage,
+        clock: Clock,
+        random: Randomness,
+        timers: Timers,
+        options: JetStreamOptions,
+    ) -> None:
+        self.bus = bus
+        self.storage = storage
+        self.clock = clock
+        self.random = random
+        self.timers = timers
+        self.options = options
+        self.dirty_streams: list[Stream] = []
+        """Streams with appended messages since the last end of a tick."""
+        self.appended: dict[Stream, None] = {}
+        """Streams with appended messages since the last flush started."""
+        self.ready: dict[Consumer, None] = {}
+        """Consumers that may have something to deliver, in the order they became so."""
+        self.dirty_consumers: dict[Consumer, None] = {}
+        """Consumers whose state changed since it was last journaled."""
+
+        self.later: dict[Consumer, None] = {}
+        """Consumers whose turn ended with work left: they are ready again in the next tick."""
+        self.settling: dict[Consumer, None] = {}
+        """Consumers with acks the stream's retention has not heard of."""
+
+    def new_name(self, length: int) -> str:
+        """A random name of letters and digits."""
+        number = self.random.getrandbits(6 * length + 16)
+        name = ""
+        for _ in range(length):
+            number, digit = divmod(number, len(_NAME_DIGITS))
+            name += _NAME_DIGITS[digit]
+        return name

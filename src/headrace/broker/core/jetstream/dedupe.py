@@ -1,0 +1,45 @@
+"""The window in which a repeated ``Nats-Msg-Id`` is answered with the first message's sequence."""
+
+from __future__ import annotations
+
+from collections import deque
+
+__all__ = ["DuplicateWindow"]
+
+
+class DuplicateWindow:
+    """Message ids seen within the last ``window_ns``; 0 remembers nothing.
+
+    Times must not go back from call to call; a stream's timestamps do not.
+    """
+
+    __slots__ = ("_by_time", "_sequences", "last_id", "window_ns")
+
+    def __init__(self, window_ns: int) -> None:
+        self.window_ns = window_ns
+        self._sequences: dict[bytes, int] = {}
+        self._by_time: deque[tuple[int, bytes]] = deque()
+        self.last_id = b""
+        """The id of the newest message that had one."""
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def find(self, message_id: bytes, now_ns: int) -> int:
+        """The sequence stored under this id within the window, or 0."""
+        self.expire(now_ns)
+        return self._sequences.get(message_id, 0)
+
+    def add(self, message_id: bytes, sequence: int, now_ns: int) -> None:
+        """Remember a stored message."""
+        self.last_id = message_id
+        if self.window_ns:
+            self._sequences[message_id] = sequence
+            self._by_time.append((now_ns, message_id))
+
+    def expire(self, now_ns: int) -> None:
+        """Forget what is older than the window."""
+        by_time = self._by_time
+        limit_ns = now_ns - self.window_ns
+        while by_time and by_time[0][0] <= limit_ns:
+            del self._sequences[by_time.popleft()[1]]

@@ -1,0 +1,304 @@
+"""What a consumer has delivered and what became of it: floors, pending messages, redeliveries.
+
+Pure state. Times are handed in (readings of the monotonic clock); the caller sends, stores and journals.
+
+Sequences: ``stream`` ones say which message, ``consumer`` ones count deliveries. A pending message keeps
+the consumer sequence of its first delivery, from which the ack floor is computed.
+
+Cost: messages delivered together share one entry in the heap of deadlines, and acks leave the heap and the
+order alone; both are swept when stale entries outnumber live ones. So everything is O(1) per message.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+__all__ = ["DeliveryState", "Run"]
+
+_SWEEP_AT: Final = 1024  # stale entries tolerated before a sweep
+
+
+class Run:
+    """Messages delivered for the first time, in a row: they share a deadline."""
+
+    __slots__ = ("deadline_ns", "first_consumer_seq", "stream_seqs")
+
+    def __init__(self, first_consumer_seq: int, deadline_ns: int) -> None:
+        self.first_consumer_seq = first_consumer_seq
+        self.deadline_ns = deadline_ns
+        self.stream_seqs: list[int] = []
+
+
+class DeliveryState:
+    """The delivery state of one consumer.
+
+    ``ack_wait_ns`` and ``backoff_ns`` set the deadline of each delivery; ``max_deliver`` below 1 means no
+    limit. With ``tracks`` false (ack policy ``none``) a delivery is its own acknowledgement.
+    """
+
+    def __init__(
+        self,
+        *,
+        start_seq: int,
+        tracks: bool,
+        ack_wait_ns: int,
+        backoff_ns: tuple[int, ...] = (),
+        max_deliver: int = -1,
+    ) -> None:
+        self.tracks = tracks
+        self.ack_wait_ns = ack_wait_ns
+        self.backoff_ns = backoff_ns
+        self.max_deliver = max_deliver
+        self.pending: dict[int, tuple[int, int]] = {}
+        """Stream sequence → (consumer sequence of the first delivery, deadline)."""
+        self.deliveries: dict[int, int] = {}
+        """How often a pending message was delivered, where that is more than once."""
+        self.redeliver: deque[int] = deque()
+        """Stream sequences to deliver again, first the first. May hold messages done meanwhile."""
+        self.exhausted: list[tuple[int, int]] = []
+        """(stream sequence, deliveries) of messages given up since the caller last looked."""
+        self._queued: set[int] = set()
+        self._order: deque[int] = deque()
+        self._deadlines: list[tuple[int, int, list[int]]] = []
+        self._deadline_entries = 0
+        self._tie = 0
+        self.runs: list[Run] = []
+        """First deliveries since ``clear_log``."""
+        self.again: list[tuple[int, int, int, int]] = []
+        """Redeliveries since ``clear_log``: (stream, consumer sequence, deliveries, deadline)."""
+        self.done: list[int] = []
+        """Stream sequences that were acknowledged, terminated or given up since ``clear_log``."""
+        self.reset(start_seq)
+
+    def reset(self, next_seq: int) -> None:
+        """Start over before ``next_seq``, which is delivered next; everything pending is forgotten."""
+        self.delivered_consumer = 0
+        self.delivered_stream = next_seq - 1
+        self.floor_consumer = 0
+        self.floor_stream = next_seq - 1
+        self.next_seq = next_seq
+        """The first stream sequence not looked at yet."""
+        for collection in (self.pending, self.deliveries, self.redeliver, self._queued):
+            collection.clear()
+        self._order.clear()
+        self._deadlines.clear()
+        self._deadline_entries = 0
+        self.exhausted.clear()
+        self.clear_log()
+
+    def clear_log(self) -> None:
+        """Forget what changed, after journaling it."""
+        self.runs = []
+        self.again = []
+        self.done = []
+
+    # -- delivering
+
+    def begin_run(self, now_ns: int) -> Run:
+        """Open a run of first deliveries; append each stream sequence with ``deliver_new``."""
+        deadline_ns = now_ns + (self.backoff_ns[0] if self.backoff_ns else self.ack_wait_ns)
+        run = Run(self.delivered_consumer + 1, deadline_ns)
+        self.runs.append(run)
+        if self.tracks:
+            self._push_deadline(deadline_ns, run.stream_seqs)
+        return run
+
+    def deliver_new(self, run: Run, stream_seq: int) -> int:
+        """Record the first delivery of a message in the open run; returns its consumer sequence."""
+        consumer_seq = self.delivered_consumer = self.delivered_consumer + 1
+        self.delivered_stream = stream_seq
+        self.next_seq = stream_seq + 1
+        run.stream_seqs.append(stream_seq)
+        if self.tracks:
+            self._deadline_entries += 1
+            self.pending[stream_seq] = (consumer_seq, run.deadline_ns)
+            self._order.append(stream_seq)
+        else:
+            self.floor_consumer = consumer_seq
+            self.floor_stream = stream_seq
+        return consumer_seq
+
+    def end_run(self, run: Run) -> None:
+        """Close a run; one that stayed empty leaves no trace in the log."""
+        if not run.stream_seqs and self.runs and self.runs[-1] is run:
+            self.runs.pop()
+
+    def peek_redelivery(self) -> int:
+        """The stream sequence to deliver again next, or 0."""
+        redeliver = self.redeliver
+        while redeliver:
+            if redeliver[0] in self._queued:
+                return redeliver[0]
+            redeliver.popleft()
+        return 0
+
+    def deliver_again(self, stream_seq: int, now_ns: int) -> tuple[int, int]:
+        """Record the redelivery of ``peek_redelivery()``: (consumer sequence, deliveries so far)."""
+        self.redeliver.popleft()
+        self._queued.discard(stream_seq)
+        consumer_seq = self.delivered_consumer = self.delivered_consumer + 1
+        count = self.deliveries[stream_seq] = self.deliveries.get(stream_seq, 1) + 1
+        deadline_ns = now_ns + self._wait_ns(count)
+        self._set_deadline(stream_seq, deadline_ns)
+        self.again.append((stream_seq, consumer_seq, count, deadline_ns))
+        return consumer_seq, count
+
+    # -- what consumers say
+
+    def acknowledge(self, stream_seq: int) -> bool:
+        """One message is done; False when it was not pending."""
+        if self.pending.pop(stream_seq, None) is None:
+            return False
+        self.done.append(stream_seq)
+        if self.deliveries:
+            self.deliveries.pop(stream_seq, None)
+        if self._queued:
+            self._queued.discard(stream_seq)
+        order = self._order
+        if order[0] == stream_seq or not self.pending:
+            self._move_floor()
+        elif len(order) > 2 * len(self.pending) + _SWEEP_AT:
+            self._order = deque(seq for seq in order if seq in self.pending)
+        return True
+
+    def acknowledge_all(self, stream_seq: int, consumer_seq: int) -> list[int]:
+        """Everything up to a message is done; returns the stream sequences that were pending."""
+        if consumer_seq <= self.floor_consumer or stream_seq <= self.floor_stream:
+            return []
+        known = self.pending.get(stream_seq)
+        consumer_seq = min(consumer_seq, self.delivered_consumer) if known is None else known[0]
+        finished = []
+        order = self._order
+        while order and order[0] <= stream_seq:
+            sequence = order.popleft()
+            if self.pending.pop(sequence, None) is not None:
+                finished.append(sequence)
+                self.deliveries.pop(sequence, None)
+                self._queued.discard(sequence)
+        self.floor_consumer, self.floor_stream = consumer_seq, stream_seq
+        self.done += finished
+        if not self.pending:
+            self._move_floor()
+        return finished
+
+    def refuse(self, stream_seq: int, consumer_seq: int, now_ns: int, delay_ns: int = 0) -> bool:
+        """Deliver a message again, now or after ``delay_ns``; False when that is not honoured."""
+        entry = self.pending.get(stream_seq)
+        if entry is None or not self.floor_consumer < consumer_seq <= self.delivered_consumer:
+            return False
+        if delay_ns > 0:
+            count = self.deliveries.get(stream_seq, 1)
+            if self.backoff_ns:
+                delay_ns += self._wait_ns(count) - self.backoff_ns[0]
+            self._queued.discard(stream_seq)
+            self._set_deadline(stream_seq, now_ns + delay_ns)
+        else:
+            self._queue([stream_seq])
+        return True
+
+    def in_progress(self, stream_seq: int, now_ns: int) -> bool:
+        """The consumer is still at it: its time starts anew."""
+        if stream_seq not in self.pending:
+            return False
+        count = self.deliveries.get(stream_seq, 1)
+        self._set_deadline(stream_seq, now_ns + self._wait_ns(count))
+        return True
+
+    def forget(self, stream_seqs: Iterable[int]) -> list[int]:
+        """Messages left the stream: those that were pending are done. Returns them."""
+        return [sequence for sequence in stream_seqs if self.acknowledge(sequence)]
+
+    def forget_below(self, stream_seq: int) -> list[int]:
+        """Everything before ``stream_seq`` left the stream."""
+        return self.forget([seq for seq in self._order if seq < stream_seq])
+
+    def count_of(self, stream_seq: int) -> int:
+        """How often a pending message was delivered."""
+        return self.deliveries.get(stream_seq, 1)
+
+    # -- time
+
+    def next_deadline_ns(self) -> int | None:
+        """When ``expire`` may have something to do."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def expire(self, now_ns: int) -> bool:
+        """Queue what was not acknowledged in time; True if there is something to redeliver."""
+        deadlines = self._deadlines
+        late: list[int] = []
+        while deadlines and deadlines[0][0] <= now_ns:
+            group = heapq.heappop(deadlines)[2]
+            self._deadline_entries -= len(group)
+            for sequence in group:
+                entry = self.pending.get(sequence)
+                if entry is not None and entry[1] <= now_ns and sequence not in self._queued:
+                    late.append(sequence)
+        self._queue(sorted(set(late)))
+        return bool(self._queued)
+
+    # -- inside
+
+    def _wait_ns(self, count: int) -> int:
+        """How long delivery number ``count`` may take."""
+        backoff = self.backoff_ns
+        return backoff[min(count, len(backoff)) - 1] if backoff else self.ack_wait_ns
+
+    def _queue(self, stream_seqs: Iterable[int]) -> None:
+        for sequence in stream_seqs:
+            count = self.deliveries.get(sequence, 1)
+            if 0 < self.max_deliver <= count:
+                self.acknowledge(sequence)
+                self.exhausted.append((sequence, count))
+            elif sequence not in self._queued:
+                self._queued.add(sequence)
+                self.redeliver.append(sequence)
+
+    def _set_deadline(self, stream_seq: int, deadline_ns: int) -> None:
+        self.pending[stream_seq] = (self.pending[stream_seq][0], deadline_ns)
+        self._push_deadline(deadline_ns, [stream_seq])
+        self._deadline_entries += 1
+
+    def _push_deadline(self, deadline_ns: int, group: list[int]) -> None:
+        if self._deadline_entries + len(self._deadlines) > 2 * len(self.pending) + _SWEEP_AT:
+            self._sweep_deadlines()
+        self._tie += 1
+        heapq.heappush(self._deadlines, (deadline_ns, self._tie, group))
+
+    def _sweep_deadlines(self) -> None:
+        """Rebuild the heap from what is pending; sequences with one deadline stay together."""
+        groups: dict[int, list[int]] = {}
+        for sequence, (_, deadline_ns) in self.pending.items():
+            if sequence not in self._queued:
+                groups.setdefault(deadline_ns, []).append(sequence)
+        self._deadline_entries = sum(map(len, groups.values()))
+        self._deadlines = [
+            (deadline_ns, tie, group) for tie, (deadline_ns, group) in enumerate(groups.items())
+        ]
+        self._tie = max(self._tie, len(groups))
+        heapq.heapify(self._deadlines)
+
+    def _move_floor(self) -> None:
+        """The oldest pending message is done: the floor moves up to the next one."""
+        order, pending = self._order, self.pending
+        if not pending:
+            order.clear()
+            self.floor_consumer = self.delivered_consumer
+            self.floor_stream = self.delivered_stream
+            return
+        while order[0] not in pending:
+            order.popleft()
+        head = order[0]
+        self.floor_consumer = pending[head][0] - 1
+        self.floor_stream = head - 1
+
+    def restore_pending(self, entries: Iterable[tuple[int, int, int, int]]) -> None:
+        """Fill in pending messages: (stream, consumer sequence, deadline, deliveries), any order."""
+        for sequence, consumer_seq, deadline_ns, count in sorted(entries):
+            self.pending[sequence] = (consumer_seq, deadline_ns)
+            self._order.append(sequence)
+            if count > 1:
+                self.deliveries[sequence] = count
+        self._sweep_deadlines()

@@ -1,0 +1,143 @@
+"""The engine: wires the parts together and works through what a tick has marked.
+
+The hub calls ``end_of_tick`` after a round of input; timers and completed flushes do the same work for
+what they have marked. Nothing here waits, sleeps or reads a clock of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ....clock import Clock
+from ..ports import Bus, Randomness, Storage, Timers
+from .ack_dispatch import AckDispatch
+from .api import ApiDispatcher
+from .consumers_api import ConsumersApi
+from .context import Context
+from .direct_get import DirectGet
+from .gate import DurableGate
+from .messages_api import MessagesApi
+from .options import JetStreamOptions
+from .registry import Registry
+from .stream import Stream
+from .streams_api import StreamsApi
+
+__all__ = ["JetStream"]
+
+_API: Final = b"$JS.API.>"
+_ACK: Final = b"$JS.ACK.>"
+
+
+class JetStream:
+    """Streams and consumers on one bus and one storage."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        storage: Storage,
+        clock: Clock,
+        random: Randomness,
+        timers: Timers,
+        options: JetStreamOptions | None = None,
+    ) -> None:
+        context = Context(bus, storage, clock, random, timers, options or JetStreamOptions())
+        self._context = context
+        self._acks = AckDispatch()
+        self.registry = Registry(context, self._acks)
+        context.gate = DurableGate(bus, storage, clock, timers, self._stage, self._completed)
+        self._gate = context.gate
+        self._flushing: dict[Stream, None] = {}
+        self._turn_asked = False
+        self._api = ApiDispatcher(context)
+        StreamsApi(context, self.registry, self._api)
+        MessagesApi(self.registry, self._api)
+        DirectGet(context, self.registry, self._api)
+        ConsumersApi(context, self.registry, self._api)
+        bus.add_sink(_API, self._api.sink)
+        bus.add_sink(_ACK, self._acks.sink)
+        bus.on_unblocked(self._unblocked)
+
+    def recover(self) -> None:
+        """Open the streams and consumers the storage holds. Raises StoreError."""
+        self.registry.recover()
+
+    def end_of_tick(self) -> None:
+        """Work through what was marked: limits, deliveries, and one flush for all of it."""
+        context = self._context
+        if context.dirty_streams:
+            streams, context.dirty_streams = context.dirty_streams, []
+            for stream in streams:
+                stream.end_of_batch()
+        if context.ready:
+            self._serve()
+        if context.settling:
+            self._settle()
+        self._gate.flush()
+
+    def shutdown(self) -> None:
+        """Tell every waiting pull request that the server goes, and commit what is staged."""
+        for stream in self.registry.streams.values():
+            for consumer in stream.consumers.values():
+                consumer.shut_down()
+        if self._context.dirty_consumers:
+            self._gate.want()
+        self._gate.flush()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Numbers for monitoring: streams, consumers, messages, bytes, API calls."""
+        usage = self.registry.usage()
+        streams = self.registry.streams.values()
+        return {
+            "streams": len(streams),
+            "consumers": usage.consumers,
+            "messages": sum(stream.store.messages for stream in streams),
+            "bytes": usage.storage_bytes + usage.memory_bytes,
+            "memory": usage.memory_bytes,
+            "storage": usage.storage_bytes,
+            "reserved_memory": usage.reserved_memory_bytes,
+            "reserved_storage": usage.reserved_storage_bytes,
+            "api": {"total": self._api.total, "errors": self._api.errors},
+        }
+
+    def _serve(self) -> None:
+        """Give every ready consumer one turn; who is not done gets the next by a timer."""
+        context = self._context
+        ready, context.ready = context.ready, {}
+        for consumer in ready:
+            consumer.deliver()
+        if context.later and not self._turn_asked:
+            self._turn_asked = True
+            context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_asked = False
+        context = self._context
+        context.ready.update(context.later)
+        context.later.clear()
+
+    def _settle(self) -> None:
+        """Tell the streams what their consumers are done with, once per tick."""
+        settling, self._context.settling = self._context.settling, {}
+        for consumer in settling:
+            consumer.settle()
+
+    def _stage(self) -> None:
+        """The last changes before a flush starts."""
+        if self._context.settling:
+            self._settle()
+        self.registry.stage_consumers()
+        context = self._context
+        self._flushing, context.appended = context.appended, {}
+
+    def _completed(self) -> None:
+        """A flush is done: what it carried may be delivered."""
+        streams, self._flushing = self._flushing, {}
+        for stream in streams:
+            stream.on_durable()
+        if self._context.ready:
+            self._serve()
+
+    def _unblocked(self) -> None:
+        """Some receiver can take more: try all who stopped because of one."""
+        for stream in self.registry.streams.values():
+            stream.resume_blocked()

@@ -1,0 +1,175 @@
+"""The one place where acknowledgements wait for the disk.
+
+Publish acknowledgements, API replies and answers to acks gather here and are released when the flush
+that carries what they confirm has completed. One flush is in flight at a time; what comes meanwhile
+gathers for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ....api.envelope import encode_error, encode_pub_error
+from ....api.errors import Errors, ErrorSpec
+from ....clock import Clock
+from ....errors import StoreFullError
+from ..ports import Bus, Storage, Timer, Timers
+
+__all__ = ["DurableGate", "PubAcks", "store_refusal"]
+
+_SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
+
+
+def store_refusal(error: Exception) -> ErrorSpec:
+    """What a client is told when the store did not keep something."""
+    if isinstance(error, StoreFullError):
+        return Errors.INSUFFICIENT_RESOURCES
+    return Errors.STREAM_STORE_FAILED.with_(err=str(error) or type(error).__name__)
+
+
+class PubAcks:
+    """The publish acknowledgements of one stream that wait for the next flush."""
+
+    __slots__ = ("_duplicate", "_duplicates", "_name", "_plain", "waiting")
+
+    def __init__(self, stream: str) -> None:
+        self._name = stream
+        start = b'{"stream":%b,"seq":' % msgspec.json.encode(stream)
+        start = start.replace(b"%", b"%%")
+        self._plain = start + b"%d}"
+        self._duplicate = start + b'%d,"duplicate":true}'
+        self.waiting: list[tuple[int, bytes]] = []
+        """``(sequence, reply)`` in the order of publishing."""
+        self._duplicates: set[int] = set()
+
+    def add_duplicate(self, sequence: int, reply: bytes) -> None:
+        """Confirm once more, after the next flush, a message that was stored before."""
+        self._duplicates.add(len(self.waiting))
+        self.waiting.append((sequence, reply))
+
+    def duplicate(self, sequence: int) -> bytes:
+        """The acknowledgement of a message that was stored before and is durable."""
+        return self._duplicate % sequence
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        """What releases the acknowledgements gathered so far; gathering starts anew."""
+        waiting, self.waiting = self.waiting, []
+        duplicates, self._duplicates = self._duplicates, set()
+        return partial(self._release, waiting, duplicates)
+
+    def _release(
+        self,
+        waiting: list[tuple[int, bytes]],
+        duplicates: set[int],
+        bus: Bus,
+        error: Exception | None,
+    ) -> None:
+        publish = bus.publish
+        plain = self._plain
+        if error is not None:
+            refusal = encode_pub_error(self._name, store_refusal(error))
+            for _, reply in waiting:
+                publish(reply, b"", b"", refusal)
+        elif duplicates:
+            for position, (sequence, reply) in enumerate(waiting):
+                template = self._duplicate if position in duplicates else plain
+                publish(reply, b"", b"", template % sequence)
+        else:
+            for sequence, reply in waiting:
+                publish(reply, b"", b"", plain % sequence)
+
+
+class _Reply(NamedTuple):
+    """An answer that waits: ``kind`` is the API response type, empty for the answer to an ack."""
+
+    reply: bytes
+    body: bytes
+    kind: str
+    headers: bytes
+
+
+class DurableGate:
+    """Collects what waits for the disk and flushes the storage, at most once at a time."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        storage: Storage,
+        clock: Clock,
+        timers: Timers,
+        stage: Callable[[], None],
+        completed: Callable[[], None],
+    ) -> None:
+        """``stage`` is called before each flush to hand the last changes to the storage, and
+        ``completed`` after each one, when its acknowledgements are out."""
+        self._bus = bus
+        self._storage = storage
+        self._clock = clock
+        self._timers = timers
+        self._stage = stage
+        self._completed = completed
+        self._acks: dict[PubAcks, None] = {}
+        self._replies: list[_Reply] = []
+        self._wanted = False
+        self._soon: Timer | None = None
+        self.in_flight = False
+
+    def want(self, acks: PubAcks | None = None) -> None:
+        """Something was staged: commit it at the end of this tick, then release ``acks``."""
+        self._wanted = True
+        if acks is not None:
+            self._acks[acks] = None
+
+    def want_soon(self) -> None:
+        """Something was staged that nobody waits for: commit it with the next flush or shortly."""
+        if not self._wanted and self._soon is None:
+            deadline_ns = self._clock.monotonic_ns() + _SOON_NS
+            self._soon = self._timers.call_at(deadline_ns, self._soon_is_now)
+
+    def reply(self, reply: bytes, body: bytes, kind: str = "", headers: bytes = b"") -> None:
+        """Send ``body`` to ``reply``, if there is one, once everything staged so far is durable."""
+        self._wanted = True
+        if reply:
+            self._replies.append(_Reply(reply, body, kind, headers))
+
+    def flush(self) -> None:
+        """Commit what was staged, unless nothing was or a flush is already in flight."""
+        if not self._wanted or self.in_flight:
+            return
+        self._stage()
+        self._wanted = False
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        releases = [acks.take() for acks in self._acks]
+        self._acks.clear()
+        replies, self._replies = self._replies, []
+        self.in_flight = True
+        self._storage.flush(partial(self._done, releases, replies))
+
+    def _soon_is_now(self) -> None:
+        self._soon = None
+        self._wanted = True
+        self.flush()
+
+    def _done(
+        self,
+        releases: list[Callable[[Bus, Exception | None], None]],
+        replies: list[_Reply],
+        error: Exception | None,
+    ) -> None:
+        self.in_flight = False
+        for release in releases:
+            release(self._bus, error)
+        for reply, body, kind, headers in replies:
+            if error is None:
+                self._bus.publish(reply, b"", headers, body)
+            elif kind:
+                # An ack that did not become durable gets no answer: the client will ask again.
+                self._bus.publish(reply, b"", b"", encode_error(kind, store_refusal(error)))
+        self._completed()
+        self.flush()

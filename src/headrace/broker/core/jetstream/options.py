@@ -1,0 +1,28 @@
+"""What an operator may choose about JetStream."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
+
+__all__ = ["JetStreamOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class JetStreamOptions:
+    """Names shown to clients, and limits; a limit of −1 is none.
+
+    ``version`` and ``api_level`` are what clients read in ``config.metadata`` (``_nats.ver``,
+    ``_nats.level``); a request that needs a higher level is refused with 10185.
+    """
+
+    server_name: str = "headrace"
+    version: str = "2.11.0"
+    api_level: int = 1
+    max_streams: int = STREAMS_MAX
+    max_consumers_per_stream: int = CONSUMERS_PER_STREAM_MAX
+    max_ack_pending: int = -1
+    max_request_batch: int = 0
+    max_storage_bytes: int = -1
+    max_memory_bytes: int = -1

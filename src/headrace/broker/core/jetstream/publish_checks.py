@@ -1,0 +1,158 @@
+"""Whether a published message may be stored: headers, expectations, sizes, limits, in that order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ....api.errors import Errors
+from ....limits import HEADER_BYTES_MAX
+from .context import Refused
+from .durations import parse_duration
+from .publish_headers import read_headers
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+__all__ = ["Admission", "PublishChecks"]
+
+_EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
+_EXPECTED_LAST: Final = b"Nats-Expected-Last-Sequence"
+_EXPECTED_LAST_ID: Final = b"Nats-Expected-Last-Msg-Id"
+_EXPECTED_SUBJECT_LAST: Final = b"Nats-Expected-Last-Subject-Sequence"
+_EXPECTED_SUBJECT: Final = b"Nats-Expected-Last-Subject-Sequence-Subject"
+_MSG_ID: Final = b"Nats-Msg-Id"
+_ROLLUP: Final = b"Nats-Rollup"
+_SOURCE: Final = b"Nats-Stream-Source"
+_TTL: Final = b"Nats-TTL"
+
+_NS: Final = 1_000_000_000
+_FILE_OVERHEAD: Final = 30  # as the public server accounts a stored message
+_HEADER_OVERHEAD: Final = 4
+_MEMORY_OVERHEAD: Final = 16
+
+
+class Admission(NamedTuple):
+    """A message may be stored, or is a duplicate of the message ``duplicate_of``."""
+
+    message_id: bytes = b""
+    duplicate_of: int = 0
+    rollup: bytes = b""
+
+
+_PLAIN: Final = Admission()
+
+
+class PublishChecks:
+    """The checks of one stream's configuration."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        config = stream.config
+        self._config = config
+        self._max_size = config.max_msg_size
+        self._rejects = config.discard == "new" and (
+            config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
+        )
+
+    def admit(self, subject: bytes, headers: bytes, payload: bytes, now_ns: int) -> Admission:
+        """Raises Refused with the answer to the publisher."""
+        self._stream.check_not_sealed()
+        admission = self._read(subject, headers, now_ns) if headers else _PLAIN
+        if admission.duplicate_of:
+            return admission
+        if self._max_size >= 0 and len(headers) + len(payload) > self._max_size:
+            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if len(headers) > HEADER_BYTES_MAX:
+            raise Refused(Errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
+        if self._rejects:
+            self._check_room(subject, headers, payload, admission.rollup)
+        return admission
+
+    def _read(self, subject: bytes, block: bytes, now_ns: int) -> Admission:
+        found = read_headers(block)
+        if not found:
+            return _PLAIN
+        stream = self._stream
+        expected = found.get(_EXPECTED_STREAM)
+        if expected and expected != stream.name.encode():
+            raise Refused(Errors.STREAM_NOT_MATCH)
+        if _SOURCE in found:
+            raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
+        if found.get(_TTL):
+            self._check_ttl(found[_TTL])
+        msg_id = found.get(_MSG_ID, b"")
+        if msg_id:
+            duplicate_of = stream.window.find(msg_id, now_ns)
+            if duplicate_of:
+                return Admission(msg_id, duplicate_of)
+        self._check_expectations(subject, found)
+        rollup = found.get(_ROLLUP, b"").lower()
+        if rollup:
+            self._check_rollup(rollup)
+        return Admission(msg_id, 0, rollup)
+
+    def _check_ttl(self, text: bytes) -> None:
+        shown = text.decode(errors="replace")
+        if shown != "never":
+            ttl_ns = int(shown) * _NS if shown.isdecimal() else parse_duration(shown)
+            if ttl_ns is None or ttl_ns < _NS:
+                raise Refused(Errors.MESSAGE_TTL_INVALID)
+        raise Refused(Errors.MESSAGE_TTL_DISABLED)
+
+    def _check_expectations(self, subject: bytes, found: dict[bytes, bytes]) -> None:
+        stream = self._stream
+        wanted = _sequence(found.get(_EXPECTED_SUBJECT_LAST))
+        other = found.get(_EXPECTED_SUBJECT)
+        if wanted is not None:
+            state = stream.store.subject(other or subject)
+            last = state.last_seq if state is not None else 0
+            if last != wanted:
+                raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
+        elif other:
+            raise Refused(Errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
+        wanted = _sequence(found.get(_EXPECTED_LAST))
+        if wanted is not None and wanted != stream.store.last_seq:
+            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=stream.store.last_seq)
+        last_id = found.get(_EXPECTED_LAST_ID)
+        if last_id and last_id != stream.window.last_id:
+            shown = stream.window.last_id.decode(errors="replace")
+            raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=shown)
+
+    def _check_rollup(self, rollup: bytes) -> None:
+        config = self._config
+        if not config.allow_rollup_hdrs or config.deny_purge:
+            raise Refused(Errors.STREAM_ROLLUP_FAILED, err="rollup not permitted")
+        if rollup not in (b"sub", b"all"):
+            shown = rollup.decode(errors="replace")
+            raise Refused(Errors.STREAM_ROLLUP_FAILED, err=f"rollup value invalid: {shown!r}")
+
+    def _check_room(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
+        config = self._config
+        store = self._stream.store
+        replaces = False
+        if config.max_msgs_per_subject > 0:
+            state = store.subject(subject)
+            replaces = state is not None and state.count >= config.max_msgs_per_subject
+            if replaces and config.discard_new_per_subject and not rollup:
+                raise Refused(
+                    Errors.STREAM_STORE_FAILED, err="maximum messages per subject exceeded"
+                )
+        if replaces:
+            return
+        if 0 < config.max_msgs <= store.messages:
+            raise Refused(Errors.STREAM_STORE_FAILED, err="maximum messages exceeded")
+        if config.max_bytes > 0:
+            size = len(subject) + len(payload)
+            if config.storage == "memory":
+                size += _MEMORY_OVERHEAD + len(headers)
+            else:
+                size += _FILE_OVERHEAD + (_HEADER_OVERHEAD + len(headers) if headers else 0)
+            if store.bytes + size > config.max_bytes:
+                raise Refused(Errors.STREAM_STORE_FAILED, err="maximum bytes exceeded")
+
+
+def _sequence(text: bytes | None) -> int | None:
+    """The number in an expectation header; what is no number expects nothing, as in the server."""
+    if text is None or not text.isdigit():
+        return None
+    return int(text)

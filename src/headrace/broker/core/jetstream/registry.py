@@ -1,0 +1,191 @@
+"""The streams of an engine and their life: create, recover, update, delete, with their journal entries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from ....api.base import from_wire, to_wire
+from ....api.consumers import ConsumerConfig
+from ....api.errors import Errors
+from ....api.streams import StreamConfig
+from ....errors import StoreError
+from .consumer import Consumer
+from .context import Context, Refused
+from .stream import Stream
+
+if TYPE_CHECKING:
+    from .ack_dispatch import AckDispatch
+
+__all__ = ["Registry", "Usage"]
+
+_STREAM: Final = "stream/"
+_CONSUMER: Final = "consumer/"
+_STATE: Final = "state/"
+
+
+class Usage(NamedTuple):
+    """What all streams use together, in bytes, and how many consumers there are."""
+
+    memory_bytes: int
+    storage_bytes: int
+    reserved_memory_bytes: int
+    reserved_storage_bytes: int
+    consumers: int
+
+
+class Registry:
+    """Streams by name, consumers by stream; what is here is journaled, except what lives in memory."""
+
+    def __init__(self, context: Context, acks: AckDispatch) -> None:
+        self._context = context
+        self._acks = acks
+        self.streams: dict[str, Stream] = {}
+
+    # -- streams
+
+    def create_stream(self, config: StreamConfig) -> Stream:
+        """Make a stream of a checked configuration."""
+        context = self._context
+        try:
+            store = context.storage.create_stream(config.name, memory=config.storage == "memory")
+        except StoreError as error:
+            raise Refused(Errors.STREAM_CREATE, err=error) from error
+        if config.first_seq > 1:
+            store.reset_first(config.first_seq)
+        stream = Stream(context, config, context.clock.now_ns(), store)
+        self.streams[config.name] = stream
+        self._journal_stream(stream)
+        stream.open()
+        return stream
+
+    def update_stream(self, stream: Stream, config: StreamConfig) -> None:
+        """Give a stream a checked configuration."""
+        interest_matters = stream.config.retention != config.retention
+        stream.reconfigure(config)
+        if interest_matters:
+            stream.retention.consumers_changed()
+        self._journal_stream(stream)
+
+    def delete_stream(self, stream: Stream) -> None:
+        """Remove a stream, its consumers and its messages."""
+        stream.close()
+        for consumer in list(stream.consumers.values()):
+            self._drop_consumer(consumer)
+        del self.streams[stream.name]
+        context = self._context
+        context.appended.pop(stream, None)
+        context.storage.meta.delete(_STREAM + stream.name)
+        context.storage.delete_stream(stream.name)
+        context.gate.want()
+
+    def _journal_stream(self, stream: Stream) -> None:
+        if stream.config.storage == "file":
+            value = {"created_ns": stream.created_ns, "config": to_wire(stream.config)}
+            self._context.storage.meta.put(_STREAM + stream.name, msgspec.json.encode(value))
+        self._context.gate.want()
+
+    # -- consumers
+
+    def create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer:
+        """Make a consumer of a checked configuration."""
+        consumer = Consumer(self._context, stream, name, config, self._context.clock.now_ns())
+        consumer.on_inactive = self.delete_consumer
+        consumer.start()
+        self._admit(consumer)
+        self.journal_consumer(consumer)
+        stream.retention.consumers_changed()
+        return consumer
+
+    def journal_consumer(self, consumer: Consumer) -> None:
+        """Write a consumer's configuration and state anew."""
+        if consumer.journaled:
+            value = {"created_ns": consumer.created_ns, "config": to_wire(consumer.config)}
+            meta = self._context.storage.meta
+            meta.put(_CONSUMER + consumer.key, msgspec.json.encode(value))
+            meta.put(_STATE + consumer.key, consumer.snapshot())
+        self._context.gate.want()
+
+    def delete_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer; its waiting requests are told."""
+        self._drop_consumer(consumer)
+        consumer.stream.retention.consumers_changed()
+
+    def _admit(self, consumer: Consumer) -> None:
+        consumer.stream.consumers[consumer.name] = consumer
+        if consumer.config.ack_policy != "none":
+            self._acks.add(consumer)
+
+    def _drop_consumer(self, consumer: Consumer) -> None:
+        consumer.close()
+        stream = consumer.stream
+        del stream.consumers[consumer.name]
+        self._acks.remove(consumer)
+        if consumer.journaled:
+            meta = self._context.storage.meta
+            meta.delete(_CONSUMER + consumer.key)
+            meta.delete(_STATE + consumer.key)
+        self._context.gate.want()
+
+    def stage_consumers(self) -> None:
+        """Hand the changes of consumers since the last flush to the journal."""
+        meta = self._context.storage.meta
+        for consumer in self._context.dirty_consumers:
+            value, is_delta = consumer.take_changes()
+            if not consumer.journaled:
+                continue
+            if is_delta:
+                meta.append(_STATE + consumer.key, value)
+            else:
+                meta.put(_STATE + consumer.key, value)
+        self._context.dirty_consumers.clear()
+
+    # -- recovery
+
+    def recover(self) -> None:
+        """Open what the journal and the storage hold. Raises StoreError when a stream is missing."""
+        journal = self._context.storage.meta.load()
+        for key, (value, _) in journal.items():
+            if key.startswith(_STREAM):
+                self._recover_stream(value)
+        for key, (value, _) in journal.items():
+            if key.startswith(_CONSUMER):
+                state = journal.get(_STATE + key.removeprefix(_CONSUMER))
+                self._recover_consumer(key.removeprefix(_CONSUMER), value, state)
+        for stream in self.streams.values():
+            stream.open()
+
+    def _recover_stream(self, value: bytes) -> None:
+        entry = msgspec.json.decode(value)
+        config = from_wire(entry["config"], StreamConfig)
+        store = self._context.storage.open_stream(config.name)
+        stream = Stream(self._context, config, entry["created_ns"], store)
+        stream.recover_window()
+        self.streams[config.name] = stream
+
+    def _recover_consumer(
+        self, key: str, value: bytes, state: tuple[bytes, list[bytes]] | None
+    ) -> None:
+        stream_name, _, name = key.partition("/")
+        stream = self.streams.get(stream_name)
+        if stream is None:
+            return  # its stream was deleted in the same breath
+        entry = msgspec.json.decode(value)
+        config = from_wire(entry["config"], ConsumerConfig)
+        consumer = Consumer(self._context, stream, name, config, entry["created_ns"])
+        consumer.on_inactive = self.delete_consumer
+        consumer.restore(*state) if state is not None else consumer.start()
+        self._admit(consumer)
+
+    # -- questions
+
+    def usage(self) -> Usage:
+        """What the streams use and reserve."""
+        used = {"memory": 0, "file": 0}
+        reserved = {"memory": 0, "file": 0}
+        for stream in self.streams.values():
+            used[stream.config.storage] += stream.store.bytes
+            reserved[stream.config.storage] += max(stream.config.max_bytes, 0)
+        consumers = sum(len(stream.consumers) for stream in self.streams.values())
+        return Usage(used["memory"], used["file"], reserved["memory"], reserved["file"], consumers)

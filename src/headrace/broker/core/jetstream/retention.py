@@ -1,0 +1,101 @@
+"""When an acknowledged message leaves the stream: never, at its ack, or when nobody needs it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+    from .stream import Stream
+
+__all__ = [
+    "InterestRetention",
+    "LimitsRetention",
+    "Retention",
+    "WorkQueueRetention",
+    "retention_of",
+]
+
+
+class Retention(Protocol):
+    """What a stream's retention policy decides."""
+
+    def wanted(self, subject: bytes) -> bool:
+        """Whether a new message on this subject is kept at all."""
+        ...
+
+    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
+        """``consumer`` is done with these: remove what need not stay."""
+        ...
+
+    def consumers_changed(self) -> None:
+        """A consumer came, went or changed its filters."""
+        ...
+
+
+class LimitsRetention:
+    """Messages stay until a limit removes them."""
+
+    def wanted(self, subject: bytes) -> bool:
+        return True
+
+    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
+        return
+
+    def consumers_changed(self) -> None:
+        return
+
+
+class WorkQueueRetention(LimitsRetention):
+    """A message leaves when its one consumer is done with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
+        self._stream.remove_done(sequences)
+
+
+class InterestRetention:
+    """A message stays while some consumer whose filter matches is not done with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def wanted(self, subject: bytes) -> bool:
+        return any(consumer.wants(subject) for consumer in self._stream.consumers.values())
+
+    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
+        others = [other for other in self._stream.consumers.values() if other is not consumer]
+        self._stream.remove_done(list(self._unneeded(sequences, others)))
+
+    def consumers_changed(self) -> None:
+        """Walks the stream once: rare, and the only way to know what nobody waits for."""
+        stream = self._stream
+        consumers = list(stream.consumers.values())
+        store = stream.store
+        position = store.first_seq
+        while messages := store.read(position, None, 1024, 1 << 24, store.last_seq):
+            position = messages[-1].sequence + 1
+            done = [
+                message.sequence
+                for message in messages
+                if not any(c.needs(message.sequence, message.subject) for c in consumers)
+            ]
+            stream.remove_done(done)
+
+    def _unneeded(self, sequences: Iterable[int], others: list[Consumer]) -> Iterable[int]:
+        for sequence in sequences:
+            message = self._stream.store.get(sequence) if others else None
+            if message is None or not any(o.needs(sequence, message.subject) for o in others):
+                yield sequence
+
+
+def retention_of(stream: Stream) -> Retention:
+    """The policy a stream's configuration asks for."""
+    if stream.config.retention == "workqueue":
+        return WorkQueueRetention(stream)
+    if stream.config.retention == "interest":
+        return InterestRetention(stream)
+    return LimitsRetention()

@@ -1,0 +1,319 @@
+"""One stream: taking messages in, keeping them within limits, waking who waits for them.
+
+Ingest only stages. The acknowledgement leaves through the gate when the flush that carries the message has
+completed, and consumers see the message from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from ....api.envelope import encode_pub_error
+from ....api.errors import Errors, ErrorSpec
+from ....api.streams import StreamConfig
+from ....errors import StoreError
+from ....subjects import SubjectFilter
+from ..ports import Origin, StreamStore, Timer
+from .context import Context, Refused
+from .dedupe import DuplicateWindow
+from .gate import PubAcks, store_refusal
+from .publish_checks import PublishChecks
+from .publish_headers import message_id
+from .retention import Retention, retention_of
+from .stream_config import compile_transform
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+
+__all__ = ["Stream"]
+
+_NS: Final = 1_000_000_000
+_AGE_GRAIN_NS: Final = 250_000_000  # the age limit is enforced no more often than this
+_REBUILD_BATCH: Final = 1024
+
+
+class Stream:
+    """A stream that is open for publishing. Made by the engine, which also closes it."""
+
+    def __init__(
+        self, context: Context, config: StreamConfig, created_ns: int, store: StreamStore
+    ) -> None:
+        self.context = context
+        self.config = config
+        self.created_ns = created_ns
+        self.store = store
+        self.name = config.name
+        self.acks = PubAcks(config.name)
+        self.consumers: dict[str, Consumer] = {}
+        self.hungry: dict[Consumer, None] = {}
+        """Consumers with waiting requests that have seen everything durable."""
+        self.holding: dict[Consumer, None] = {}
+        """Consumers with deliveries that are not acknowledged yet."""
+        self.removals = 0
+        """Counts removals other than by acks and from the head: who counted messages counts anew."""
+        self.blocked: dict[Consumer, None] = {}
+        """Consumers that stopped because a receiver has too much unsent output."""
+        self.window = DuplicateWindow(0)
+        self.retention: Retention
+        self._append = store.append
+        self._now_ns = context.clock.now_ns
+        self._last_ns = 0
+        self._dirty = False
+        self._age_timer: Timer | None = None
+        self._sinks: tuple[bytes, ...] = ()
+        self._configure()
+
+    # -- lifecycle
+
+    def open(self) -> None:
+        """Start listening on the stream's subjects."""
+        self._listen([] if self.config.mirror else self.config.subjects)
+        self._arm_age_timer()
+
+    def close(self) -> None:
+        """Stop listening; consumers are closed by the engine."""
+        self._listen([])
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+            self._age_timer = None
+
+    def reconfigure(self, config: StreamConfig) -> None:
+        """Take an updated, checked configuration."""
+        self.config = config
+        self._configure()
+        self._listen(config.subjects)
+        self.trim()
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+            self._age_timer = None
+        self._arm_age_timer()
+
+    def recover_window(self) -> None:
+        """Rebuild the duplicate window, and the last message id, from the stored headers."""
+        window_ns = self.window.window_ns
+        store = self.store
+        self._last_ns = store.state.last_ns
+        if not window_ns:
+            return
+        position = store.sequence_at(self._now_ns() - window_ns)
+        while messages := store.read(position, None, _REBUILD_BATCH, 1 << 24, store.last_seq):
+            position = messages[-1].sequence + 1
+            for message in messages:
+                found = message_id(message.headers)
+                if found:
+                    self.window.add(found, message.sequence, message.timestamp_ns)
+
+    def _configure(self) -> None:
+        config = self.config
+        self.transform = compile_transform(config, self.context.random)
+        self.retention = retention_of(self)
+        self.checks = PublishChecks(self)
+        # With none of these a message without headers needs no look at all.
+        self._plain = (
+            self.transform is None
+            and not config.sealed
+            and not config.no_ack
+            and config.max_msg_size < 0
+            and config.max_msgs_per_subject <= 0
+            and config.discard == "old"
+            and config.retention != "interest"
+        )
+        self._bounded = config.max_msgs > 0 or config.max_bytes > 0
+        window_ns = round(config.duplicate_window * _NS)
+        if self.window.window_ns != window_ns:
+            self.window.window_ns = window_ns
+
+    def _listen(self, subjects: Iterable[str]) -> None:
+        wanted = tuple(subject.encode() for subject in subjects)
+        bus = self.context.bus
+        for pattern in self._sinks:
+            if pattern not in wanted:
+                bus.remove_sink(pattern, self.ingest)
+        for pattern in wanted:
+            if pattern not in self._sinks:
+                bus.add_sink(pattern, self.ingest)
+        self._sinks = wanted
+
+    # -- ingest
+
+    def ingest(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> None:
+        """Take one published message: stage it, or answer why not."""
+        if headers or not self._plain:
+            self._ingest_checked(subject, reply, headers, payload)
+            return
+        now_ns = self._now_ns()
+        if now_ns < self._last_ns:
+            now_ns = self._last_ns  # the clock was set back; a stream's times never are
+        self._last_ns = now_ns
+        try:
+            sequence = self._append(subject, b"", payload, now_ns)
+        except StoreError as error:
+            self._refuse(reply, store_refusal(error))
+            return
+        if reply:
+            self.acks.waiting.append((sequence, reply))
+        if not self._dirty:
+            self._mark_dirty()
+
+    def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if self.config.no_ack:
+            reply = b""
+        if self.transform is not None:
+            subject = self.transform.apply(subject) or subject
+        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
+        try:
+            found = self.checks.admit(subject, headers, payload, now_ns)
+            if found.duplicate_of:
+                self._acknowledge_duplicate(found.duplicate_of, reply)
+                return
+            sequence = self._append(subject, headers, payload, now_ns)
+        except Refused as refusal:
+            self._refuse(reply, refusal.error)
+            return
+        except StoreError as error:
+            self._refuse(reply, store_refusal(error))
+            return
+        if found.message_id:
+            self.window.add(found.message_id, sequence, now_ns)
+        if reply:
+            self.acks.waiting.append((sequence, reply))
+        self._after_append(subject, sequence, found.rollup)
+        if not self._dirty:
+            self._mark_dirty()
+
+    def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
+        """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
+        if rollup:
+            scope = SubjectFilter([subject]) if rollup == b"sub" else None
+            self.purge(scope, below_seq=sequence)
+        limit = self.config.max_msgs_per_subject
+        if limit > 0:
+            state = self.store.subject(subject)
+            if state is not None and state.count > limit:
+                if state.count == limit + 1:
+                    self.remove([state.first_seq])
+                else:  # the limit was lowered meanwhile
+                    self.purge(SubjectFilter([subject]), keep=limit)
+        if not self.retention.wanted(subject):
+            self.store.remove([sequence])
+
+    def _acknowledge_duplicate(self, sequence: int, reply: bytes) -> None:
+        if not reply:
+            return
+        if sequence <= self.store.durable_seq:
+            self.context.bus.publish(reply, b"", b"", self.acks.duplicate(sequence))
+        else:
+            self.acks.add_duplicate(sequence, reply)
+            self.context.gate.want(self.acks)
+
+    def _refuse(self, reply: bytes, error: ErrorSpec) -> None:
+        if reply:
+            self.context.bus.publish(reply, b"", b"", encode_pub_error(self.name, error))
+
+    def _mark_dirty(self) -> None:
+        self._dirty = True
+        context = self.context
+        context.dirty_streams.append(self)
+        context.appended[self] = None
+        context.gate.want(self.acks)
+
+    # -- batches
+
+    def end_of_batch(self) -> None:
+        """Once per tick with new messages: bring the stream within its limits."""
+        self._dirty = False
+        if self._bounded:
+            self._trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
+        if self._age_timer is None:
+            self._arm_age_timer()
+
+    def on_durable(self) -> None:
+        """New messages are on disk: who waits may have them."""
+        if self.hungry:
+            self.context.ready.update(self.hungry)
+            self.hungry.clear()
+
+    def resume_blocked(self) -> None:
+        """Receivers have room again: who stopped for that reason goes on."""
+        if self.blocked:
+            self.context.ready.update(self.blocked)
+            self.blocked.clear()
+
+    # -- removal
+
+    def trim(self) -> None:
+        """Apply every limit now, as after an update."""
+        config = self.config
+        self._trim_head(max_messages=config.max_msgs, max_bytes=config.max_bytes)
+        self.expire()
+        if config.max_msgs_per_subject > 0:
+            limit = config.max_msgs_per_subject
+            crowded = [s for s, state in self.store.subjects(None) if state.count > limit]
+            for subject in crowded:
+                self.purge(SubjectFilter([subject]), keep=limit)
+
+    def expire(self) -> None:
+        """Remove what is older than ``max_age``."""
+        if self.config.max_age > 0:
+            age_ns = round(self.config.max_age * _NS)
+            self._trim_head(before_ns=self._now_ns() - age_ns + 1)
+
+    def remove(self, sequences: Sequence[int]) -> int:
+        """Remove messages on request or by a limit; deliveries of them are over."""
+        removed = self.store.remove(sequences)
+        self.removals += 1
+        self.context.gate.want_soon()
+        for consumer in list(self.holding):
+            consumer.forget(sequences)
+        return removed
+
+    def remove_done(self, sequences: Sequence[int]) -> None:
+        """Remove messages nobody needs any more; committed with the next flush."""
+        if sequences and self.store.remove(sequences):
+            self.context.gate.want_soon()
+
+    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
+        """Remove by subject, sequence or count; returns how many."""
+        purged = self.store.purge(filter, below_seq, keep)
+        if purged:
+            self.removals += 1
+            self.context.gate.want_soon()
+            for consumer in list(self.holding):
+                consumer.forget_missing()
+        return purged
+
+    def _trim_head(
+        self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0
+    ) -> None:
+        removed = self.store.trim(
+            max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns
+        )
+        if removed:
+            self.context.gate.want_soon()
+            first = self.store.first_seq
+            for consumer in list(self.holding):
+                consumer.forget_below(first)
+
+    def _arm_age_timer(self) -> None:
+        if self.config.max_age <= 0 or not self.store.messages:
+            return
+        age_ns = round(self.config.max_age * _NS)
+        left_ns = self.store.state.first_ns + age_ns - self._now_ns()
+        clock = self.context.clock
+        deadline_ns = clock.monotonic_ns() + max(left_ns, _AGE_GRAIN_NS)
+        self._age_timer = self.context.timers.call_at(deadline_ns, self._on_age)
+
+    def _on_age(self) -> None:
+        self._age_timer = None
+        self.expire()
+        self._arm_age_timer()
+
+    # -- questions
+
+    def check_not_sealed(self) -> None:
+        """Refuse when the stream is sealed."""
+        if self.config.sealed:
+            raise Refused(Errors.STREAM_SEALED)

@@ -1,0 +1,214 @@
+"""Stream configurations: defaults, validation, and what an update may change.
+
+Texts and error numbers are the public server's; what this server does not do is refused in words.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Final
+
+import msgspec
+
+from ....api.errors import Errors
+from ....api.streams import StreamConfig
+from ....errors import InvalidSubjectError
+from ....limits import DESCRIPTION_BYTES_MAX, DUPLICATE_WINDOW_S_DEFAULT, NAME_CHARS_MAX
+from ....subjects import is_valid_pattern, overlaps
+from ....transforms import SubjectTransform
+from ..ports import Randomness
+from .context import Refused
+from .options import JetStreamOptions
+
+__all__ = [
+    "check_stream",
+    "check_stream_name",
+    "check_stream_update",
+    "compile_transform",
+    "same_stream",
+    "with_stream_defaults",
+    "without_dynamic_metadata",
+]
+
+_API: Final = b"$JS.API.>"
+_FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
+_MIN_AGE_S: Final = 0.1
+_MAX_REPLICAS: Final = 5
+_DYNAMIC: Final = ("_nats.ver", "_nats.level", "_nats.req.level")
+_UNLIMITED_WHEN_ZERO: Final = (
+    "max_msgs",
+    "max_bytes",
+    "max_msgs_per_subject",
+    "max_msg_size",
+    "max_consumers",
+)
+
+
+def _invalid(text: str) -> Refused:
+    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+
+
+def check_stream_name(name: str) -> None:
+    """Refuse a name that can not be a token of a subject and a directory."""
+    if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
+        raise _invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+    if len(name) > NAME_CHARS_MAX:
+        raise _invalid(f"stream name is too long, maximum allowed is {NAME_CHARS_MAX}")
+
+
+def with_stream_defaults(config: StreamConfig) -> StreamConfig:
+    """The configuration as it is stored: absent values filled in, dynamic metadata left out."""
+    changes: dict[str, object] = {"pedantic": False, "template_owner": ""}
+    for name in _UNLIMITED_WHEN_ZERO:
+        value = getattr(config, name)
+        if value == 0 or value < -1:
+            changes[name] = -1
+    if config.num_replicas == 0:
+        changes["num_replicas"] = 1
+    copies = config.mirror is not None or bool(config.sources)
+    if not config.subjects and not copies:
+        changes["subjects"] = (config.name,)
+    if config.duplicate_window == 0 and not copies:
+        window = DUPLICATE_WINDOW_S_DEFAULT
+        changes["duplicate_window"] = min(window, config.max_age) if config.max_age > 0 else window
+    changes["metadata"] = without_dynamic_metadata(config.metadata)
+    return msgspec.structs.replace(config, **changes)
+
+
+def without_dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
+    """Metadata without what the server overlays on every answer."""
+    return {key: value for key, value in metadata.items() if key not in _DYNAMIC}
+
+
+def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
+    """Refuse a configuration (after defaults) that can not be."""
+    check_stream_name(config.name)
+    if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
+        raise _invalid(
+            f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}"
+        )
+    if config.num_replicas > _MAX_REPLICAS:
+        raise _invalid(f"maximum replicas is {_MAX_REPLICAS}")
+    if config.num_replicas < 0:
+        raise Refused(Errors.REPLICAS_NEGATIVE)
+    if config.num_replicas > 1:
+        raise Refused(Errors.STREAM_REPLICAS_NOT_SUPPORTED)
+    _check_unsupported(config)
+    _check_times(config)
+    _check_discard(config)
+    _check_subjects(config)
+    _check_size(config, options)
+
+
+def _check_unsupported(config: StreamConfig) -> None:
+    features = {
+        "mirrors": config.mirror is not None,
+        "sources": bool(config.sources),
+        "republish": config.republish is not None,
+        "message TTLs": config.allow_msg_ttl or config.subject_delete_marker_ttl != 0,
+        "message counters": config.allow_msg_counter,
+        "atomic batch publish": config.allow_atomic,
+        "batch publish": config.allow_batched,
+        "message schedules": config.allow_msg_schedules,
+        "compression": config.compression != "none",
+        "persist modes": config.persist_mode not in ("", "default"),
+    }
+    for feature, asked in features.items():
+        if asked:
+            raise _invalid(f"{feature} not supported by this server")
+
+
+def _check_times(config: StreamConfig) -> None:
+    if config.max_age < 0:
+        raise _invalid("max age can not be negative")
+    if 0 < config.max_age < _MIN_AGE_S:
+        raise _invalid("max age needs to be >= 100ms")
+    if config.duplicate_window < 0:
+        raise _invalid("duplicates window can not be negative")
+    if config.max_age and config.duplicate_window > config.max_age:
+        raise _invalid("duplicates window can not be larger then max age")
+    if 0 < config.duplicate_window < _MIN_AGE_S:
+        raise _invalid("duplicates window needs to be >= 100ms")
+
+
+def _check_discard(config: StreamConfig) -> None:
+    if config.deny_purge and config.allow_rollup_hdrs:
+        raise _invalid("roll-ups require the purge permission")
+    if config.discard_new_per_subject:
+        if config.discard != "new":
+            raise _invalid("discard new per subject requires discard new policy to be set")
+        if config.max_msgs_per_subject <= 0:
+            raise _invalid("discard new per subject requires max msgs per subject > 0")
+
+
+def _check_subjects(config: StreamConfig) -> None:
+    patterns = [subject.encode() for subject in config.subjects]
+    for pattern in patterns:
+        if not is_valid_pattern(pattern):
+            raise _invalid("invalid subject")
+    if len(set(patterns)) != len(patterns):
+        raise _invalid("duplicate subjects detected")
+    for one, other in combinations(patterns, 2):
+        if overlaps(one, other):
+            raise _invalid(f'subject "{one.decode()}" overlaps with "{other.decode()}"')
+    if config.no_ack:
+        return
+    if b">" in patterns:
+        raise _invalid("capturing all subjects requires no-ack to be true")
+    if any(overlaps(pattern, _API) for pattern in patterns):
+        raise _invalid("subjects that overlap with jetstream api require no-ack to be true")
+
+
+def _check_size(config: StreamConfig, options: JetStreamOptions) -> None:
+    if config.storage == "memory":
+        if -1 < options.max_memory_bytes < config.max_bytes:
+            raise Refused(Errors.MEMORY_RESOURCES_EXCEEDED)
+    elif -1 < options.max_storage_bytes < config.max_bytes:
+        raise Refused(Errors.STORAGE_RESOURCES_EXCEEDED)
+
+
+def compile_transform(config: StreamConfig, random: Randomness) -> SubjectTransform | None:
+    """The stream's subject transform, or a refusal saying what is wrong with it."""
+    rule = config.subject_transform
+    if rule is None or (not rule.src and not rule.dest):
+        return None
+    source = (rule.src or ">").encode()
+    if not is_valid_pattern(source):
+        raise Refused(Errors.STREAM_TRANSFORM_INVALID_SOURCE, err="invalid subject")
+    try:
+        transform = SubjectTransform(
+            source, rule.dest.encode(), random=lambda n: random.getrandbits(32) % n
+        )
+    except InvalidSubjectError as error:
+        raise Refused(Errors.STREAM_TRANSFORM_INVALID_DESTINATION, err=error) from error
+    if not any(overlaps(source, subject.encode()) for subject in config.subjects):
+        raise Refused(
+            Errors.STREAM_TRANSFORM_INVALID_SOURCE,
+            err="subject transform source does not overlap with the stream's subjects",
+        )
+    return transform
+
+
+def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
+    """Refuse an update that changes what can not change."""
+    if old.name != new.name:
+        raise _invalid("stream configuration name must match original")
+    if old.storage != new.storage:
+        raise _invalid("stream configuration update can not change storage type")
+    if old.retention != new.retention and "workqueue" in (old.retention, new.retention):
+        raise _invalid(
+            "stream configuration update can not change retention policy to/from workqueue"
+        )
+    if old.sealed and not new.sealed:
+        raise _invalid("stream configuration update can not unseal a sealed stream")
+    if old.deny_delete and not new.deny_delete:
+        raise _invalid("stream configuration update can not cancel deny message deletes")
+    if old.deny_purge and not new.deny_purge:
+        raise _invalid("stream configuration update can not cancel deny purge")
+    if old.max_consumers != new.max_consumers:
+        raise _invalid("stream configuration update can not change MaxConsumers")
+
+
+def same_stream(one: StreamConfig, other: StreamConfig) -> bool:
+    """Whether two configurations (after defaults) ask for the same stream."""
+    return one == other

@@ -1,0 +1,249 @@
+"""The STREAM endpoints: create, update, info, delete, list, names, purge; and the account's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from ....api.base import Document
+from ....api.errors import Errors
+from ....api.messages import AccountInfo, AccountLimits, ApiStats, SuccessResponse
+from ....api.streams import (
+    PurgeRequest,
+    PurgeResponse,
+    StreamConfig,
+    StreamInfo,
+    StreamInfoRequest,
+    StreamListResponse,
+    StreamNamesRequest,
+    StreamNamesResponse,
+    StreamStateInfo,
+)
+from ....api.times import format_time
+from ....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
+from ....subjects import SubjectFilter, is_valid_pattern, overlaps
+from .api import Answer, ApiDispatcher, Call
+from .context import Context, Refused
+from .stream_config import (
+    check_stream,
+    check_stream_name,
+    check_stream_update,
+    compile_transform,
+    same_stream,
+    with_stream_defaults,
+)
+
+if TYPE_CHECKING:
+    from .registry import Registry
+    from .stream import Stream
+
+__all__ = ["StreamsApi", "stream_info"]
+
+_NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
+
+
+def stream_info(stream: Stream, context: Context, *, did_create: bool = False) -> StreamInfo:
+    """What clients are told about a stream."""
+    state = stream.store.state
+    options = context.options
+    level = {
+        "_nats.ver": options.version,
+        "_nats.level": str(options.api_level),
+        "_nats.req.level": "0",
+    }
+    config = msgspec.structs.replace(stream.config, metadata={**stream.config.metadata, **level})
+    return StreamInfo(
+        config=config,
+        created=format_time(stream.created_ns),
+        state=StreamStateInfo(
+            messages=state.messages,
+            bytes=state.bytes,
+            first_seq=state.first_seq,
+            first_ts=format_time(state.first_ns),
+            last_seq=state.last_seq,
+            last_ts=format_time(state.last_ns),
+            num_subjects=state.num_subjects,
+            num_deleted=state.num_deleted,
+            consumer_count=len(stream.consumers),
+        ),
+        ts=format_time(context.clock.now_ns()),
+        did_create=did_create,
+    )
+
+
+class StreamsApi:
+    """Endpoints over the registry of streams."""
+
+    def __init__(self, context: Context, registry: Registry, api: ApiDispatcher) -> None:
+        self._context = context
+        self._registry = registry
+        self._api = api
+        api.add("INFO", "account_info_response", self.account, names=(0, 0))
+        api.add("STREAM.CREATE", "stream_create_response", self.create, changes=True)
+        api.add("STREAM.UPDATE", "stream_update_response", self.update, changes=True)
+        api.add("STREAM.INFO", "stream_info_response", self.info)
+        api.add("STREAM.DELETE", "stream_delete_response", self.delete, changes=True)
+        api.add("STREAM.PURGE", "stream_purge_response", self.purge, changes=True)
+        api.add("STREAM.NAMES", "stream_names_response", self.names, names=(0, 0))
+        api.add("STREAM.LIST", "stream_list_response", self.list_streams, names=(0, 0))
+
+    def account(self, call: Call) -> Document:
+        usage = self._registry.usage()
+        limits = self._context.options
+        return AccountInfo(
+            memory=usage.memory_bytes,
+            storage=usage.storage_bytes,
+            reserved_memory=usage.reserved_memory_bytes,
+            reserved_storage=usage.reserved_storage_bytes,
+            streams=len(self._registry.streams),
+            consumers=usage.consumers,
+            limits=AccountLimits(
+                max_memory=limits.max_memory_bytes,
+                max_storage=limits.max_storage_bytes,
+                max_ack_pending=limits.max_ack_pending,
+            ),
+            api=ApiStats(level=limits.api_level, total=self._api.total, errors=self._api.errors),
+        )
+
+    def create(self, call: Call) -> Document:
+        config = self._read_config(call)
+        if config.sealed:
+            raise Refused(
+                Errors.STREAM_INVALID_CONFIG,
+                err="stream configuration for create can not be sealed",
+            )
+        existing = self._registry.streams.get(config.name)
+        if existing is not None:
+            if not same_stream(existing.config, config):
+                raise Refused(Errors.STREAM_NAME_EXISTS)
+            return stream_info(existing, self._context, did_create=True)
+        self._check_overlap(config)
+        limit = self._context.options.max_streams
+        if 0 <= limit <= len(self._registry.streams):
+            raise Refused(Errors.MAX_STREAMS)
+        stream = self._registry.create_stream(config)
+        return stream_info(stream, self._context, did_create=True)
+
+    def update(self, call: Call) -> Document:
+        config = self._read_config(call)
+        stream = self._stream(call)
+        check_stream_update(stream.config, config)
+        self._check_overlap(config)
+        if config.sealed:
+            config = msgspec.structs.replace(
+                config,
+                max_age=0.0,
+                discard="new",
+                deny_delete=True,
+                deny_purge=True,
+                allow_rollup_hdrs=False,
+            )
+        self._registry.update_stream(stream, config)
+        return stream_info(stream, self._context)
+
+    def info(self, call: Call) -> Answer:
+        request = call.read(StreamInfoRequest)
+        stream = self._stream(call)
+        info = stream_info(stream, self._context)
+        page = dict(_NO_PAGE)
+        if request.subjects_filter:
+            subjects, total = self._subjects(stream, request)
+            page = {"total": total, "offset": request.offset, "limit": SUBJECTS_PER_PAGE}
+            state = msgspec.structs.replace(info.state, subjects=subjects)
+            info = msgspec.structs.replace(info, state=state)
+        if request.deleted_details:
+            state = msgspec.structs.replace(info.state, deleted=tuple(stream.store.deleted()))
+            info = msgspec.structs.replace(info, state=state)
+        return Answer(info, page)
+
+    def delete(self, call: Call) -> Document:
+        call.expect_empty()
+        self._registry.delete_stream(self._stream(call))
+        return SuccessResponse()
+
+    def purge(self, call: Call) -> Document:
+        request = call.read(PurgeRequest)
+        if request.seq > 0 and request.keep > 0:
+            raise Refused(Errors.BAD_REQUEST)
+        stream = self._stream(call)
+        stream.check_not_sealed()
+        if stream.config.deny_purge:
+            raise Refused(Errors.STREAM_PURGE_FAILED, err="stream purge not permitted")
+        scope = _filter(request.filter)
+        purged = stream.purge(scope, request.seq, request.keep)
+        stream.retention.consumers_changed()
+        return PurgeResponse(success=True, purged=purged)
+
+    def names(self, call: Call) -> Document:
+        request = call.read(StreamNamesRequest)
+        found = self._matching(request.subject)
+        page = found[request.offset : request.offset + NAMES_PER_PAGE]
+        return StreamNamesResponse(
+            total=len(found),
+            offset=request.offset,
+            limit=NAMES_PER_PAGE,
+            streams=tuple(stream.name for stream in page),
+        )
+
+    def list_streams(self, call: Call) -> Document:
+        request = call.read(StreamNamesRequest)
+        found = self._matching(request.subject)
+        page = found[request.offset : request.offset + INFOS_PER_PAGE]
+        return StreamListResponse(
+            total=len(found),
+            offset=request.offset,
+            limit=INFOS_PER_PAGE,
+            streams=tuple(stream_info(stream, self._context) for stream in page),
+        )
+
+    def _stream(self, call: Call) -> Stream:
+        stream = self._registry.streams.get(call.names[0])
+        if stream is None:
+            raise Refused(Errors.STREAM_NOT_FOUND)
+        return stream
+
+    def _read_config(self, call: Call) -> StreamConfig:
+        config = call.read(StreamConfig)
+        check_stream_name(config.name)
+        if config.name != call.names[0]:
+            raise Refused(Errors.STREAM_NAME_MISMATCH)
+        config = with_stream_defaults(config)
+        check_stream(config, self._context.options)
+        compile_transform(config, self._context.random)
+        return config
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        patterns = [subject.encode() for subject in config.subjects]
+        for stream in self._registry.streams.values():
+            if stream.name == config.name:
+                continue
+            for taken in stream.config.subjects:
+                if any(overlaps(taken.encode(), pattern) for pattern in patterns):
+                    raise Refused(Errors.STREAM_SUBJECT_OVERLAP)
+
+    def _matching(self, subject: str) -> list[Stream]:
+        streams = [stream for _, stream in sorted(self._registry.streams.items())]
+        if not subject:
+            return streams
+        pattern = subject.encode()
+        return [
+            stream
+            for stream in streams
+            if any(overlaps(own.encode(), pattern) for own in stream.config.subjects)
+        ]
+
+    def _subjects(self, stream: Stream, request: StreamInfoRequest) -> tuple[dict[str, int], int]:
+        scope = _filter(request.subjects_filter)
+        counts = sorted((s, state.count) for s, state in stream.store.subjects(scope))
+        page = counts[request.offset : request.offset + SUBJECTS_PER_PAGE]
+        return {subject.decode(): count for subject, count in page}, len(counts)
+
+
+def _filter(pattern: str) -> SubjectFilter | None:
+    """A filter for a pattern of a request; nothing and ``>`` mean every subject."""
+    if pattern in ("", ">"):
+        return None
+    if not is_valid_pattern(pattern.encode()):
+        raise Refused(Errors.BAD_REQUEST)
+    return SubjectFilter([pattern.encode()])
