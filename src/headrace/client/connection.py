@@ -254,11 +254,13 @@ class Connection:
         """A subject nobody else uses, for replies."""
         return self._session.new_inbox()
 
-    def jetstream(self, **options: Any) -> JetStream:
-        """The JetStream context of this connection; the options are those of ``JetStream``."""
+    def jetstream(
+        self, *, domain: str = "", prefix: str = "", timeout: float | None = None
+    ) -> JetStream:
+        """The JetStream context of this connection; see ``JetStream`` for the arguments."""
         from .jetstream import JetStream
 
-        return JetStream(self, **options)
+        return JetStream(self, domain=domain, prefix=prefix, timeout=timeout)
 
     # Beginning and end
 

@@ -19,18 +19,20 @@ HeadersLike: TypeAlias = "Headers | Mapping[str, str | Sequence[str]] | None"
 """What may be given as headers: a mapping from name to one value or several, or received headers."""
 
 
-def header_block(headers: HeadersLike) -> bytes:
-    """The raw block of ``headers``; ``b""`` for none. Raises ProtocolError for what cannot be sent."""
-    if not headers:
+def header_block(headers: HeadersLike, more: Sequence[tuple[str, str]] = ()) -> bytes:
+    """The raw block of ``headers`` and then ``more``; ``b""`` for none.
+
+    Raises ProtocolError for what cannot be sent.
+    """
+    if not headers and not more:
         return b""
-    if isinstance(headers, Headers):
-        return encode_headers(headers.items())
-    pairs = []
-    for name, value in headers.items():
+    pairs: list[tuple[str, str]] = []
+    for name, value in headers.items() if headers else ():
         if isinstance(value, str):
             pairs.append((name, value))
         else:
             pairs.extend((name, one) for one in value)
+    pairs.extend(more)
     return encode_headers(pairs)
 
 
@@ -69,6 +71,12 @@ class Message:
         if self._headers is None:
             self._headers = parse_headers(self._frame[4])
         return self._headers
+
+    @property
+    def raw_headers(self) -> bytes:
+        """The header block as it came, b"" for none."""
+        headers: bytes = self._frame[4]
+        return headers
 
     async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""

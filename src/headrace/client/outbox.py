@@ -31,6 +31,7 @@ class Outbox:
         "_disconnected_limit",
         "_flowing",
         "_items",
+        "_keep",
         "_limit",
         "_loop",
         "_scheduled",
@@ -45,6 +46,7 @@ class Outbox:
         self._limit = limit
         self._disconnected_limit = disconnected_limit
         self._items: list[bytes] = []
+        self._keep: list[bytes] = []  # those of the items that survive a lost connection
         self._bytes = 0
         self._transport: asyncio.WriteTransport | None = None
         self._flowing = False  # there is a transport and it takes more
@@ -71,6 +73,7 @@ class Outbox:
             ConnectionClosedError: the connection is closed.
         """
         self._items.append(data)
+        self._keep.append(data)
         self._bytes += len(data)
         if self._flowing:
             if self._bytes >= WRITE_AT_BYTES:
@@ -81,13 +84,17 @@ class Outbox:
         else:
             self._check_room(len(data))
 
-    def put_control(self, data: bytes) -> None:
-        """As ``put``, for small commands that must not be refused; only while there is a transport."""
+    def put_once(self, data: bytes) -> None:
+        """As ``put``, for what belongs to this link only: dropped with it, and never refused, so the
+        caller must bound it."""
         self._items.append(data)
         self._bytes += len(data)
-        if self._flowing and not self._scheduled:
-            self._scheduled = True
-            self._loop.call_soon(self._write_scheduled)
+        if self._flowing:
+            if self._bytes >= WRITE_AT_BYTES:
+                self._write()
+            elif not self._scheduled:
+                self._scheduled = True
+                self._loop.call_soon(self._write_scheduled)
 
     def _check_room(self, size: int) -> None:
         """Take the last item back if it should not have been queued."""
@@ -106,6 +113,7 @@ class Outbox:
         else:
             return
         self._items.pop()
+        self._keep.pop()
         self._bytes -= size
         raise error
 
@@ -132,11 +140,10 @@ class Outbox:
         self._write()
 
     def detach(self) -> None:
-        """The connection is lost. Publishes that were not handed to it are kept, the rest is dropped:
-        subscriptions are made anew from the table, and a PING belongs to its own connection."""
+        """The connection is lost. What ``put`` queued and was not handed to it is kept for the next."""
         self._transport = None
         self._flowing = False
-        self._items = [item for item in self._items if item.startswith((b"PUB ", b"HPUB "))]
+        self._items = self._keep.copy()
         self._bytes = sum(map(len, self._items))
         self._release()
 
@@ -146,6 +153,7 @@ class Outbox:
         self._transport = None
         self._flowing = False
         self._items.clear()
+        self._keep.clear()
         self._bytes = 0
         self._release()
 
@@ -175,6 +183,7 @@ class Outbox:
             assert self._transport is not None
             data = items[0] if len(items) == 1 else b"".join(items)
             items.clear()
+            self._keep.clear()
             self._bytes = 0
             self._transport.write(data)  # may call pause
         if self._waiters and not self.crowded:

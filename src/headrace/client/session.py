@@ -96,7 +96,7 @@ class Session:
     def send_control(self, data: bytes) -> None:
         """Queue what concerns this link only: dropped while disconnected, never refused."""
         if self.link is not None:
-            self.outbox.put_control(data)
+            self.outbox.put_once(data)
 
     def open_route(
         self, subject: bytes, receive: Callable[[list[Frame]], None], queue: bytes = b""
@@ -129,7 +129,7 @@ class Session:
         self.send_control(b"PING\r\n")
         await future
 
-    def on_pong(self, call: Callable[[], None]) -> None:
+    def on_pong(self, call: Callable[[], object]) -> None:
         """Call once the server has read everything sent so far, or the link is gone."""
         future: asyncio.Future[None] = self.loop.create_future()
         future.add_done_callback(partial(_call_when_done, call))
@@ -309,7 +309,7 @@ class Session:
                 future.set_exception(reason)
 
 
-def _call_when_done(call: Callable[[], None], future: asyncio.Future[None]) -> None:
+def _call_when_done(call: Callable[[], object], future: asyncio.Future[None]) -> None:
     if not future.cancelled():
         future.exception()  # read: a lost link ends the wait as well
     call()

@@ -1,0 +1,132 @@
+"""Calls to the JetStream API: a subject, a document, an answer. Shared by context, streams, consumers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ..api.base import Document, encode
+from ..api.envelope import decode_response
+from ..api.names import API_PREFIX
+from ..api.times import format_time
+from ..errors import ConfigurationError, NoRespondersError
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["Api", "config_from"]
+
+D = TypeVar("D", bound=Document)
+P = TypeVar("P", bound=Document)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAME_FORBIDDEN = frozenset(" \t\r\n.*>/\\")
+
+
+class Api:
+    """The JetStream API of one account, reached through ``session``.
+
+    Args:
+        prefix: where its subjects begin: ``$JS.API``, or ``$JS.<domain>.API``, or an import's.
+        timeout: seconds to wait for an answer.
+    """
+
+    __slots__ = ("prefix", "session", "timeout")
+
+    def __init__(self, session: Session, prefix: str = API_PREFIX, timeout: float = 5.0) -> None:
+        self.session = session
+        self.prefix = prefix
+        self.timeout = timeout
+
+    def subject(self, *tokens: str) -> str:
+        """The subject of a call."""
+        return ".".join((self.prefix, *tokens))
+
+    async def call(
+        self, kind: type[D], tokens: tuple[str, ...], request: Document | None = None
+    ) -> D:
+        """Ask and read the answer.
+
+        Raises:
+            JetStreamApiError: the server refused.
+            NoRespondersError: there is no JetStream here.
+            TimeoutError, DisconnectedError: no answer came.
+        """
+        body = encode(request) if request is not None else b""
+        subject = self.subject(*tokens)
+        try:
+            answer = await self.session.requests.ask(subject, b"", body, self.timeout)
+        except NoRespondersError:
+            raise NoRespondersError(
+                f"no answer on {subject!r}: JetStream is not enabled on {self.session.server}, "
+                "or not for this account"
+            ) from None
+        return decode_response(answer.payload, kind)
+
+    async def pages(
+        self,
+        kind: type[P],
+        tokens: tuple[str, ...],
+        request: Callable[[int], Document],
+        items: Callable[[P], tuple[Any, ...]],
+        total: Callable[[P], int],
+    ) -> AsyncIterator[Any]:
+        """Every item of a listing that comes in pages; ``request`` is given each page's offset."""
+        offset = 0
+        while True:
+            page = await self.call(kind, tokens, request(offset))
+            found = items(page)
+            for item in found:
+                yield item
+            offset += len(found)
+            if not found or offset >= total(page):
+                return
+
+
+def check_name(what: str, name: str) -> str:
+    """Return ``name`` if it can be part of an API subject. Raises ConfigurationError otherwise."""
+    bad = next((c for c in name if c in _NAME_FORBIDDEN or not c.isprintable()), None)
+    if not name or bad is not None:
+        why = "is empty" if not name else f"has {bad!r}"
+        raise ConfigurationError(
+            f"{what} name {name!r} {why}; accepted is text without spaces, '.', '*', '>', '/', '\\'"
+        )
+    return name
+
+
+def config_from(kind: type[D], config: D | None, values: dict[str, Any]) -> D:
+    """A configuration from a document, from keywords, or from both (the keywords win).
+
+    In keywords a duration may be a timedelta, a time a datetime, a sequence a list.
+    """
+    known = set(kind.__struct_fields__)
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigurationError(
+            f"{kind.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    fields = {name: _plain(value) for name, value in values.items()}
+    if config is None:
+        return kind(**fields)
+    if not fields:
+        return config
+    given = {name: getattr(config, name) for name in kind.__struct_fields__}
+    return kind(**{**given, **fields})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, (list, set, frozenset)):
+        return tuple(_plain(item) for item in value)
+    return value
+
+
+def time_text(moment: datetime) -> str:
+    """RFC 3339 for a datetime; without a zone it is taken as local time, as Python does."""
+    difference = moment.astimezone(UTC) - _EPOCH
+    microseconds = (difference.days * 86_400 + difference.seconds) * 1_000_000
+    return format_time((microseconds + difference.microseconds) * 1_000)

@@ -1,0 +1,275 @@
+"""The JetStream context: streams, consumers, publishing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ..api import names
+from ..api.consumers import ConsumerConfig
+from ..api.envelope import decode_pub_ack
+from ..api.messages import AccountInfo, PubAck, SuccessResponse
+from ..api.names import API_PREFIX
+from ..api.streams import (
+    StreamConfig,
+    StreamInfo,
+    StreamListResponse,
+    StreamNamesRequest,
+    StreamNamesResponse,
+)
+from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError
+from ..subjects import is_valid_subject
+from .apicalls import Api, check_name, config_from
+from .consumer import Consumer
+from .consumers import Consumers
+from .message import HeadersLike, header_block
+from .publisher import Publisher, PublishFailure
+from .stream import Stream
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+__all__ = ["JetStream"]
+
+RETRY_PAUSE_S: Final = 0.25  # after "no responders": a stream may just be electing its leader
+_STREAM_EXISTS: Final = 10058
+
+_decode_ack = msgspec.json.Decoder(PubAck).decode
+
+
+class JetStream:
+    """Streams and consumers over one connection. Made by ``connection.jetstream()``.
+
+    Args:
+        domain: the JetStream domain to speak to; "" is the server's own.
+        prefix: where the API's subjects begin, when an account imports them elsewhere; not together
+            with ``domain``.
+        timeout: seconds to wait for an answer; None is the connection's ``request_timeout``.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        domain: str = "",
+        prefix: str = "",
+        timeout: float | None = None,
+    ) -> None:
+        if domain and prefix:
+            raise ConfigurationError("give jetstream() a domain or a prefix, not both")
+        if domain:
+            prefix = f"$JS.{check_name('domain', domain)}.API"
+        elif not prefix:
+            prefix = API_PREFIX
+        if not is_valid_subject(prefix.encode()):
+            raise ConfigurationError(f"prefix {prefix!r} is not a subject without wildcards")
+        self._connection = connection
+        session = connection._session
+        seconds = session.options.request_timeout if timeout is None else timeout
+        self._api = Api(session, prefix, seconds)
+
+    @property
+    def connection(self) -> Connection:
+        """The connection this context speaks over."""
+        return self._connection
+
+    async def account_info(self) -> AccountInfo:
+        """What the account uses and may use."""
+        return await self._api.call(AccountInfo, ("INFO",))
+
+    # Publishing
+
+    async def publish(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike = None,
+        msg_id: str = "",
+        expected_stream: str = "",
+        expected_last_sequence: int | None = None,
+        expected_last_subject_sequence: int | None = None,
+        expected_last_subject_sequence_subject: str = "",
+        expected_last_msg_id: str = "",
+        ttl: float | str = 0,
+        timeout: float | None = None,
+        retries: int = 2,
+    ) -> PubAck:
+        """Publish, and return once the stream has the message.
+
+        Args:
+            msg_id: the stream drops another message with this id within its duplicate window.
+            expected_stream, expected_last_…: the publish fails unless it finds the stream so; a
+                sequence of 0 means "none yet".
+            ttl: seconds after which the message is removed, or "never"; the stream must allow it.
+            timeout: seconds to wait for each attempt; None is the context's.
+            retries: further attempts, 0.25 s apart, while nobody listens on the subject.
+
+        Raises:
+            JetStreamApiError: the stream refused.
+            NoRespondersError: no stream has this subject.
+            TimeoutError, DisconnectedError: no answer came; the message may be stored or not.
+        """
+        extra = {
+            names.MSG_ID: msg_id,
+            names.EXPECTED_STREAM: expected_stream,
+            names.EXPECTED_LAST_SEQ: _text(expected_last_sequence),
+            names.EXPECTED_LAST_SUBJECT_SEQ: _text(expected_last_subject_sequence),
+            names.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT: expected_last_subject_sequence_subject,
+            names.EXPECTED_LAST_MSG_ID: expected_last_msg_id,
+            names.TTL: ttl if isinstance(ttl, str) else f"{ttl:g}s" if ttl else "",
+        }
+        connection = self._connection
+        connection._check_subject(subject)
+        block = _with_extra(headers, extra)
+        connection._check_size(len(block) + len(payload))
+        seconds = self._api.timeout if timeout is None else timeout
+        ask = connection._session.requests.ask
+        while True:
+            try:
+                answer = await ask(subject, block, payload, seconds)
+                return _pub_ack(answer.payload)
+            except NoRespondersError:
+                if retries <= 0:
+                    raise NoRespondersError(f"no stream has the subject {subject!r}") from None
+                retries -= 1
+                await asyncio.sleep(RETRY_PAUSE_S)
+
+    def publisher(
+        self,
+        window: int = 16_000,
+        *,
+        window_bytes: int = 64 * 1024 * 1024,
+        ack_timeout: float = 10.0,
+        retries: int = 3,
+        deduplicate: bool = False,
+        on_failure: Callable[[PublishFailure], object] | None = None,
+    ) -> Publisher:
+        """A publisher that keeps many messages in flight: ``async with js.publisher() as publisher``.
+
+        Args:
+            window, window_bytes: how many unacknowledged messages, and bytes of them, there may be.
+            ack_timeout: seconds after which a message without an answer is sent again.
+            retries: how often a message is sent again, after a timeout, "no responders" or a lost
+                connection, before it is reported as failed; 0 reports at once.
+            deduplicate: give each message an id, so that what is sent again is stored once.
+            on_failure: called for each message that failed; without it ``flush`` raises PublishError.
+        """
+        return Publisher(
+            self._connection,
+            window=window,
+            window_bytes=window_bytes,
+            ack_timeout=ack_timeout,
+            retries=retries,
+            deduplicate=deduplicate,
+            on_failure=on_failure,
+        )
+
+    # Streams
+
+    async def create_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
+        """Create a stream: from a configuration, from its fields as keywords, or both.
+
+        An identical stream is simply returned. Raises JetStreamApiError (10058) if one of this name has
+        another configuration.
+        """
+        return await self._put_stream("CREATE", config_from(StreamConfig, config, values))
+
+    async def update_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
+        """Give a stream this whole configuration. (``stream.update`` changes single fields.)"""
+        return await self._put_stream("UPDATE", config_from(StreamConfig, config, values))
+
+    async def create_or_update_stream(
+        self, config: StreamConfig | None = None, /, **values: Any
+    ) -> Stream:
+        """Make sure that a stream exists with this configuration."""
+        complete = config_from(StreamConfig, config, values)
+        try:
+            return await self._put_stream("CREATE", complete)
+        except JetStreamApiError as error:
+            if error.err_code != _STREAM_EXISTS:
+                raise
+        return await self._put_stream("UPDATE", complete)
+
+    async def _put_stream(self, verb: str, config: StreamConfig) -> Stream:
+        tokens = ("STREAM", verb, check_name("stream", config.name))
+        info = await self._api.call(StreamInfo, tokens, config)
+        return Stream(self._api, config.name, info)
+
+    async def stream(self, name: str) -> Stream:
+        """An existing stream. Raises JetStreamApiError (10059) if there is none of this name."""
+        stream = Stream(self._api, check_name("stream", name))
+        await stream.info()
+        return stream
+
+    async def delete_stream(self, name: str) -> None:
+        """Delete a stream. Raises JetStreamApiError (10059) if there is none of this name."""
+        tokens = ("STREAM", "DELETE", check_name("stream", name))
+        await self._api.call(SuccessResponse, tokens)
+
+    def streams(self, *, subject: str = "") -> AsyncIterator[StreamInfo]:
+        """What the server says of each stream, or of those that have ``subject``."""
+        return self._api.pages(
+            StreamListResponse,
+            ("STREAM", "LIST"),
+            lambda offset: StreamNamesRequest(offset=offset, subject=subject),
+            lambda page: page.streams,
+            lambda page: page.total,
+        )
+
+    def stream_names(self, *, subject: str = "") -> AsyncIterator[str]:
+        """The name of each stream, or of those that have ``subject``."""
+        return self._api.pages(
+            StreamNamesResponse,
+            ("STREAM", "NAMES"),
+            lambda offset: StreamNamesRequest(offset=offset, subject=subject),
+            lambda page: page.streams,
+            lambda page: page.total,
+        )
+
+    # Consumers, without asking for the stream first
+
+    async def consumer(self, stream: str, name: str) -> Consumer:
+        """An existing consumer. Raises JetStreamApiError (10014, 10059) if there is none."""
+        return await Consumers(self._api, stream).get(name)
+
+    async def create_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> Consumer:
+        """As ``Stream.create_consumer``."""
+        return await Consumers(self._api, stream).create(config, values, "create")
+
+    async def update_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> Consumer:
+        """As ``Stream.update_consumer``."""
+        return await Consumers(self._api, stream).create(config, values, "update")
+
+    async def create_or_update_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> Consumer:
+        """As ``Stream.create_or_update_consumer``."""
+        return await Consumers(self._api, stream).create(config, values, "")
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """As ``Stream.delete_consumer``."""
+        await Consumers(self._api, stream).delete(name)
+
+
+def _pub_ack(data: bytes) -> PubAck:
+    """Read a publish acknowledgement; the short way when it is plainly one."""
+    if data.startswith(b'{"stream"'):
+        return _decode_ack(data)
+    return decode_pub_ack(data)
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _with_extra(headers: HeadersLike, extra: dict[str, str]) -> bytes:
+    added = [(name, value) for name, value in extra.items() if value]
+    return header_block(headers, added) if headers or added else b""

@@ -1,0 +1,197 @@
+"""A message delivered by a consumer, and what can be answered to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, overload
+
+from ..api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
+from ..wire.encode import pub
+from ..wire.frames import Frame
+from .message import Message
+
+if TYPE_CHECKING:
+    from .pull import Status
+    from .session import Session
+
+__all__ = ["Batch", "JetStreamMessage", "Queued", "ack_commands", "nak_commands"]
+
+
+class Queued:
+    """What ``ack`` and its like return: the answer is queued already, awaiting it is optional."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, None, None]:
+        yield from ()
+
+
+_QUEUED: Final = Queued()
+
+
+def ack_commands(replies: Iterable[bytes]) -> bytes:
+    """The bytes that acknowledge many messages, made in one go."""
+    return b"PUB " + b" 4\r\n+ACK\r\nPUB ".join(replies) + b" 4\r\n+ACK\r\n"
+
+
+def nak_commands(replies: Iterable[bytes]) -> bytes:
+    """The bytes that send many messages back, made in one go."""
+    return b"PUB " + b" 4\r\n-NAK\r\nPUB ".join(replies) + b" 4\r\n-NAK\r\n"
+
+
+class JetStreamMessage(Message):
+    """A stream's message. It is pending until one of ``ack``, ``nak``, ``term`` is called in time.
+
+    ``ack()``, ``nak()``, ``term()`` and ``in_progress()`` queue the answer at once and may be awaited or
+    not; only the first final answer is sent. They raise ConnectionClosedError and, while disconnected
+    for long, BufferFullError. What they ask for is confirmed by nobody; ``ack_sync`` waits for that.
+    """
+
+    __slots__ = ("_answered", "_metadata")
+
+    def __init__(self, session: Session, frame: Frame, answered: bool = False) -> None:
+        self._session = session
+        self._frame = frame
+        self._headers = None
+        self._metadata: AckTokens | None = None
+        self._answered = answered
+
+    @property
+    def metadata(self) -> AckTokens:
+        """Stream, consumer, how often delivered, sequences, time and what was pending."""
+        if self._metadata is None:
+            self._metadata = parse_ack_subject(self._frame[3].decode())
+        return self._metadata
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a final answer was queued."""
+        return self._answered
+
+    def ack(self) -> Queued:
+        """Processed: it is not delivered again."""
+        return self._answer(ACK)
+
+    def nak(self, delay: float = 0.0) -> Queued:
+        """Not processed: it is delivered again, after ``delay`` seconds."""
+        if delay > 0:
+            return self._answer(b'%b {"delay": %d}' % (NAK, round(delay * 1e9)))
+        return self._answer(NAK)
+
+    def term(self, reason: str = "") -> Queued:
+        """Never to be delivered again; ``reason`` appears in the server's advisory."""
+        return self._answer(b"%b %b" % (TERM, reason.encode()) if reason else TERM)
+
+    def in_progress(self) -> Queued:
+        """Still being processed: the time allowed begins anew."""
+        if not self._answered:
+            self._session.send(pub(self._frame[3], b"", b"", IN_PROGRESS))
+        return _QUEUED
+
+    async def ack_sync(self, timeout: float | None = None) -> None:
+        """Acknowledge, and return once the server has it on disk.
+
+        Raises:
+            TimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
+            NoRespondersError: the consumer is gone, or takes no acks.
+        """
+        session = self._session
+        seconds = session.options.request_timeout if timeout is None else timeout
+        self._answered = True
+        await session.requests.ask(self.reply, b"", ACK, seconds)
+
+    def _answer(self, body: bytes) -> Queued:
+        if not self._answered:
+            self._session.send(pub(self._frame[3], b"", b"", body))
+            self._answered = True
+        return _QUEUED
+
+
+class Batch(Sequence[JetStreamMessage]):
+    """What a fetch brought, in order; possibly nothing.
+
+    Attributes:
+        status: the status that ended the pull, or None when it ended by being full.
+        error: what went wrong after these messages had been received, or None. (Without messages a
+            fetch raises it instead.)
+    """
+
+    __slots__ = ("_answered", "_frames", "_messages", "_session", "error", "status")
+
+    def __init__(
+        self,
+        session: Session,
+        frames: list[Frame],
+        status: Status | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        self._session = session
+        self._frames = frames
+        self._messages: list[JetStreamMessage] | None = None
+        self._answered = False
+        self.status = status
+        self.error = error
+
+    @classmethod
+    def of(cls, session: Session, messages: list[JetStreamMessage]) -> Batch:
+        """A batch of messages that exist already."""
+        batch = cls(session, [message._frame for message in messages])
+        batch._messages = messages
+        return batch
+
+    @property
+    def messages(self) -> list[JetStreamMessage]:
+        """The messages as a list; the objects are made when first asked for."""
+        if self._messages is None:
+            session, answered = self._session, self._answered
+            self._messages = [JetStreamMessage(session, f, answered) for f in self._frames]
+        return self._messages
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payloads alone, without making message objects."""
+        return [frame[5] for frame in self._frames]
+
+    @property
+    def last_sequence(self) -> int:
+        """The stream sequence of the last message, or 0."""
+        return self.messages[-1].metadata.stream_seq if self._frames else 0
+
+    def ack(self) -> Queued:
+        """Acknowledge every message that was not answered yet, in one write."""
+        return self._answer_all(ack_commands)
+
+    def nak(self) -> Queued:
+        """Send back every message that was not answered yet, in one write."""
+        return self._answer_all(nak_commands)
+
+    def _answer_all(self, commands: Callable[[list[bytes]], bytes]) -> Queued:
+        if self._messages is not None:
+            waiting = [message for message in self._messages if not message._answered]
+            replies = [message._frame[3] for message in waiting]
+            if replies:
+                self._session.send(commands(replies))
+            for message in waiting:
+                message._answered = True
+        elif self._frames and not self._answered:
+            self._session.send(commands([frame[3] for frame in self._frames]))
+        self._answered = True
+        return _QUEUED
+
+    @overload
+    def __getitem__(self, index: int) -> JetStreamMessage: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[JetStreamMessage]: ...
+
+    def __getitem__(self, index: int | slice) -> JetStreamMessage | list[JetStreamMessage]:
+        return self.messages[index]
+
+    def __iter__(self) -> Iterator[JetStreamMessage]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self._frames)} messages status={self.status} error={self.error!r}>"

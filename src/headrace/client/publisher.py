@@ -1,0 +1,446 @@
+"""Publishing with thousands of messages in flight, each of which ends in an ack or a reported failure."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ..api import names
+from ..api.base import DocumentError
+from ..api.envelope import decode_pub_ack
+from ..errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    HeadraceError,
+    NoRespondersError,
+    ProtocolError,
+    TimeoutError_,
+)
+from ..subjects import check_subject
+from ..wire.encode import pub
+from ..wire.frames import Frame
+from ..wire.headers import add_header, header_value, status_of
+from .message import HeadersLike, header_block
+
+if TYPE_CHECKING:
+    from .connection import Connection
+    from .routes import Route
+
+__all__ = ["PublishError", "PublishFailure", "Publisher"]
+
+FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
+HEADS_KEPT_MAX: Final = 4096
+RETRY_PAUSE_S: Final = 0.25
+SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
+
+_OK_START: Final = b'{"stream"'
+_DUPLICATE: Final = b'"duplicate"'
+_MSG_ID: Final = names.MSG_ID.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailure:
+    """One message that is not known to be stored: which (from 0, in the order sent), and why.
+
+    After a TimeoutError, DisconnectedError or ConnectionClosedError it may be stored all the same.
+    """
+
+    index: int
+    subject: str
+    error: Exception
+
+
+class PublishError(HeadraceError):
+    """Messages of a windowed publisher failed.
+
+    Attributes:
+        failures: the failures since the last ``flush``, at most 10,000 of them.
+        count: how many there were.
+    """
+
+    def __init__(self, failures: list[PublishFailure], count: int) -> None:
+        first = failures[0]
+        super().__init__(
+            f"{count} message(s) were not acknowledged; the first is number {first.index} "
+            f"on {first.subject!r}: {first.error}"
+        )
+        self.failures = failures
+        self.count = count
+
+
+class Publisher:
+    """Sends without waiting for each ack. Made by ``js.publisher(…)``; an async context manager.
+
+    Messages of one publisher are stored in the order sent, as long as nothing is sent again. Not
+    thread-safe, but several tasks may send.
+
+    Attributes:
+        sent, acked, duplicates, failed: how many messages so far; ``sent == acked + failed`` once
+            flushed. ``duplicates`` are acked messages the stream had already.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        window: int,
+        window_bytes: int,
+        ack_timeout: float,
+        retries: int,
+        deduplicate: bool,
+        on_failure: Callable[[PublishFailure], object] | None,
+    ) -> None:
+        if window < 1 or window_bytes < 1 or ack_timeout <= 0 or retries < 0:
+            raise ConfigurationError(
+                f"publisher(window={window}, window_bytes={window_bytes}, ack_timeout={ack_timeout}, "
+                f"retries={retries}): accepted are 1 or more, 1 or more, more than 0 s, 0 or more"
+            )
+        self.sent = self.acked = self.duplicates = self.failed = 0
+        self._connection = connection
+        self._session = connection._session
+        self._window = window
+        self._window_bytes = window_bytes
+        self._reopen_at = window - window // 4  # a full window reopens when a quarter is free
+        self._ack_timeout = ack_timeout
+        self._retries = retries
+        self._deduplicate = deduplicate
+        self._on_failure = on_failure
+        self._id_prefix = self._session.nuid.next().encode()
+        self._prefix = b""
+        self._heads: dict[str, bytes] = {}  # subject → the start of its PUB line
+        self._unacked: dict[bytes, bytes] = {}  # number → command, in the order sent
+        self._unacked_bytes = 0
+        self._attempts: dict[bytes, int] = {}  # only of those sent again
+        self._failures: list[PublishFailure] = []
+        self._failed_since_flush = 0
+        self._last_ack = b""
+        self._waiters: list[asyncio.Future[None]] = []
+        self._flushers: list[asyncio.Future[None]] = []
+        self._route: Route | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._sent_at_tick = 0
+        self._again: list[bytes] = []  # to be sent again after the pause
+        self._max_payload = self._session.info.max_payload
+
+    def __repr__(self) -> str:
+        return f"<Publisher sent={self.sent} in_flight={self.in_flight} failed={self.failed}>"
+
+    @property
+    def in_flight(self) -> int:
+        """Messages sent and not answered yet."""
+        return len(self._unacked)
+
+    @property
+    def last_sequence(self) -> int:
+        """The stream sequence of the ack received last, or 0."""
+        return decode_pub_ack(self._last_ack).seq if self._last_ack else 0
+
+    # Beginning and end
+
+    async def __aenter__(self) -> Self:
+        self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Flush, unless the block failed; what is then in flight is reported as failed."""
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            self.close()
+
+    def _open(self) -> None:
+        if self._route is not None:
+            raise ConfigurationError("a publisher is entered once")
+        self._prefix = self._session.new_inbox().encode() + b"."
+        self._route = self._session.open_route(self._prefix + b"*", self._receive)
+        self._session.observers[self] = None
+        self._max_payload = self._session.info.max_payload
+        self._timer = self._session.loop.call_later(self._ack_timeout, self._tick)
+
+    def close(self) -> None:
+        """End without waiting: what is in flight is reported as failed. ``flush`` first."""
+        self._shut(ConnectionClosedError("the publisher was closed before the ack came"))
+
+    def _shut(self, reason: Exception) -> None:
+        if self._route is None:
+            return
+        self._session.observers.pop(self, None)
+        self._session.close_route(self._route)
+        self._route = None
+        self._heads.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._fail_all(reason)
+
+    async def flush(self) -> None:
+        """Wait until every message sent so far has been acked or has failed.
+
+        Raises PublishError if some failed since the last flush and there is no ``on_failure``.
+        """
+        if self._unacked:
+            flusher = self._session.loop.create_future()
+            self._flushers.append(flusher)
+            await flusher
+        count, self._failed_since_flush = self._failed_since_flush, 0
+        failures, self._failures = self._failures, []
+        if count and self._on_failure is None:
+            raise PublishError(failures, count)
+
+    # Sending
+
+    async def send(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: HeadersLike = None,
+        *,
+        msg_id: str = "",
+    ) -> int:
+        """Send a message and return its number, from 0. Waits only while the window is full.
+
+        Raises:
+            InvalidSubjectError, LimitExceededError: the message cannot be sent; it gets no number.
+            ConnectionClosedError: the publisher or the connection is closed.
+        """
+        if self._is_full:
+            await self._wait_for_window()
+        command = self._command(self.sent, subject, payload, headers, msg_id)
+        self._unacked[b"%d" % self.sent] = command
+        self._unacked_bytes += len(command)
+        self.sent += 1
+        if self._session.link is not None:
+            self._session.outbox.put_once(command)
+        return self.sent - 1
+
+    async def send_many(
+        self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
+    ) -> int:
+        """Send ``(subject, payload)`` or ``(subject, payload, headers)`` one after the other, faster than
+        ``send`` does, and return how many. Raises as ``send``; those before the bad one are sent."""
+        before = self.sent
+        iterator = iter(messages)
+        exhausted = False
+        while not exhausted:
+            if self._is_full:
+                await self._wait_for_window()
+            exhausted = self._send_some(iterator)
+        return self.sent - before
+
+    def _send_some(
+        self, iterator: Iterator[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
+    ) -> bool:
+        """Send until the window is full, or a good piece; True when the messages are at their end."""
+        unacked, command = self._unacked, self._command
+        index, size = self.sent, self._unacked_bytes
+        last = index + min(self._window - len(unacked), SEND_AT_ONCE_MAX)
+        out: list[bytes] = []
+        try:
+            for message in iterator:
+                data = unacked[b"%d" % index] = command(index, *message)
+                out.append(data)
+                index += 1
+                size += len(data)
+                if index == last or size >= self._window_bytes:
+                    return False
+            return True
+        finally:
+            self.sent, self._unacked_bytes = index, size
+            if out and self._session.link is not None:
+                self._session.outbox.put_once(b"".join(out))
+
+    def _command(
+        self,
+        index: int,
+        subject: str,
+        payload: bytes,
+        headers: HeadersLike = None,
+        msg_id: str = "",
+    ) -> bytes:
+        """The bytes that publish a message with its number as reply."""
+        head = self._heads.get(subject) or self._head(subject)
+        if headers or msg_id or self._deduplicate:
+            block = header_block(headers) if headers else b""
+            if msg_id:
+                block = add_header(block, _MSG_ID, header_text("msg_id", msg_id))
+            elif self._deduplicate and header_value(block, _MSG_ID) is None:
+                block = add_header(block, _MSG_ID, b"%b.%d" % (self._id_prefix, index))
+            self._connection._check_size(len(block) + len(payload))
+            return pub(subject.encode(), b"%b%d" % (self._prefix, index), block, payload)
+        if len(payload) > self._max_payload:
+            self._connection._check_size(len(payload))
+        return b"%b%d %d\r\n%b\r\n" % (head, index, len(payload), payload)
+
+    def _head(self, subject: str) -> bytes:
+        """The start of a subject's PUB line, checked once per subject."""
+        if self._route is None:
+            raise ConnectionClosedError("the publisher is not open: use `async with` around it")
+        head = b"PUB %b %b" % (check_subject(subject.encode()), self._prefix)
+        if len(self._heads) < HEADS_KEPT_MAX:
+            self._heads[subject] = head
+        return head
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self._unacked) >= self._window or self._unacked_bytes >= self._window_bytes
+
+    async def _wait_for_window(self) -> None:
+        while self._is_full:
+            waiter = self._session.loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    # Answers
+
+    def _receive(self, frames: list[Frame]) -> None:
+        unacked, start = self._unacked, len(self._prefix)
+        size = acked = 0
+        for frame in frames:
+            payload = frame[5]
+            if payload[:9] == _OK_START:
+                data = unacked.pop(frame[1][start:], None)
+                if data is not None:
+                    acked += 1
+                    size += len(data)
+                    self._last_ack = payload
+                    if _DUPLICATE in payload:
+                        self.duplicates += 1
+            else:
+                self._refused(frame[1][start:], frame)
+        self.acked += acked
+        self._unacked_bytes -= size
+        self._progress()
+
+    def _refused(self, key: bytes, frame: Frame) -> None:
+        """Anything but an ack: try again when nobody listens, else it has failed."""
+        if key not in self._unacked:
+            return  # sent twice and answered twice
+        if frame[4] and status_of(frame[4]) == 503:
+            subject = _subject_of(self._unacked[key])
+            if not self._may_try_again(key):
+                self._fail(key, NoRespondersError(f"no stream has the subject {subject!r}"))
+            elif not self._again:
+                self._session.loop.call_later(RETRY_PAUSE_S, self._send_again)
+                self._again.append(key)
+            else:
+                self._again.append(key)
+            return
+        try:
+            decode_pub_ack(frame[5])
+            error: Exception = ProtocolError("the answer to a publish is not understood")
+        except (HeadraceError, DocumentError) as refusal:
+            error = refusal
+        self._fail(key, error)
+
+    def _progress(self) -> None:
+        """Messages were answered: whoever waits for that goes on."""
+        if self._attempts:
+            self._attempts = {k: n for k, n in self._attempts.items() if k in self._unacked}
+        if self._waiters and len(self._unacked) <= self._reopen_at and not self._is_full:
+            for waiter in self._waiters:
+                if not waiter.done():
+                    waiter.set_result(None)
+            self._waiters.clear()
+        if not self._unacked and self._flushers:
+            for flusher in self._flushers:
+                if not flusher.done():
+                    flusher.set_result(None)
+            self._flushers.clear()
+
+    # Failures and second attempts
+
+    def _may_try_again(self, key: bytes) -> bool:
+        attempts = self._attempts.get(key, 0) + 1
+        self._attempts[key] = attempts
+        return attempts <= self._retries
+
+    def _fail(self, key: bytes, error: Exception) -> None:
+        command = self._unacked.pop(key)
+        self._unacked_bytes -= len(command)
+        self.failed += 1
+        failure = PublishFailure(int(key), _subject_of(command), error)
+        if self._on_failure is None:
+            self._failed_since_flush += 1
+            if len(self._failures) < FAILURES_KEPT_MAX:
+                self._failures.append(failure)
+            return
+        try:
+            self._on_failure(failure)
+        except Exception as second:
+            self._session.report(second)
+
+    def _fail_all(self, error: Exception) -> None:
+        for key in list(self._unacked):
+            self._fail(key, error)
+        self._progress()
+
+    def _send_again(self) -> None:
+        """The pause after "no responders" is over."""
+        again, self._again = self._again, []
+        self._resend([key for key in again if key in self._unacked])
+
+    def _resend(self, keys: list[bytes]) -> None:
+        """Send what is still unanswered, in pieces; without a link it is sent when there is one."""
+        if self._session.link is None:
+            return
+        unacked = self._unacked
+        for start in range(0, len(keys), SEND_AT_ONCE_MAX):
+            piece = keys[start : start + SEND_AT_ONCE_MAX]
+            self._session.outbox.put_once(b"".join([unacked[key] for key in piece]))
+
+    def _tick(self) -> None:
+        """Every ``ack_timeout``: what was sent before the last tick is overdue."""
+        self._timer = self._session.loop.call_later(self._ack_timeout, self._tick)
+        before, self._sent_at_tick = self._sent_at_tick, self.sent
+        if self._session.link is None:
+            return  # the clock starts anew when the connection is back
+        overdue = list(itertools.takewhile(lambda key: int(key) < before, self._unacked))
+        again = [key for key in overdue if self._may_try_again(key)]
+        for key in set(overdue) - set(again):
+            self._fail(
+                key,
+                TimeoutError_(
+                    f"no ack within {self._ack_timeout} s, sent {self._attempts[key]} time(s)"
+                ),
+            )
+        self._resend(again)
+        self._progress()
+
+    # The connection
+
+    def connection_lost(self) -> None:
+        """Acks under way are lost: these messages are sent again, or reported."""
+        lost = DisconnectedError("the connection was lost before the ack came")
+        for key in list(self._unacked):
+            if not self._may_try_again(key):
+                self._fail(key, lost)
+        self._progress()
+
+    def connection_restored(self) -> None:
+        self._sent_at_tick = 0
+        self._max_payload = self._session.info.max_payload
+        self._resend(list(self._unacked))
+
+    def connection_closed(self, reason: Exception) -> None:
+        self._shut(ConnectionClosedError(str(reason)))
+
+
+def header_text(what: str, value: str) -> bytes:
+    """The bytes of a header value. Raises ConfigurationError for one that would break the line."""
+    if "\r" in value or "\n" in value:
+        raise ConfigurationError(f"{what} {value!r} has a line break")
+    return value.encode()
+
+
+def _subject_of(command: bytes) -> str:
+    return command.split(b" ", 2)[1].decode()

@@ -1,0 +1,34 @@
+"""What the client's tests share: a connection, and a stream of their own, on the reference server."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+
+import pytest
+
+import peers
+from headrace.client import Connection, JetStream, Stream, connect
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+async def connection(reference_server: peers.ServerProcess) -> AsyncIterator[Connection]:
+    async with connect(reference_server.url, name="tests") as connection:
+        yield connection
+
+
+@pytest.fixture
+def js(connection: Connection) -> JetStream:
+    return connection.jetstream()
+
+
+@pytest.fixture
+async def stream(js: JetStream) -> AsyncIterator[Stream]:
+    """A stream with the subject ``<its name>.>``, in memory, gone after the test."""
+    name = f"T{next(_numbers)}"
+    stream = await js.create_stream(name=name, subjects=[f"{name}.>"], storage="memory")
+    yield stream
+    if not js.connection.is_closed:
+        await stream.delete()
