@@ -285,7 +285,8 @@ class _SinkTarget:
         self._sink = sink
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        self._sink(subject, reply, headers, payload, None)
+        # A sink knows its messages by their address; `subject` is for the eyes of clients.
+        self._sink(self._inbox, reply, headers, payload, None)
 
 
 class _FanOut:
