@@ -83,19 +83,27 @@ class Talk:
         ),
         (
             b"CONNECT {}\r\nSUB foo 1\r\nPUB foo $JS.ACK.x 1\r\nx\r\n",
-            b"+OK\r\n+OK\r\n"
-            b"-ERR 'Permissions Violation for Publish with Reply of \"$JS.ACK.x\"'\r\n",
+            (
+                b"+OK\r\n+OK\r\n"
+                b"-ERR 'Permissions Violation for Publish with Reply of \"$JS.ACK.x\"'\r\n"
+            ),
         ),
         (
-            b'CONNECT {"verbose":true,"pedantic":false}\r\nSUB foo 1\r\nPUB foo 1\r\nx\r\nUNSUB 1\r\n'
-            b"PING\r\nPONG\r\n",
+            (
+                b'CONNECT {"verbose":true,"pedantic":false}\r\nSUB foo 1\r\nPUB foo 1\r\nx\r\nUNSUB 1\r\n'
+                b"PING\r\nPONG\r\n"
+            ),
             b"+OK\r\n+OK\r\n+OK\r\nMSG foo 1 1\r\nx\r\n+OK\r\nPONG\r\n",
         ),
         (
-            b'CONNECT {"verbose":false,"pedantic":true}\r\nSUB > 1\r\nPUB foo.* 2\r\nhi\r\n'
-            b"PUB foo..a 2\r\nhi\r\n",
-            b"-ERR 'Invalid Publish Subject'\r\nMSG foo.* 1 2\r\nhi\r\n"
-            b"-ERR 'Invalid Publish Subject'\r\n",
+            (
+                b'CONNECT {"verbose":false,"pedantic":true}\r\nSUB > 1\r\nPUB foo.* 2\r\nhi\r\n'
+                b"PUB foo..a 2\r\nhi\r\n"
+            ),
+            (
+                b"-ERR 'Invalid Publish Subject'\r\nMSG foo.* 1 2\r\nhi\r\n"
+                b"-ERR 'Invalid Publish Subject'\r\n"
+            ),
         ),
         (
             PLAIN + b"SUB > 1\r\nPUB foo..a 1\r\nx\r\nPUB foo.* 1\r\nx\r\nPUB > 1\r\nx\r\n",
