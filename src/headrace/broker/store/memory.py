@@ -159,6 +159,7 @@ class MemoryStorage:
 
     sync: Final = "memory"
     failed: Final[Exception | None] = None
+    pending_bytes: Final = 0
 
     def __init__(self) -> None:
         self._meta = MemoryMeta()
