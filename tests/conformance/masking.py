@@ -10,7 +10,17 @@ from typing import Any
 ZERO_TIME = "0001-01-01T00:00:00Z"
 TIMES = {"created", "ts", "first_ts", "last_ts", "last_active", "time", "timestamp"}
 IDENTITIES = {"_nats.ver", "_nats.level", "id", "server_id", "server_name", "version", "go"}
-IDENTITIES |= {"git_commit", "nonce", "xkey", "client_id", "client_ip", "host", "port", "domain"}
+IDENTITIES |= {
+    "api_lvl",
+    "git_commit",
+    "nonce",
+    "xkey",
+    "client_id",
+    "client_ip",
+    "host",
+    "port",
+    "domain",
+}
 MACHINE = {"api", "max_memory", "max_storage", "reserved_memory", "reserved_storage"}
 # A single server may say who leads; clients must live without it.
 OPTIONAL = {"cluster", "git_commit", "xkey", "nonce", "connect_urls"}

@@ -175,6 +175,7 @@ REQUESTS: Table = [
             *ready(0),
             ask({"batch": 1, "expires": 3 * SECOND}),
             ask({"batch": 1, "expires": 3 * SECOND}),
+            quiet(),  # pulls are counted on their own time
             api(INFO),
         ],
     ),
