@@ -24,19 +24,31 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     servers.close()
 
 
+ATTEMPTS = 3
+
+
 @pytest.mark.peer
 @pytest.mark.parametrize("scenario", ALL, ids=lambda scenario: scenario.name)
 def test_both_servers_say_the_same(scenario: Scenario, pool: Pool) -> None:
-    expected = pool.run("nats-server", scenario)
-    actual = pool.run("headrace", scenario)
-    difference = list(
-        difflib.unified_diff(expected, actual, "nats-server", "headrace", n=4, lineterm="")
-    )
     reason = accepted_differences().get(scenario.name)
+    ours: list[list[str]] = []
+    # nats-server answers some calls on threads of its own, so that now and then two replies swap, or
+    # a stream made anew starts late. It may hesitate between attempts; ours must not.
+    for _ in range(ATTEMPTS):
+        expected = pool.run("nats-server", scenario)
+        ours.append(pool.run("headrace", scenario))
+        assert ours[-1] == ours[0], "\n" + "\n".join(_difference(ours[0], ours[-1]))
+        if ours[-1] == expected:
+            break
+    difference = _difference(expected, ours[-1])
     if reason is None:
         assert not difference, "\n" + "\n".join(difference)
     else:
         assert difference, f"no difference any more: take it off the list ({reason})"
+
+
+def _difference(expected: list[str], actual: list[str]) -> list[str]:
+    return list(difflib.unified_diff(expected, actual, "nats-server", "headrace", n=4, lineterm=""))
 
 
 def test_only_real_scenarios_are_listed_as_different() -> None:
