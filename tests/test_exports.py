@@ -19,7 +19,7 @@ def test_every_exported_name_is_there(name: str) -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="headrace.*nonsense"):
+    with pytest.raises(AttributeError, match=r"headrace.*nonsense"):
         _ = headrace.nonsense
 
 

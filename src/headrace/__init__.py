@@ -11,9 +11,18 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__
 
 if TYPE_CHECKING:
+    from .api.consumers import ConsumerConfig, ConsumerInfo
+    from .api.messages import PubAck
+    from .api.streams import StreamConfig, StreamInfo
     from .client.connection import Connection, connect
+    from .client.consume import Consumption
+    from .client.consumer import Consumer
+    from .client.jetstream import JetStream
+    from .client.jsmessage import Batch, JetStreamMessage
     from .client.message import Message
     from .client.options import Options
+    from .client.publisher import Publisher, PublishError, PublishFailure
+    from .client.stream import Stream, StreamMessage
     from .client.subscription import Subscription
     from .errors import (
         AuthorizationError,
@@ -33,28 +42,43 @@ if TYPE_CHECKING:
         ServerError,
         SlowConsumerError,
     )
-    from .errors import TimeoutError_ as TimeoutError
+    from .errors import TimeoutError_ as TimeoutError  # noqa: A004
 
 __all__ = [
     "AuthorizationError",
+    "Batch",
     "BufferFullError",
     "ConfigurationError",
     "ConnectFailedError",
     "Connection",
     "ConnectionClosedError",
+    "Consumer",
+    "ConsumerConfig",
+    "ConsumerInfo",
+    "Consumption",
     "DisconnectedError",
     "HeadraceError",
     "HeartbeatMissedError",
     "InvalidSubjectError",
+    "JetStream",
     "JetStreamApiError",
+    "JetStreamMessage",
     "LimitExceededError",
     "Message",
     "NoRespondersError",
     "Options",
     "ProtocolError",
+    "PubAck",
+    "PublishError",
+    "PublishFailure",
+    "Publisher",
     "PullError",
     "ServerError",
     "SlowConsumerError",
+    "Stream",
+    "StreamConfig",
+    "StreamInfo",
+    "StreamMessage",
     "Subscription",
     "TimeoutError",
     "__version__",
@@ -63,8 +87,17 @@ __all__ = [
 
 _HOMES = {
     "client.connection": ("Connection", "connect"),
+    "api.consumers": ("ConsumerConfig", "ConsumerInfo"),
+    "api.messages": ("PubAck",),
+    "api.streams": ("StreamConfig", "StreamInfo"),
+    "client.consume": ("Consumption",),
+    "client.consumer": ("Consumer",),
+    "client.jetstream": ("JetStream",),
+    "client.jsmessage": ("Batch", "JetStreamMessage"),
     "client.message": ("Message",),
     "client.options": ("Options",),
+    "client.publisher": ("PublishError", "PublishFailure", "Publisher"),
+    "client.stream": ("Stream", "StreamMessage"),
     "client.subscription": ("Subscription",),
 }
 _LAZY = {name: module for module, names in _HOMES.items() for name in names}
