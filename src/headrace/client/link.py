@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from ..errors import (
     AuthorizationError,
@@ -77,8 +78,9 @@ class Link(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's have the shape, not the class
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)
