@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contenders
+import ourclient
 import peers
 import report
 from contenders import Contender, running
@@ -31,8 +32,6 @@ def by_raw_socket(server: peers.ServerProcess, messages: int) -> float:
 
 def by_our_client(server: peers.ServerProcess, messages: int) -> float:
     """The same through our client's windowed publisher."""
-    import ourclient
-
     return ourclient.publish(server.url, CONFIG, messages, WINDOW, PAYLOAD_BYTES, WARM_UP)
 
 
