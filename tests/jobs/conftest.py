@@ -1,0 +1,114 @@
+"""One service per test, on SQLite and on PostgreSQL, with a clock that only moves when told to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import postgres_server
+from headrace.clock import ManualClock
+from headrace.jobs.http import create_app
+from headrace.jobs.models import Options
+from headrace.jobs.runtime import Runtime
+from headrace.jobs.store import Database, open_database
+from jobs_contract import ContractTransport
+from jobs_world import World
+
+# Those that refer to others come first.
+TABLES = ["attempt", "job", "message", "consumer", "channel", "producer"]
+TABLES += ["counter", "event", "outcome", "leader", "meta"]
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[postgres_server.PostgresServer]:
+    """One server for the session, with a database that has the schema."""
+    import psycopg
+    from psycopg.rows import dict_row
+
+    from headrace.jobs.store.postgres import migrate
+
+    server = postgres_server.PostgresServer(tmp_path_factory.mktemp("postgres") / "server")
+    server.start()
+    with psycopg.connect(server.create("jobs"), autocommit=True, row_factory=dict_row) as made:
+        migrate(made)
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def postgres_url(postgres: postgres_server.PostgresServer) -> str:
+    """A database with the schema and nothing in it. Emptying one is much quicker than making one."""
+    import psycopg
+
+    url = postgres.url("jobs")
+    with psycopg.connect(url) as connection:
+        connection.execute(";".join(f"DELETE FROM {table}" for table in TABLES).encode())
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of an empty database, once of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'jobs.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    opened = open_database(database_url, threads=4)
+    await opened.start()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def options() -> Options:
+    """What most tests want; a test module overrides the fixture for others."""
+    return Options(schedule_min_delay_s=120.0, allow_networks=("127.0.0.0/8",))
+
+
+@pytest.fixture
+async def runtime(
+    database_url: str, clock: ManualClock, options: Options
+) -> AsyncIterator[Runtime]:
+    made = Runtime(open_database(database_url, threads=4), options, clock=clock, random=lambda: 0.5)
+    await made.start()
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def http(runtime: Runtime) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of the service; every answer is checked against what the routes declare."""
+    transport = ContractTransport(create_app(runtime))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as client:
+        yield client
+
+
+@pytest.fixture
+async def world(http: httpx2.AsyncClient, runtime: Runtime, clock: ManualClock) -> World:
+    """A producer ``p``, a channel ``c`` and a pull consumer ``k``, with tokens ``pt``, ``ct``, ``kt``."""
+    made = World(http, runtime, clock)
+    await made.define()
+    return made
+
+
+@pytest.fixture
+def service_on(database_url: str) -> Callable[..., Any]:
+    """Make further runtimes on the same database, as other processes would."""
+
+    def make(**settings: Any) -> Runtime:
+        return Runtime(open_database(database_url, threads=2), **settings)
+
+    return make

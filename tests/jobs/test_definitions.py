@@ -1,0 +1,217 @@
+"""Producers, channels and consumers over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from jobs_world import PULL, World
+
+
+async def test_what_a_put_returned_is_enough_for_the_next_put(world: World) -> None:
+    for path in ("/producer/p", "/channel/c", "/channel/c/consumer/k"):
+        first = await world.http.get(path)
+        changed = await world.put(path, since=first.headers["last-modified"], name="new")
+        assert changed.json()["Name"] == "new"
+        # Within the same second, with nothing but the validator of the answer before.
+        again = await world.put(path, since=changed.headers["last-modified"], name="newer")
+        assert (await world.http.get(path)).headers["last-modified"] == again.headers[
+            "last-modified"
+        ]
+        await world.put(path, 412, since=first.headers["last-modified"], name="late")
+        assert (await world.http.get(path)).json()["Name"] == "newer"
+
+
+async def test_changed_at_and_last_modified_say_the_same(world: World) -> None:
+    from datetime import UTC, datetime
+    from email.utils import parsedate_to_datetime
+
+    response = await world.http.get("/channel/c")
+    changed_at = datetime.fromisoformat(response.json()["ChangedAt"]).astimezone(UTC)
+    assert changed_at.replace(microsecond=0) == parsedate_to_datetime(
+        response.headers["last-modified"]
+    )
+
+
+async def test_changing_what_exists_needs_a_precondition(world: World) -> None:
+    response = await world.put("/channel/c", 400, name="new")
+    assert "If-Unmodified-Since" in response.text
+    await world.put("/channel/other", since="Mon, 02 Jan 2006 15:04:05 GMT", name="new")
+
+
+async def test_an_etag_serves_as_precondition(world: World) -> None:
+    etag = (await world.http.get("/channel/c")).headers["etag"]
+    for expect in (200, 412):
+        response = await world.http.put(
+            "/channel/c", data={"name": "n"}, headers={"If-Match": etag}
+        )
+        assert response.status_code == expect
+
+
+async def test_an_update_keeps_the_token_it_does_not_give(world: World) -> None:
+    for path in ("/producer/p", "/channel/c", "/channel/c/consumer/k"):
+        since = (await world.http.get(path)).headers["last-modified"]
+        response = await world.put(path, since=since, name="renamed")
+        assert response.json()["Token"] == ""
+    await world.broadcast()
+    assert len(await world.queued()) == 1
+
+
+async def test_a_new_token_replaces_the_old_one_at_once(world: World) -> None:
+    since = (await world.http.get("/channel/c/consumer/k")).headers["last-modified"]
+    response = await world.consumer("k", since=since, token="other")
+    assert response.json()["Token"] == "other"
+    refused = await world.http.get("/channel/c/consumer/k/queued-jobs", headers=PULL)
+    assert refused.status_code == 403
+
+
+async def test_tokens_are_shown_only_by_the_request_that_set_or_made_them(world: World) -> None:
+    made = await world.consumer("fresh", type="pull")
+    assert len(made.json()["Token"]) >= 24
+    assert (await world.http.get("/channel/c/consumer/fresh")).json()["Token"] == ""
+
+
+@pytest.mark.parametrize(("given", "shown"), [("", "push"), ("push", "push"), ("pull", "pull")])
+async def test_types_of_a_new_consumer(world: World, given: str, shown: str) -> None:
+    response = await world.consumer("n", type=given, callbackUrl="http://127.0.0.1/x")
+    assert response.json()["Type"] == shown
+
+
+async def test_another_type_is_refused_and_nothing_is_made(world: World) -> None:
+    response = await world.consumer("n", 400, type="wrongType", callbackUrl="http://127.0.0.1/x")
+    assert "type" in response.text
+    assert (await world.http.get("/channel/c/consumer/n")).status_code == 404
+
+
+async def test_an_update_without_type_keeps_it(world: World) -> None:
+    since = (await world.http.get("/channel/c/consumer/k")).headers["last-modified"]
+    assert (await world.consumer("k", since=since, name="n")).json()["Type"] == "pull"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "relative", "/x", "ftp://h/x", "http://", "http://u:p@h/x", "http://h:99999/"]
+)
+async def test_a_push_consumer_needs_a_usable_url(world: World, url: str) -> None:
+    response = await world.consumer("n", 400, type="push", callbackUrl=url)
+    assert "callbackUrl" in response.text
+
+
+async def test_only_forms_are_accepted_with_any_parameters(world: World) -> None:
+    refused = await world.http.put("/channel/n", json={"name": "n"})
+    assert refused.status_code == 415
+    accepted = await world.http.put(
+        "/channel/n",
+        content=b"name=n",
+        headers={"content-type": "application/x-www-form-urlencoded; charset=utf-8"},
+    )
+    assert accepted.status_code == 200
+
+
+@pytest.mark.parametrize("name", ["a b", "%00", "ü", "..", "a" * 256, "a'b", "a%25b"])
+async def test_ids_with_other_characters_are_refused(world: World, name: str) -> None:
+    response = await world.http.put(f"/channel/{name}", data={"name": "n"})
+    assert response.status_code in {400, 404}, response.text
+    assert (await world.http.get("/channels")).json()["Result"] == ["/channel/c"]
+
+
+@pytest.mark.parametrize("other", ["evt_1", "evt%251", "EVT-1"])
+async def test_ids_are_compared_exactly(world: World, other: str) -> None:
+    await world.broadcast(X_Broker_Message_ID="evt-1")
+    response = await world.http.get(f"/channel/c/message/{other}")
+    assert response.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("/producers", "producer"), ("/channels", "channel"), ("/channel/c/consumers", "consumer")],
+)
+async def test_pages_neither_skip_nor_repeat_in_both_directions(
+    world: World, path: str, name: str
+) -> None:
+    prefix = "/channel/c/consumer" if name == "consumer" else f"/{name}"
+    for number in range(60):
+        await world.put(
+            f"{prefix}/n{number:02}", type="pull"
+        ) if name == "consumer" else await world.put(f"{prefix}/n{number:02}", name="x")
+    pages, url = [], path
+    while True:
+        body = (await world.http.get(url)).json()
+        assert body["Links"] is None
+        if not body["Result"]:
+            assert body["Pages"] == {}
+            break
+        pages.append(body)
+        url = body["Pages"]["next"]
+    seen = [link for page in pages for link in page["Result"]]
+    assert len(seen) == 61
+    assert seen == sorted(seen, reverse=True) or seen[-1].endswith(("/p", "/c", "/k"))
+    assert len(set(seen)) == 61
+    back = (await world.http.get(pages[2]["Pages"]["previous"])).json()
+    assert back["Result"] == pages[1]["Result"]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "eCcgT1IgJzEnPScxfDIwMjAtMDEtMDFUMDA6MDA6MDBa",  # x' OR '1'='1|2020-01-01T00:00:00Z
+        "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+        "x",
+        "",
+        "ü",
+    ],
+)
+async def test_a_cursor_not_made_here_is_refused(world: World, cursor: str) -> None:
+    for path in ("/channels", "/channel/c/messages", "/channel/c/consumer/k/dlq", "/v2/events"):
+        response = await world.http.get(path, params={"next": cursor})
+        assert response.status_code == 400
+        assert "next" in response.text
+
+
+async def test_a_cursor_of_another_list_and_two_cursors_are_refused(world: World) -> None:
+    cursor = (await world.http.get("/channels")).json()["Pages"]["next"].partition("=")[2]
+    assert (await world.http.get("/producers", params={"next": cursor})).status_code == 400
+    both = await world.http.get("/channels", params={"next": cursor, "previous": cursor})
+    assert both.status_code == 400
+
+
+async def test_deleting_a_consumer_needs_the_precondition_and_takes_its_jobs(world: World) -> None:
+    await world.broadcast()
+    path = "/channel/c/consumer/k"
+    assert (await world.http.delete(path)).status_code == 400
+    since = {"If-Unmodified-Since": "Mon, 02 Jan 2006 15:04:05 GMT"}
+    assert (await world.http.delete(path, headers=since)).status_code == 412
+    since = {"If-Unmodified-Since": (await world.http.get(path)).headers["last-modified"]}
+    assert (await world.http.delete(path, headers=since)).status_code == 204
+    assert (await world.http.get(path)).status_code == 404
+    assert (await world.http.delete(path, headers=since)).status_code == 404
+    assert (await world.http.get("/job-status")).json() == {}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/producer/none"),
+        ("GET", "/channel/none"),
+        ("GET", "/channel/none/consumers"),
+        ("GET", "/channel/none/consumer/k"),
+        ("GET", "/channel/c/consumer/none"),
+        ("GET", "/channel/none/messages"),
+        ("GET", "/channel/c/message/none"),
+        ("GET", "/channel/none/message/none"),
+        ("GET", "/channel/none/messages-status"),
+        ("GET", "/channel/none/scheduled-messages"),
+        ("GET", "/channel/c/scheduled-message/none"),
+        ("DELETE", "/channel/c/scheduled-message/none"),
+        ("GET", "/channel/none/consumer/k/dlq"),
+        ("GET", "/channel/c/consumer/none/dlq"),
+        ("GET", "/channel/none/consumer/k/queued-jobs"),
+        ("GET", "/v2/channel/none/consumer/k"),
+        ("GET", "/v2/channel/c/consumer/none"),
+        ("GET", "/v2/channel/c/consumer/k/job/77"),
+        ("PUT", "/channel/none/consumer/k"),
+        ("DELETE", "/channel/none/consumer/k"),
+    ],
+)
+async def test_an_unknown_part_of_the_path_is_404(world: World, method: str, path: str) -> None:
+    data = {"type": "pull"} if method == "PUT" else None
+    response = await world.http.request(method, path, data=data)
+    assert response.status_code == 404, response.text

@@ -1,0 +1,263 @@
+"""The leased API: batches, fences, ceilings, long poll, ordering keys."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from jobs_world import PULL, World, held
+
+
+async def test_a_claim_takes_each_job_once_in_order(world: World) -> None:
+    for number, priority in enumerate([0, 3, 0, 3]):
+        await world.broadcast(str(number), X_Broker_Message_Priority=str(priority))
+    first, second = await world.claim(3), await world.claim(3)
+    assert [job["message"]["payload"] for job in first + second] == ["1", "3", "0", "2"]
+    assert {job["attempt"] for job in first} == {1}
+    assert await world.claim(3) == []
+    assert await world.queued() == []
+
+
+async def test_a_payload_that_is_no_text_comes_as_base64(world: World) -> None:
+    await world.broadcast(b"\xff\x00")
+    assert (await world.queued())[0]["Message"]["PayloadEncoding"] == "base64"
+    message = (await world.claim())[0]["message"]
+    assert (message["payload"], message["encoding"]) == ("/wA=", "base64")
+
+
+async def test_completing_again_under_the_same_lease_is_ok_again(world: World) -> None:
+    await world.broadcast()
+    jobs = await world.claim()
+    for _ in range(2):
+        result = (await world.lease("complete", jobs=held(*jobs)))["results"][0]
+        assert (result["code"], result["state"]) == ("ok", "DELIVERED")
+
+
+@pytest.mark.parametrize("what", ["complete", "fail", "release", "heartbeat"])
+async def test_a_late_holder_of_an_old_lease_gets_409(world: World, what: str) -> None:
+    await world.broadcast()
+    old = await world.claim(lease=5)
+    await world.sweep(6)
+    new = await world.claim(lease=5)
+    assert new[0]["id"] == old[0]["id"]
+    refused = await world.lease(what, 409, jobs=held(*old))
+    assert refused["results"][0]["code"] == "lease_lost"
+    assert await world.state(old[0]["id"]) == "INFLIGHT"
+    await world.lease("complete", jobs=held(*new))
+    refused = await world.lease(what, 409, jobs=held(*old))
+    assert refused["results"][0]["state"] == "DELIVERED"
+
+
+async def test_each_item_of_a_batch_has_its_own_result(world: World) -> None:
+    for _ in range(3):
+        await world.broadcast()
+    a, b, c = await world.claim(3)
+    await world.lease("release", jobs=held(b))
+    answer = await world.lease("complete", jobs=[*held(a, b, c), {"id": "999", "lease": "x"}])
+    assert [item["status"] for item in answer["results"]] == [200, 409, 200, 404]
+    assert [item["id"] for item in answer["results"]] == [a["id"], b["id"], c["id"], "999"]
+
+
+async def test_heartbeats_move_the_deadline_from_now_and_stop_at_the_ceiling(world: World) -> None:
+    await world.broadcast()
+    jobs = await world.claim(lease=10)
+    for _ in range(3):
+        world.clock.advance(9)
+        await world.lease("heartbeat", jobs=held(*jobs), lease_seconds=10)
+        assert (await world.sweep()).expired == 0
+    for _ in range(12):
+        world.clock.advance(3590)
+        answer = await world.lease("heartbeat", jobs=held(*jobs), lease_seconds=3600)
+        if answer["results"][0]["at"] == (await world.job(jobs[0]["id"]))["lease_expires_at"]:
+            continue
+    world.clock.advance(600)
+    refused = await world.lease("heartbeat", 409, jobs=held(*jobs), lease_seconds=10)
+    assert refused["results"][0]["code"] == "lease_ceiling"
+    await world.sweep()
+    assert await world.state(jobs[0]["id"]) == "QUEUED"
+
+
+async def test_a_failed_job_waits_for_its_delay_and_the_delays_grow(world: World) -> None:
+    await world.broadcast()
+    for delay in (5, 30, 60, 120, 180):
+        jobs = await world.claim()
+        answer = await world.lease("fail", jobs=[{**held(*jobs)[0], "reason": "busy"}])
+        assert answer["results"][0]["state"] == "QUEUED"
+        world.clock.advance(delay - 0.01)
+        assert await world.claim() == []
+        world.clock.advance(0.02)
+    jobs = await world.claim()
+    answer = await world.lease("fail", jobs=[{**held(*jobs)[0], "reason": "enough"}])
+    assert answer["results"][0]["state"] == "DEAD"
+    detail = await world.job(jobs[0]["id"])
+    assert detail["last_error"] == "enough"
+    assert [attempt["error"] for attempt in detail["attempts"]] == ["busy"] * 5 + ["enough"]
+
+
+async def test_a_failure_may_name_its_delay_or_be_final(world: World) -> None:
+    await world.broadcast()
+    await world.broadcast()
+    a, b = await world.claim(2)
+    await world.lease(
+        "fail",
+        jobs=[
+            {**held(a)[0], "retry_in_seconds": 1000},
+            {**held(b)[0], "dead": True, "reason": "never"},
+        ],
+    )
+    assert await world.state(b["id"]) == "DEAD"
+    world.clock.advance(999)
+    assert await world.claim() == []
+    world.clock.advance(2)
+    assert (await world.claim())[0]["id"] == a["id"]
+
+
+async def test_a_delayed_job_of_high_priority_does_not_hide_ready_ones(world: World) -> None:
+    for number in range(5):
+        await world.broadcast(str(number), X_Broker_Message_Priority="9")
+    jobs = await world.claim(5)
+    await world.lease("release", jobs=held(*jobs), delay_seconds=100)
+    await world.broadcast("ready")
+    assert [job["message"]["payload"] for job in await world.claim(5)] == ["ready"]
+    listed = [job["Message"]["Payload"] for job in await world.queued()]
+    assert listed == ["0", "1", "2", "3", "4"], "the specified list shows what waits, too"
+
+
+async def test_releasing_is_not_counted(world: World) -> None:
+    await world.broadcast()
+    for _ in range(8):
+        jobs = await world.claim()
+        await world.lease("release", jobs=held(*jobs))
+    detail = await world.job(jobs[0]["id"])
+    assert (detail["retries"], detail["claims"], detail["state"]) == (0, 8, "QUEUED")
+
+
+async def test_a_leased_job_is_not_finished_by_the_unfenced_route(world: World) -> None:
+    await world.broadcast()
+    job = (await world.claim())[0]
+    await world.move(job["id"], "DELIVERED", 400)
+    await world.move(job["id"], "DEAD", 400)
+    await world.lease("complete", jobs=held(job))
+
+
+async def test_a_long_poll_gets_a_job_the_moment_it_is_there(world: World) -> None:
+    waiting = asyncio.create_task(world.lease("claim", max=5, wait_seconds=60))
+    await asyncio.sleep(0.05)
+    assert not waiting.done()
+    await world.broadcast("now")
+    async with asyncio.timeout(0.9):  # less than the backstop of polling
+        answer = await waiting
+    assert [job["message"]["payload"] for job in answer["jobs"]] == ["now"]
+
+
+async def test_waiting_workers_share_what_comes(world: World) -> None:
+    waiting = [asyncio.create_task(world.lease("claim", max=1, wait_seconds=60)) for _ in range(4)]
+    await asyncio.sleep(0.05)
+    for number in range(4):
+        await world.broadcast(str(number))
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*waiting)
+    assert sorted(answer["jobs"][0]["message"]["payload"] for answer in answers) == list("0123")
+
+
+async def test_a_draining_service_lets_its_long_polls_go(world: World) -> None:
+    waiting = asyncio.create_task(world.lease("claim", wait_seconds=60))
+    await asyncio.sleep(0.05)
+    world.runtime.draining.set()
+    world.runtime.bell.ring(())
+    async with asyncio.timeout(0.9):
+        assert (await waiting)["jobs"] == []
+
+
+async def test_jobs_of_one_key_are_handed_out_one_at_a_time_in_order(world: World) -> None:
+    for number in range(4):
+        await world.broadcast(
+            f"a{number}", X_Broker_Ordering_Key="a", X_Broker_Message_Priority=str(number)
+        )
+        await world.broadcast(f"b{number}", X_Broker_Ordering_Key="b")
+    seen: list[str] = []
+    for _ in range(4):
+        jobs = await world.claim(10)
+        assert len(jobs) == 2
+        seen += [job["message"]["payload"] for job in jobs]
+        await world.lease("complete", jobs=held(*jobs))
+    assert [name for name in seen if name[0] == "a"] == ["a0", "a1", "a2", "a3"]
+    assert [name for name in seen if name[0] == "b"] == ["b0", "b1", "b2", "b3"]
+
+
+async def test_a_failing_job_holds_back_its_key_until_it_is_done_or_dead(world: World) -> None:
+    for number in range(3):
+        await world.broadcast(str(number), X_Broker_Ordering_Key="a")
+    jobs = await world.claim(10)
+    await world.lease("fail", jobs=[{**held(*jobs)[0], "retry_in_seconds": 50}])
+    assert await world.claim(10) == []
+    blocked = (await world.queued())[-1]["ID"]
+    await world.move(blocked, "INFLIGHT", 400)
+    world.clock.advance(51)
+    jobs = await world.claim(10)
+    assert [job["message"]["payload"] for job in jobs] == ["0"]
+    await world.lease("fail", jobs=[{**held(*jobs)[0], "dead": True}])
+    second = await world.claim(10)
+    assert [job["message"]["payload"] for job in second] == ["1"]
+    # Sent back from the dead letters while another of its key is under way, it waits its turn.
+    requeue = f"/channel/c/consumer/k/job/{jobs[0]['id']}/requeue-dead-job"
+    assert (await world.http.post(requeue, headers=PULL)).status_code == 202
+    assert await world.claim(10) == []
+    await world.lease("complete", jobs=held(*second))
+    assert [job["message"]["payload"] for job in await world.claim(10)] == ["0"]
+
+
+async def test_an_expired_lease_lets_the_same_job_of_the_key_go_again(world: World) -> None:
+    for number in range(2):
+        await world.broadcast(str(number), X_Broker_Ordering_Key="a")
+    await world.claim(10, lease=5)
+    await world.sweep(6)
+    assert [job["message"]["payload"] for job in await world.claim(10)] == ["0"]
+
+
+async def test_a_paused_consumer_hands_out_nothing_until_resumed(world: World) -> None:
+    await world.broadcast()
+    path = "/v2/channel/c/consumer/k"
+    assert (await world.http.patch(path, json={"paused": True})).json()["paused"] is True
+    assert await world.claim() == []
+    await world.http.patch(path, json={"paused": False})
+    assert len(await world.claim()) == 1
+
+
+@pytest.mark.parametrize(
+    ("what", "body", "field"),
+    [
+        ("claim", {"max": 0}, "max"),
+        ("claim", {"max": 501}, "max"),
+        ("claim", {"max": "1"}, "max"),
+        ("claim", {"lease_seconds": 0}, "lease_seconds"),
+        ("claim", {"lease_seconds": 3601}, "lease_seconds"),
+        ("claim", {"wait_seconds": -1}, "wait_seconds"),
+        ("claim", {"wait_seconds": 61}, "wait_seconds"),
+        ("claim", {"limit": 1}, "body"),
+        ("complete", {}, "body"),
+        ("complete", {"jobs": []}, "jobs"),
+        ("complete", {"jobs": [{"id": "1"}]}, "jobs[0]"),
+        ("complete", {"jobs": [{"id": "1", "lease": "a"}, {"id": "1", "lease": "b"}]}, "jobs"),
+        ("complete", {"jobs": [{"id": str(n + 1), "lease": "a"} for n in range(501)]}, "jobs"),
+        ("fail", {"jobs": [{"id": "1", "lease": "a", "retry_in_seconds": -1}]}, "retry_in_seconds"),
+        ("release", {"jobs": [{"id": "1", "lease": "a"}], "delay_seconds": 1e9}, "delay_seconds"),
+    ],
+)
+async def test_a_request_out_of_range_names_the_field(
+    world: World, what: str, body: dict[str, object], field: str
+) -> None:
+    answer = await world.lease(what, 400, **body)
+    assert answer["field"] == field
+    assert answer["message"]
+
+
+async def test_a_consumer_cannot_touch_the_jobs_of_another(world: World) -> None:
+    await world.consumer("other", type="pull", token="kt")
+    await world.broadcast()
+    job = (await world.claim(consumer="other"))[0]
+    for what in ("complete", "fail", "release", "heartbeat"):
+        answer = await world.lease(what, 404, jobs=held(job))
+        assert answer["results"][0]["code"] == "not_found"
+    assert await world.state(job["id"], "other") == "INFLIGHT"

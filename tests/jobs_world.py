@@ -1,0 +1,117 @@
+"""The short words the job tests are told in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import httpx2
+
+from headrace.clock import ManualClock
+from headrace.jobs.runtime import Runtime
+from headrace.jobs.service import publishing, upkeep
+
+__all__ = ["PRODUCER", "PULL", "World"]
+
+PRODUCER = {
+    "X-Broker-Channel-Token": "ct",
+    "X-Broker-Producer-ID": "p",
+    "X-Broker-Producer-Token": "pt",
+}
+PULL = {"X-Broker-Channel-Token": "ct", "X-Broker-Consumer-Token": "kt"}
+
+
+@dataclass
+class World:
+    """A service and the requests that tests keep making."""
+
+    http: httpx2.AsyncClient
+    runtime: Runtime
+    clock: ManualClock
+
+    async def define(self) -> None:
+        await self.put("/producer/p", token="pt")
+        await self.put("/channel/c", token="ct")
+        await self.consumer("k", type="pull", token="kt")
+
+    async def put(
+        self, path: str, expect: int = 200, /, *, since: str = "", **form: str
+    ) -> httpx2.Response:
+        headers = {"If-Unmodified-Since": since} if since else {}
+        response = await self.http.put(path, data=form or {"name": ""}, headers=headers)
+        assert response.status_code == expect, response.text
+        return response
+
+    async def consumer(
+        self, consumer_id: str, expect: int = 200, /, **form: str
+    ) -> httpx2.Response:
+        return await self.put(f"/channel/c/consumer/{consumer_id}", expect, **form)
+
+    async def broadcast(
+        self, payload: bytes | str = "x", expect: int = 201, **headers: str
+    ) -> httpx2.Response:
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        content = payload.encode() if isinstance(payload, str) else payload
+        response = await self.http.post(
+            "/channel/c/broadcast", content=content, headers={**PRODUCER, **named}
+        )
+        assert response.status_code == expect, response.text
+        return response
+
+    async def queued(self, limit: int | None = None, consumer: str = "k") -> list[dict[str, Any]]:
+        query = "" if limit is None else f"?limit={limit}"
+        response = await self.http.get(
+            f"/channel/c/consumer/{consumer}/queued-jobs{query}", headers=PULL
+        )
+        assert response.status_code == 200, response.text
+        found: list[dict[str, Any]] = response.json()["Result"]
+        return found
+
+    async def move(
+        self, job: str, state: str, expect: int = 202, *, extra: Any = None, consumer: str = "k"
+    ) -> httpx2.Response:
+        body: dict[str, Any] = {"NextState": state}
+        if extra is not None:
+            body["IncrementalTimeout"] = extra
+        response = await self.http.post(
+            f"/channel/c/consumer/{consumer}/job/{job}", json=body, headers=PULL
+        )
+        assert response.status_code == expect, response.text
+        return response
+
+    async def state(self, job: str, consumer: str = "k") -> str:
+        detail = await self.job(job, consumer)
+        state: str = detail["state"]
+        return state
+
+    async def job(self, job: str, consumer: str = "k") -> dict[str, Any]:
+        response = await self.http.get(f"/v2/channel/c/consumer/{consumer}/job/{job}")
+        assert response.status_code == 200, response.text
+        found: dict[str, Any] = response.json()
+        return found
+
+    async def lease(self, what: str, expect: int = 200, *, consumer: str = "k", **body: Any) -> Any:
+        response = await self.http.post(
+            f"/v2/channel/c/consumer/{consumer}/jobs/{what}", json=body, headers=PULL
+        )
+        assert response.status_code == expect, response.text
+        return response.json()
+
+    async def claim(
+        self, n: int = 1, *, consumer: str = "k", lease: float = 30.0
+    ) -> list[dict[str, Any]]:
+        answer = await self.lease("claim", consumer=consumer, max=n, lease_seconds=lease)
+        jobs: list[dict[str, Any]] = answer["jobs"]
+        return jobs
+
+    async def sweep(self, seconds: float = 0.0) -> upkeep.Swept:
+        """Let time pass, then do what maintenance does."""
+        self.clock.advance(seconds)
+        now = self.runtime.now_us()
+        await self.runtime.database.write(lambda tx: publishing.dispatch_due(tx, now))
+        return await self.runtime.database.write(lambda tx: upkeep.expire_leases(tx, now))
+
+
+def held(*jobs: dict[str, Any]) -> list[dict[str, str]]:
+    """What names these claimed jobs in the leased API."""
+    return [{"id": job["id"], "lease": job["lease"]} for job in jobs]
