@@ -86,7 +86,9 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        session = self._pump.hub.connect(Peer(host, port, is_tls=self._is_tls))
+        peer = Peer(host, port, is_tls=self._is_tls)
+        peer.tls_version = _tls_version(transport)
+        session = self._pump.hub.connect(peer)
         self._session = session
         self._pump.connections[session.client_id] = self
         logger.debug("%s:%s - cid:%d - Client connection created", host, port, session.client_id)
@@ -171,6 +173,7 @@ class Connection(asyncio.Protocol):
                 self.connection_lost(None)
             return
         self._transport = upgraded
+        self._session.peer.tls_version = _tls_version(upgraded)
         upgraded.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         if self._reading_held:
             upgraded.pause_reading()
@@ -205,3 +208,9 @@ class Connection(asyncio.Protocol):
             return
         session.overflow()
         self.abort()
+
+
+def _tls_version(transport: asyncio.Transport) -> str:
+    """The version agreed on; empty before a handshake."""
+    tls = transport.get_extra_info("ssl_object")
+    return "" if tls is None else tls.version() or ""

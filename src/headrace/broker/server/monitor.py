@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
@@ -30,6 +30,7 @@ logger = logging.getLogger("headrace.broker")
 REQUEST_BYTES_MAX: Final = 8 * 1024  # a longer request head: 431, closed
 REQUEST_S: Final = 5.0  # a slower request or reader is cut
 REQUESTS_MAX: Final = 64  # one more at a time: 503, closed
+REQUESTS_OPEN_MAX: Final = 256  # one more: closed without an answer
 
 Query = Mapping[str, list[str]]
 Answer = tuple[int, Any]
@@ -39,13 +40,65 @@ class _QueryError(Exception):
     """A query parameter is not what it has to be; the text says which."""
 
 
+class _Request(asyncio.Protocol):
+    """One connection: a request head in, an answer out, closed."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+        self._head = bytearray()
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._deadline = asyncio.get_running_loop().call_later(REQUEST_S, self.abort)
+        self._monitor.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if end < 0 and len(self._head) <= REQUEST_BYTES_MAX:
+            return
+        head = bytes(self._head[:end]) if 0 <= end <= REQUEST_BYTES_MAX else None
+        transport.write(self._monitor.answer(head))
+        if transport.can_write_eof():
+            # Closing over unread input would take the answer with it; the deadline ends the rest.
+            transport.write_eof()
+            self._head.clear()
+            self.data_received = _ignore  # type: ignore[method-assign]
+        else:
+            transport.close()
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._transport = None
+        self._monitor.closed(self)
+
+    def abort(self) -> None:
+        """Too slow, or the broker stops."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _ignore(data: bytes) -> None:
+    """What comes after the request is not read."""
+
+
 class Monitor:
     """Serves one hub's numbers. Started and stopped by the broker, in its loop."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._server: asyncio.Server | None = None
-        self._serving: set[asyncio.Task[None]] = set()
+        self._open: set[_Request] = set()
+        self._all_closed = asyncio.Event()
         self._host = ""
         self._port = 0
         self._pages: dict[str, Callable[[Query], Answer]] = {
@@ -60,18 +113,13 @@ class Monitor:
     def url(self) -> str:
         return url_of("http", self._host, self._port)
 
-    @property
-    def port(self) -> int:
-        return self._port
-
     async def start(self, host: str, port: int) -> None:
         """Listen. Raises ConfigurationError if the port cannot be had."""
         listener = await bind(host, port)
         self._host = host
         self._port = listener.getsockname()[1]
-        self._server = await asyncio.start_server(
-            self._accept, sock=listener, limit=REQUEST_BYTES_MAX
-        )
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(lambda: _Request(self), sock=listener)
         logger.info("Starting http monitor on %s", self.url.removeprefix("http://"))
 
     async def stop(self) -> None:
@@ -79,38 +127,30 @@ class Monitor:
         if self._server is None:
             return
         self._server.close()
-        for task in self._serving:
-            task.cancel()
-        if self._serving:
-            await asyncio.wait(self._serving)
+        if self._open:
+            self._all_closed.clear()
+            for request in list(self._open):
+                request.abort()
+            await self._all_closed.wait()
         await self._server.wait_closed()
 
-    # One request
+    # What a request calls
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        busy = len(self._serving) >= REQUESTS_MAX
-        self._serving.add(task)
-        try:
-            async with asyncio.timeout(REQUEST_S):
-                head = b"" if busy else await self._read_head(reader)
-                writer.write(_plain(503, "too many requests\n") if busy else self._answer(head))
-                writer.close()
-                await writer.wait_closed()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            logger.debug("http monitor: a request ended early: %r", error)
-        finally:
-            writer.transport.abort()
-            self._serving.discard(task)
+    def opened(self, request: _Request) -> None:
+        self._open.add(request)
+        if len(self._open) > REQUESTS_OPEN_MAX:
+            request.abort()
 
-    @staticmethod
-    async def _read_head(reader: asyncio.StreamReader) -> bytes | None:
-        """The request up to the empty line; None if it is too long."""
-        try:
-            return await reader.readuntil(b"\r\n\r\n")
-        except asyncio.LimitOverrunError:
-            return None
+    def closed(self, request: _Request) -> None:
+        self._open.discard(request)
+        if not self._open:
+            self._all_closed.set()
+
+    def answer(self, head: bytes | None) -> bytes:
+        """The whole response to a request head; None: it was too long."""
+        if len(self._open) > REQUESTS_MAX:
+            return _plain(503, "too many requests at a time\n")
+        return self._answer(head)
 
     def _answer(self, head: bytes | None) -> bytes:
         if head is None:

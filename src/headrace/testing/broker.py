@@ -1,0 +1,78 @@
+"""A broker for tests that have no event loop of their own: it runs in a thread.
+
+A test with a loop uses ``async with Broker() as broker`` directly. As a pytest fixture::
+
+    @pytest.fixture(scope="session")
+    def broker():
+        with BrokerThread() as running:
+            yield running
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from ..broker.server import Broker
+
+__all__ = ["BrokerThread"]
+
+
+class BrokerThread:
+    """A broker on a loop in a thread of its own; takes the settings of ``Broker``.
+
+    Entering returns once it listens and raises what its start raised; leaving returns once everything
+    is written down and closed.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+        self._thread = threading.Thread(target=self._main, name="headrace-broker", daemon=True)
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stop: asyncio.Event | None = None
+        self._error: BaseException | None = None
+        self.port = 0
+        self.client_url = ""
+        self.monitor_url: str | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None:
+            self._thread.join()
+            raise self._error
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._loop is not None
+        assert self._stop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # handed to the thread that waits
+            self._error = error
+        finally:
+            self._ready.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        async with Broker(**self._settings) as broker:
+            self.port = broker.port
+            self.client_url = broker.client_url
+            self.monitor_url = broker.monitor_url
+            self._ready.set()
+            await self._stop.wait()

@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from headrace.broker import Broker
+from headrace.broker.server import monitor as monitor_module
+
+
+async def ask(broker: Broker, data: bytes) -> tuple[int, dict[str, str], bytes]:
+    assert broker.monitor_url is not None
+    port = int(broker.monitor_url.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    status, *lines = head.decode().split("\r\n")
+    headers = dict(line.split(": ", 1) for line in lines)
+    assert int(headers["Content-Length"]) == len(body) or data.startswith(b"HEAD")
+    return int(status.split()[1]), headers, body
+
+
+async def get(broker: Broker, target: str) -> tuple[int, bytes]:
+    status, _, body = await ask(broker, f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return status, body
+
+
+async def test_the_pages_tell_what_tools_expect(no_leaks: None) -> None:
+    async with Broker(monitor_port=0, server_name="mill") as broker:
+        status, body = await get(broker, "/varz")
+        document = json.loads(body)
+        assert status == 200
+        assert document["server_name"] == "mill"
+        assert document["port"] == broker.port
+        assert document["version"].startswith("2.")
+        assert document["mem"] > 1_000_000
+        status, body = await get(broker, "/healthz?js-enabled-only=1")
+        assert (status, json.loads(body)) == (200, {"status": "ok"})
+        status, body = await get(broker, "/jsz")
+        assert json.loads(body)["streams"] == 0
+        status, body = await get(broker, "/connz?subs=1&limit=5&offset=0")
+        assert json.loads(body)["limit"] == 5
+        status, body = await get(broker, "/")
+        assert b"healthz" in body
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"GET /nope HTTP/1.1\r\n\r\n", 404),
+        (b"POST /varz HTTP/1.1\r\n\r\n", 405),
+        (b"GET /connz?limit=x HTTP/1.1\r\n\r\n", 400),
+        (b"NONSENSE\r\n\r\n", 400),
+        (b"GET /varz SMTP/1.1\r\n\r\n", 400),
+        (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", 431),
+        (b"HEAD /varz HTTP/1.1\r\n\r\n", 200),
+    ],
+)
+async def test_bad_requests_are_told_what_is_accepted(request_bytes: bytes, status: int) -> None:
+    async with Broker(monitor_port=0) as broker:
+        got, headers, body = await ask(broker, request_bytes)
+        assert got == status
+        assert headers["Connection"] == "close"
+        if request_bytes.startswith(b"HEAD"):
+            assert body == b""
+
+
+async def test_a_request_that_never_ends_is_cut(
+    monkeypatch: pytest.MonkeyPatch, no_leaks: None
+) -> None:
+    monkeypatch.setattr(monitor_module, "REQUEST_S", 0.05)
+    async with Broker(monitor_port=0) as broker:
+        assert broker.monitor_url is not None
+        port = int(broker.monitor_url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /varz")
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+
+
+async def test_too_many_requests_at_once_are_refused_and_stopping_ends_those_in_progress(
+    monkeypatch: pytest.MonkeyPatch, no_leaks: None
+) -> None:
+    monkeypatch.setattr(monitor_module, "REQUESTS_MAX", 2)
+    monkeypatch.setattr(monitor_module, "REQUESTS_OPEN_MAX", 3)
+    async with Broker(monitor_port=0) as broker:
+        assert broker.monitor_url is not None
+        port = int(broker.monitor_url.rpartition(":")[2])
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        assert (await get(broker, "/healthz"))[0] == 503
+        held.append(await asyncio.open_connection("127.0.0.1", port))
+        one_more, writer = await asyncio.open_connection("127.0.0.1", port)
+        async with asyncio.timeout(5):
+            with contextlib.suppress(ConnectionError):
+                assert await one_more.read() == b""
+        held.append((one_more, writer))
+    for reader, writer in held:
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()

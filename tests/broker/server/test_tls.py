@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import nats
+import pytest
+
+import peers
+from headrace.broker import Broker, TlsOptions
+from headrace.errors import ConfigurationError
+
+
+def _openssl(directory: Path, *arguments: str) -> None:
+    if shutil.which("openssl") is None:
+        peers.missing_peer("openssl", "install it")
+    subprocess.run(["openssl", *arguments], cwd=directory, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CA, and certificates of it for a server on 127.0.0.1 and for a client."""
+    directory = tmp_path_factory.mktemp("certificates")
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
+    _openssl(
+        directory, "req", "-x509", *key, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2",
+        "-subj", "/CN=test CA",
+    )  # fmt: skip
+    (directory / "san.cnf").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n")
+    for name in ("server", "client"):
+        _openssl(
+            directory, "req", *key, "-keyout", f"{name}.key", "-out", f"{name}.csr",
+            "-subj", f"/CN={name}",
+        )  # fmt: skip
+        _openssl(
+            directory, "x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+            "-CAcreateserial", "-days", "2", "-extfile", "san.cnf", "-out", f"{name}.pem",
+        )  # fmt: skip
+    return directory
+
+
+def tls_options(certificates: Path, **more: object) -> TlsOptions:
+    return TlsOptions(certificates / "server.pem", certificates / "server.key", **more)  # type: ignore[arg-type]
+
+
+def client_context(certificates: Path, *, with_certificate: bool = False) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=str(certificates / "ca.pem"))
+    if with_certificate:
+        context.load_cert_chain(certificates / "client.pem", certificates / "client.key")
+    return context
+
+
+async def test_a_client_upgrades_after_the_greeting(certificates: Path, no_leaks: None) -> None:
+    async with Broker(tls=tls_options(certificates)) as broker:
+        assert broker.client_url.startswith("tls://")
+        client = await nats.connect(
+            broker.client_url, tls=client_context(certificates), allow_reconnect=False
+        )
+        subscription = await client.subscribe("a")
+        await client.publish("a", bytes(300_000))
+        assert len((await subscription.next_msg(timeout=5)).data) == 300_000
+        (session,) = broker.hub.sessions.values()
+        assert session.peer.tls_version == "TLSv1.3"
+        await client.close()
+
+
+async def test_with_handshake_first_nothing_is_said_in_clear(certificates: Path) -> None:
+    async with Broker(tls=tls_options(certificates, handshake_first=True)) as broker:
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", broker.port, ssl=client_context(certificates)
+        )
+        info = json.loads((await reader.readline())[5:])
+        assert info["tls_required"] is True
+        writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        assert await reader.readline() == b"PONG\r\n"
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_a_client_that_goes_on_in_clear_is_hung_up_on(
+    certificates: Path, no_leaks: None
+) -> None:
+    async with Broker(tls=tls_options(certificates)) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        info = json.loads((await reader.readline())[5:])
+        assert info["tls_required"] is True
+        writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            async with asyncio.timeout(5):
+                await reader.readuntil(b"PONG\r\n")
+        writer.close()
+        assert broker.hub.sessions == {}
+
+
+async def test_client_certificates_are_asked_for(certificates: Path) -> None:
+    options = tls_options(certificates, ca_file=certificates / "ca.pem", verify_clients=True)
+    async with Broker(tls=options) as broker:
+        client = await nats.connect(
+            broker.client_url,
+            tls=client_context(certificates, with_certificate=True),
+            allow_reconnect=False,
+        )
+        await client.flush()
+        await client.close()
+
+        async def quiet(error: Exception) -> None:
+            pass
+
+        with pytest.raises(Exception):  # noqa: B017 - TLS 1.3 tells the client late, in many words
+            without = await nats.connect(
+                broker.client_url,
+                tls=client_context(certificates),
+                allow_reconnect=False,
+                error_cb=quiet,
+            )
+            await without.flush(timeout=2)
+
+
+async def test_a_stranger_to_our_ca_trusts_us_not(certificates: Path) -> None:
+    async with Broker(tls=tls_options(certificates)) as broker:
+
+        async def quiet(error: Exception) -> None:
+            pass
+
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await nats.connect(
+                broker.client_url,
+                tls=ssl.create_default_context(),
+                allow_reconnect=False,
+                error_cb=quiet,
+            )
+
+
+async def test_a_handshake_that_never_comes_ends_the_connection(
+    certificates: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None
+) -> None:
+    monkeypatch.setattr("headrace.broker.server.connection.TLS_TIMEOUT_S", 0.05)
+    async with Broker(tls=tls_options(certificates)) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        await reader.readline()
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+        writer.close()
+        assert broker.hub.sessions == {}
+
+
+async def test_stopping_during_a_handshake_is_no_trouble(
+    certificates: Path, no_leaks: None
+) -> None:
+    async with Broker(tls=tls_options(certificates)) as broker:
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        await reader.readline()
+    assert await reader.read() == b""
+    writer.close()
+
+
+def test_wrong_files_are_named(certificates: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="tls: cannot use the certificate '/nowhere'"):
+        Broker(tls=TlsOptions("/nowhere", "/nowhere"))
+    junk = tmp_path / "junk.pem"
+    junk.write_text("junk")
+    with pytest.raises(ConfigurationError, match="matching PEM files"):
+        Broker(tls=TlsOptions(certificates / "server.pem", junk))
+    with pytest.raises(ConfigurationError, match="cannot use the CA file"):
+        Broker(tls=tls_options(certificates, ca_file=junk))
+    with pytest.raises(ConfigurationError, match="verifying clients needs a CA file"):
+        Broker(tls=tls_options(certificates, verify_clients=True))
