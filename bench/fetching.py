@@ -40,7 +40,7 @@ def by_nats_py(url: str, durable: str) -> float:
         finally:
             await connection.close()
 
-    return ourclient.on_the_fast_loop(work())
+    return ourclient.run(work())
 
 
 def one_by_one(url: str, durable: str) -> float:
@@ -84,7 +84,7 @@ def run(rounds: int) -> None:
                 print(f"  round {round_number + 1}: {name}: {rate:,.0f}/s")
     base = report.median(rates["nats-py"])
     report.table(
-        f"fetch({BATCH}), explicit acks, on nats-server, median of {rounds}",
+        f"fetch({BATCH}), explicit acks, on nats-server, {ourclient.loop_name}, median of {rounds}",
         ["client", "messages/s", "range", "× nats-py"],
         [
             [
@@ -96,4 +96,4 @@ def run(rounds: int) -> None:
             for name, values in rates.items()
         ],
     )
-    report.write("fetching", {"rounds": rounds, "rates": rates})
+    report.write("fetching", {"rounds": rounds, "loop": ourclient.loop_name, "rates": rates})

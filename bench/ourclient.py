@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Coroutine
 from typing import Any
 
 import headrace
@@ -12,17 +13,19 @@ import headrace
 SUBJECT = "bench.publish"
 
 
-def on_the_fast_loop(work: Any) -> float:
-    """Run on uvloop where it is installed, for every client alike."""
-    try:
+LOOPS = ("asyncio", "uvloop")
+loop_name = "asyncio"  # what a client has without doing anything; bench/run.py --loop sets it
+
+
+def run(work: Coroutine[Any, Any, float]) -> float:
+    """Run on the chosen event loop; every client gets the same one."""
+    loop_factory = None
+    if loop_name == "uvloop":
         import uvloop
-    except ImportError:
-        loop_factory = None
-    else:
+
         loop_factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        rate: float = runner.run(work)
-        return rate
+        return runner.run(work)
 
 
 def publish(
@@ -46,7 +49,7 @@ def publish(
             assert state.messages == warm_up + messages, state
             return messages / seconds
 
-    return on_the_fast_loop(work())
+    return run(work())
 
 
 def fetch(
@@ -75,4 +78,4 @@ def fetch(
             assert size, "payloads were read"
             return messages / (time.perf_counter() - started)
 
-    return on_the_fast_loop(work())
+    return run(work())

@@ -7,6 +7,7 @@ import argparse
 
 import contenders
 import fetching
+import ourclient
 import publishing
 import scaling
 
@@ -29,7 +30,11 @@ def main() -> None:
         choices=list(publishing.PUBLISHERS),
         help="only this publisher (may be given several times)",
     )
+    parser.add_argument(
+        "--loop", choices=ourclient.LOOPS, default="asyncio", help="event loop of the clients"
+    )
     arguments = parser.parse_args()
+    ourclient.loop_name = arguments.loop
     unknown = set(arguments.benchmark) - set(BENCHMARKS)
     if unknown:
         parser.error(f"no benchmark {', '.join(sorted(unknown))}; there is {', '.join(BENCHMARKS)}")
