@@ -134,7 +134,7 @@ async def _read(
     with screen.stage("Start Spark"):
         spark = await _in_thread(lambda: start_spark(settings.spark_master, space.log))
     try:
-        with screen.stage("Read, follow, write", stored) as advance:
+        with screen.stage("Read, follow, write", stored, warms_up=True) as advance:
             query = ChainQuery(
                 spark=spark,
                 server=url,

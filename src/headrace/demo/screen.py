@@ -50,11 +50,18 @@ class Screen:
         self._console.print(text, markup=False)
 
     @contextmanager
-    def stage(self, name: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-        """Show a stage while it runs; call the given function with each number of messages done."""
+    def stage(
+        self, name: str, total: int | None = None, *, warms_up: bool = False
+    ) -> Iterator[Callable[[int], None]]:
+        """Show a stage while it runs; call the given function with each number of messages done.
+
+        With ``warms_up`` what comes after the first call is also counted for itself.
+        """
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         stage = Stage(name)
+        first: Stage | None = None
+        rest: Stage | None = None
         counts = TextColumn("{task.fields[counts]}", justify="right")
         columns = (
             SpinnerColumn(finished_text="[green]✓[/]"),
@@ -68,7 +75,10 @@ class Screen:
             began = time.monotonic()
 
             def advance(messages: int) -> None:
+                nonlocal first
                 stage.messages += messages
+                if warms_up and first is None:
+                    first = Stage(name, stage.messages, time.monotonic() - began)
                 rate = stage.messages / max(time.monotonic() - began, 1e-9)
                 counts_text = f"{stage.messages:>9,} messages {rate:>9,.0f}/s"
                 progress.update(task, completed=stage.messages, counts=counts_text)
@@ -77,7 +87,12 @@ class Screen:
             stage.seconds = time.monotonic() - began
             done = stage.messages if total else 1
             progress.update(task, total=done or 1, completed=done or 1)
+            if first is not None and stage.messages > first.messages:
+                warm = stage.messages - first.messages, stage.seconds - first.seconds
+                rest = Stage("  after the first batch", *warm)
         self.stages.append(stage)
+        if rest is not None:
+            self.stages.append(rest)
 
     def show_stages(self) -> None:
         """The throughput of each stage."""

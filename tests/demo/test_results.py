@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from headrace.demo.chains import LEG_COLUMNS, LastLeg, Leg
+from headrace.demo.errors import DemoError
+from headrace.demo.flights import UNKNOWN_AIRCRAFT
+from headrace.demo.results import Results
+
+
+def leg(sequence: int, tailnum: str = "N1", number: int = 1, arr_delay: int | None = 4) -> Leg:
+    return Leg(
+        sequence,
+        tailnum,
+        "UA",
+        1,
+        "EWR",
+        "IAH",
+        60 * sequence,
+        6,
+        0,
+        arr_delay,
+        number,
+        None,
+        None,
+        None,
+    )
+
+
+def write(results: Results, batch: int, *legs: Leg) -> None:
+    kinds = {"bigint": pa.int64(), "int": pa.int32(), "string": pa.string()}
+    columns = list(zip(*legs, strict=True)) or [()] * len(LEG_COLUMNS)
+    table = pa.table(
+        {
+            name: pa.array(values, kinds[kind])
+            for (name, kind), values in zip(LEG_COLUMNS.items(), columns, strict=True)
+        }
+    )
+    place = results.scratch(batch)
+    place.mkdir()
+    pq.write_table(table, place / "part-0.parquet")
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    made = Results(tmp_path)
+    made.prepare()
+    return made
+
+
+def test_a_batch_leaves_each_aircraft_s_last_leg_to_the_next(results: Results) -> None:
+    write(results, 0, leg(1, "N1"), leg(2, "N2"), leg(3, "N1", 2, None))
+    assert results.complete(0, results.state_before(0)) == 3
+    assert results.state_before(1) == {
+        "N1": LastLeg(3, 180, 2, None),
+        "N2": LastLeg(2, 120, 1, 4),
+    }
+    write(results, 1, leg(4, "N2", 2))
+    results.complete(1, results.state_before(1))
+    after = results.state_before(2)
+    assert after["N1"].sequence == 3
+    assert after["N2"].sequence == 4
+
+
+def test_a_batch_run_again_replaces_what_it_left(results: Results) -> None:
+    for _ in range(2):
+        write(results, 0, leg(1), leg(2))
+        results.complete(0, results.state_before(0))
+    assert results.read()["sequence"].to_pylist() == [1, 2]
+
+
+def test_what_is_being_written_is_never_read_and_removed_at_the_next_start(
+    results: Results,
+) -> None:
+    write(results, 0, leg(1))
+    results.complete(0, {})
+    write(results, 1, leg(2))
+    assert results.read()["sequence"].to_pylist() == [1]
+    results.prepare()
+    assert sorted(place.name for place in results.legs.iterdir()) == ["batch=00000"]
+
+
+def test_legs_come_back_in_stream_order(results: Results) -> None:
+    write(results, 0, leg(3), leg(1))
+    results.complete(0, {})
+    write(results, 1, leg(4), leg(2))
+    results.complete(1, results.state_before(1))
+    assert results.read()["sequence"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_an_empty_batch_hands_the_state_on(results: Results) -> None:
+    write(results, 0, leg(1))
+    results.complete(0, {})
+    write(results, 1)
+    assert results.complete(1, results.state_before(1)) == 0
+    assert results.state_before(2) == results.state_before(1)
+
+
+def test_only_the_states_that_may_be_needed_again_are_kept(results: Results) -> None:
+    for batch in range(6):
+        write(results, batch, leg(batch + 1))
+        results.complete(batch, results.state_before(batch))
+    assert sorted(place.name for place in results.states.iterdir()) == [
+        "00003.parquet",
+        "00004.parquet",
+        "00005.parquet",
+    ]
+
+
+def test_a_missing_state_is_a_sentence(results: Results) -> None:
+    with pytest.raises(DemoError, match=r"state/00004\.parquet is missing.*--reset"):
+        results.state_before(5)
+
+
+def test_flights_without_an_aircraft_are_not_remembered(results: Results) -> None:
+    write(results, 0, leg(1, UNKNOWN_AIRCRAFT))
+    results.complete(0, {})
+    assert results.state_before(1) == {}
+
+
+def test_before_the_first_batch_there_is_nothing_to_read(results: Results) -> None:
+    with pytest.raises(DemoError, match="no results yet"):
+        results.read()
