@@ -234,7 +234,7 @@ async def test_counts_follow_every_path_a_job_can_take(world: World) -> None:
 
     for _ in range(4):
         await world.broadcast()
-    a, b, c, d = await world.claim(4)
+    a, b, c, _ = await world.claim(4)
     assert await count() == {"INFLIGHT": 4}
     await world.lease("complete", jobs=held(a))
     await world.lease("fail", jobs=[{**held(b)[0], "dead": True}])

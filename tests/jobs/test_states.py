@@ -75,7 +75,7 @@ def test_a_delivered_job_stays_delivered() -> None:
 def test_every_state_is_reached_and_only_finished_ones_end() -> None:
     targets = {rule.target for rule in TRANSITIONS.values()}
     assert targets | {State.QUEUED} == set(State)
-    assert TERMINAL == {State.DELIVERED, State.DEAD}
+    assert {State.DELIVERED, State.DEAD} == TERMINAL
 
 
 @given(st.integers(0, 20), st.integers(0, 20))
