@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -24,12 +24,6 @@ from headrace.errors import (
 )
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
-
-
-@pytest.fixture
-async def connection(reference_server: peers.ServerProcess) -> AsyncIterator[Connection]:
-    async with connect(reference_server.url, name="tests") as connection:
-        yield connection
 
 
 async def test_what_is_published_arrives_with_subject_reply_headers_and_payload(

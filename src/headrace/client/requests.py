@@ -48,7 +48,7 @@ class Requests:
         self._waiting[token] = future
         timer = session.loop.call_later(timeout, _expire, future, subject, timeout)
         try:
-            session.send(pub(subject.encode(), self._prefix + token, headers, payload))
+            session.send_once(pub(subject.encode(), self._prefix + token, headers, payload))
             frame = await future
         finally:
             timer.cancel()

@@ -93,6 +93,14 @@ class Session:
         """Queue publishes; while disconnected they wait for the next link. Raises as ``Outbox.put``."""
         self.outbox.put(data)
 
+    def send_once(self, data: bytes) -> None:
+        """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
+        While disconnected it waits for the next link, as with ``send``."""
+        if self.link is not None:
+            self.outbox.put_once(data)
+        else:
+            self.outbox.put(data)
+
     def send_control(self, data: bytes) -> None:
         """Queue what concerns this link only: dropped while disconnected, never refused."""
         if self.link is not None:

@@ -1,0 +1,154 @@
+"""The JetStream context and its streams, against the reference server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from headrace.api.consumers import ConsumerConfig
+from headrace.api.streams import StreamConfig
+from headrace.client import Connection, JetStream, Stream
+from headrace.errors import ConfigurationError, JetStreamApiError, NoRespondersError
+
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
+
+
+async def test_account_info_says_what_is_used(js: JetStream, stream: Stream) -> None:
+    info = await js.account_info()
+    assert info.streams >= 1
+
+
+async def test_a_stream_is_created_from_a_config_or_from_keywords(js: JetStream) -> None:
+    config = StreamConfig(name="MADE", subjects=("made.>",), storage="memory")
+    stream = await js.create_stream(config, max_age=timedelta(minutes=1))
+    assert stream.cached_info is not None
+    assert stream.cached_info.config.max_age == 60
+    again = await js.create_stream(config, max_age=60)
+    assert again.name == "MADE"
+    with pytest.raises(JetStreamApiError) as caught:
+        await js.create_stream(config, max_age=61)
+    assert caught.value.err_code == 10058
+    updated = await js.create_or_update_stream(config, max_age=61)
+    assert updated.cached_info is not None
+    assert updated.cached_info.config.max_age == 61
+    assert (await updated.update(max_age=62)).config.subjects == ("made.>",)
+    await js.delete_stream("MADE")
+    with pytest.raises(JetStreamApiError, match="stream not found"):
+        await js.stream("MADE")
+
+
+async def test_a_misspelt_field_or_name_is_refused_here(js: JetStream) -> None:
+    with pytest.raises(ConfigurationError, match="maximum_age"):
+        await js.create_stream(name="X", maximum_age=1)
+    with pytest.raises(ConfigurationError, match="stream name 'a b'"):
+        await js.create_stream(name="a b")
+    with pytest.raises(ConfigurationError, match="empty"):
+        await js.create_stream()
+    with pytest.raises(ConfigurationError, match="not both"):
+        js.connection.jetstream(domain="a", prefix="b")
+
+
+async def test_streams_are_listed(js: JetStream, stream: Stream) -> None:
+    assert stream.name in [name async for name in js.stream_names()]
+    assert [n async for n in js.stream_names(subject=f"{stream.name}.a")] == [stream.name]
+    infos = [info async for info in js.streams()]
+    assert stream.name in {info.config.name for info in infos}
+
+
+async def test_a_publish_is_acknowledged_with_its_sequence(js: JetStream, stream: Stream) -> None:
+    subject = f"{stream.name}.a"
+    first = await js.publish(subject, b"1")
+    assert (first.stream, first.seq, first.duplicate) == (stream.name, 1, False)
+    one = await js.publish(subject, b"2", msg_id="once")
+    two = await js.publish(subject, b"2", msg_id="once")
+    assert (one.seq, two.seq, two.duplicate) == (2, 2, True)
+
+
+async def test_expectations_are_checked_by_the_stream(js: JetStream, stream: Stream) -> None:
+    subject = f"{stream.name}.a"
+    await js.publish(subject, expected_last_sequence=0, expected_stream=stream.name)
+    await js.publish(subject, expected_last_subject_sequence=1)
+    for expectation in (
+        {"expected_last_sequence": 7},
+        {"expected_last_subject_sequence": 0},
+        {"expected_stream": "OTHER"},
+        {"expected_last_msg_id": "none"},
+    ):
+        with pytest.raises(JetStreamApiError):
+            await js.publish(subject, **expectation)
+
+
+async def test_a_publish_no_stream_wants_fails(js: JetStream) -> None:
+    with pytest.raises(NoRespondersError, match=r"nobody\.wants"):
+        await js.publish("nobody.wants", retries=0)
+
+
+async def test_messages_are_read_and_deleted_by_sequence(js: JetStream, stream: Stream) -> None:
+    subject = f"{stream.name}.a"
+    await js.publish(subject, b"one", headers={"A": "1"})
+    await js.publish(f"{stream.name}.b", b"two")
+    for direct in (False, True):
+        await stream.update(allow_direct=direct)
+        message = await stream.get_message(1)
+        assert (message.subject, message.sequence, message.payload) == (subject, 1, b"one")
+        assert list(message.headers.items()) == [("A", "1")]
+        assert abs(message.timestamp_ns / 1e9 - datetime.now(UTC).timestamp()) < 60
+        assert (await stream.get_last_message(f"{stream.name}.*")).payload == b"two"
+        assert (await stream.get_next_message(f"{stream.name}.b")).sequence == 2
+        with pytest.raises(JetStreamApiError, match="no message found"):
+            await stream.get_message(99)
+    await stream.delete_message(1)
+    with pytest.raises(JetStreamApiError):
+        await stream.get_message(1)
+
+
+async def test_info_counts_subjects_and_purge_removes(js: JetStream, stream: Stream) -> None:
+    for number in range(6):
+        await js.publish(f"{stream.name}.{number % 2}")
+    info = await stream.info(subjects=f"{stream.name}.*")
+    assert info.state.subjects == {f"{stream.name}.0": 3, f"{stream.name}.1": 3}
+    assert await stream.purge(subject=f"{stream.name}.0", keep=1) == 2
+    assert await stream.purge(below=5) == 2
+    assert (await stream.info(deleted=True)).state.messages == 2
+
+
+async def test_consumers_are_created_updated_listed_and_deleted(
+    js: JetStream, stream: Stream
+) -> None:
+    made = await stream.create_consumer(durable_name="d", filter_subject=f"{stream.name}.a")
+    assert made.cached_info is not None
+    assert made.cached_info.config.ack_policy == "explicit"
+    with pytest.raises(JetStreamApiError) as caught:
+        await stream.create_consumer(durable_name="d", max_deliver=3)
+    assert caught.value.err_code == 10148
+    await stream.update_consumer(ConsumerConfig(durable_name="d", max_deliver=3))
+    with pytest.raises(JetStreamApiError) as caught:
+        await stream.update_consumer(durable_name="other")
+    assert caught.value.err_code == 10149
+    ephemeral = await js.create_or_update_consumer(stream.name, inactive_threshold=60)
+    assert len(ephemeral.name) == 8
+    names = {name async for name in stream.consumer_names()}
+    assert names == {"d", ephemeral.name}
+    assert {info.name async for info in stream.consumers()} == names
+    assert (await (await js.consumer(stream.name, "d")).info()).config.max_deliver == 3
+    await ephemeral.delete()
+    await js.delete_consumer(stream.name, "d")
+    with pytest.raises(JetStreamApiError, match="consumer not found"):
+        await stream.consumer("d")
+
+
+async def test_listings_come_in_pages(js: JetStream, stream: Stream) -> None:
+    for number in range(260):
+        await stream.create_consumer(durable_name=f"c{number:03}", mem_storage=True)
+    assert len([info async for info in stream.consumers()]) == 260
+
+
+async def test_a_server_without_jetstream_is_named(js: JetStream) -> None:
+    other = js.connection.jetstream(prefix="nobody.API", timeout=1)
+    with pytest.raises(NoRespondersError, match="JetStream is not enabled"):
+        await other.account_info()
+
+
+async def test_a_context_belongs_to_its_connection(connection: Connection) -> None:
+    assert connection.jetstream().connection is connection
