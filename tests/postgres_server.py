@@ -9,6 +9,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -49,17 +50,16 @@ def _as_user() -> list[str]:
 
 
 class PostgresServer:
-    """A cluster in ``directory``; ``start``, ``stop`` and ``kill`` as often as wanted.
+    """A cluster in a directory of its own; ``start``, ``stop`` and ``kill`` as often as wanted.
 
+    The directory is not one of pytest's: its user must be able to reach it. ``remove`` deletes it.
     ``durable`` keeps PostgreSQL's own defaults about syncing; otherwise it is made fast, which survives
     the end of its processes though not of the machine.
     """
 
-    def __init__(
-        self, directory: Path, *, durable: bool = False, settings: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, *, durable: bool = False, settings: Mapping[str, str] | None = None) -> None:
         self._programs = require_postgres()
-        self._directory = directory
+        directory = self._directory = Path(tempfile.mkdtemp(prefix="headrace-postgres-"))
         self.port = peers.free_port()
         self._settings = {
             "listen_addresses": "127.0.0.1",
@@ -70,14 +70,9 @@ class PostgresServer:
             **({} if durable else _FAST),
             **(settings or {}),
         }
-        directory.mkdir(parents=True)
         if os.geteuid() == 0:
             user = pwd.getpwnam("postgres")
             os.chown(directory, user.pw_uid, user.pw_gid)
-            for parent in directory.parents:
-                # The user must be able to reach the directory, and no more.
-                if parent.owner() == "root" and not parent.stat().st_mode & 0o001:
-                    parent.chmod(parent.stat().st_mode | 0o011)
         self._run(
             "initdb", "-A", "trust", "-U", "postgres", "-E", "UTF8", "--no-sync", "--no-locale"
         )
@@ -122,6 +117,12 @@ class PostgresServer:
     def kill(self) -> None:
         """Stop at once, as in a crash: nothing is written down first."""
         self._run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+    def remove(self) -> None:
+        """Stop if need be, and delete everything."""
+        if (self._directory / "data" / "postmaster.pid").exists():
+            self.kill()
+        shutil.rmtree(self._directory)
 
     def url(self, database: str = "postgres") -> str:
         """The address of one of its databases."""

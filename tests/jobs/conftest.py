@@ -24,19 +24,21 @@ TABLES += ["counter", "event", "outcome", "leader", "meta"]
 
 
 @pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[postgres_server.PostgresServer]:
+def postgres() -> Iterator[postgres_server.PostgresServer]:
     """One server for the session, with a database that has the schema."""
     import psycopg
     from psycopg.rows import dict_row
 
     from headrace.jobs.store.postgres import migrate
 
-    server = postgres_server.PostgresServer(tmp_path_factory.mktemp("postgres") / "server")
-    server.start()
-    with psycopg.connect(server.create("jobs"), autocommit=True, row_factory=dict_row) as made:
-        migrate(made)
-    yield server
-    server.kill()
+    server = postgres_server.PostgresServer()
+    try:
+        server.start()
+        with psycopg.connect(server.create("jobs"), autocommit=True, row_factory=dict_row) as made:
+            migrate(made)
+        yield server
+    finally:
+        server.remove()
 
 
 @pytest.fixture
