@@ -82,7 +82,7 @@ async def _serve(options: BrokerOptions, ports_file_dir: str | None) -> None:
             logger.info("Server is ready")
             await stop.wait()
             if lame_duck.is_set():
-                broker.hub.announce_shutdown()
+                broker.announce_stop()
                 await asyncio.sleep(LAME_DUCK_S)
             logger.info("Initiating Shutdown...")
         finally:

@@ -151,6 +151,12 @@ class Broker:
         # A cancelled caller must not leave the store half closed.
         await asyncio.shield(self._stopping)
 
+    def announce_stop(self) -> None:
+        """Tell the clients to look for another server; they are served until ``stop``."""
+        if self._pump is not None:
+            self._pump.hub.announce_shutdown()
+            self._pump.wake()
+
     async def _stop(self) -> None:
         server, pump, hub = self._server, self._pump, self._hub
         if server is not None:
@@ -162,6 +168,8 @@ class Broker:
             pump.flush_all()
             if self._storage is not None:
                 await self._storage.flushed()  # acknowledgements of what was on its way to the disk
+            for connection in list(pump.connections.values()):
+                connection.hurry()
             hub.close_sessions()
             pump.flush_all()
             await self._close_connections(pump)

@@ -74,6 +74,11 @@ class Connection(asyncio.Protocol):
         else:
             transport.resume_reading()
 
+    def hurry(self) -> None:
+        """The broker stops: who was hung up on, or is not through its handshake, is not waited for."""
+        if self._finishing or self._upgrading is not None:
+            self.abort()
+
     def abort(self) -> None:
         """Close now, whatever is unsent."""
         if self._transport is not None:

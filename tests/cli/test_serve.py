@@ -1,0 +1,216 @@
+"""``headrace serve`` as a user and a harness meet it: a process, its log lines and its signals."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+LOG_LINE = re.compile(
+    r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(DBG|INF|WRN|ERR|FTL)\] (.*)"
+)
+
+
+class Served:
+    """A running ``headrace serve`` and the lines it has said."""
+
+    def __init__(self, *flags: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "serve", *flags],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        self.lines: list[tuple[str, str]] = []
+        self._timer = threading.Timer(20, self.process.kill)  # a test must not hang
+        self._timer.start()
+
+    def wait_for(self, wanted: str) -> re.Match[str]:
+        """Read the log until a line matches."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            parsed = LOG_LINE.fullmatch(line.rstrip("\n"))
+            assert parsed is not None, line
+            self.lines.append((parsed[1], parsed[2]))
+            if found := re.fullmatch(wanted, parsed[2]):
+                return found
+        raise AssertionError(f"no line {wanted!r} in {self.lines}")
+
+    def ready(self) -> int:
+        """The port, once the server is ready."""
+        found = self.wait_for(r"Listening for client connections on 127\.0\.0\.1:(\d+)")
+        self.wait_for("Server is ready")
+        return int(found[1])
+
+    def end(self) -> int:
+        """Read the rest of the log; the exit status."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            parsed = LOG_LINE.fullmatch(line.rstrip("\n"))
+            self.lines.append((parsed[1], parsed[2]) if parsed else ("", line))
+        return self.process.wait(10)
+
+    def close(self) -> None:
+        self._timer.cancel()
+        self.process.kill()
+        self.process.wait(10)
+        assert self.process.stderr is not None
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., Served]]:
+    running: list[Served] = []
+
+    def start(*flags: str) -> Served:
+        running.append(Served(*flags))
+        return running[-1]
+
+    yield start
+    for served in running:
+        served.close()
+
+
+def test_a_harness_finds_port_urls_and_readiness(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    served = serve("-p", "-1", "-m", "-1", "-js", "--ports_file_dir", str(tmp_path), "-n", "mill")
+    port = served.ready()
+    assert any("nats://127.0.0.1" in text and "headrace 0" in text for _, text in served.lines)
+    ports_file = tmp_path / f"headrace_{served.process.pid}.ports"
+    document = json.loads(ports_file.read_text())
+    assert document["nats"] == [f"nats://127.0.0.1:{port}"]
+    with urllib.request.urlopen(document["monitoring"][0] + "/varz", timeout=5) as answer:
+        varz = json.load(answer)
+    assert varz["server_name"] == "mill"
+    assert varz["port"] == port
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        assert b'"jetstream":true' in client.recv(4096)
+    served.process.send_signal(signal.SIGTERM)
+    assert served.end() == 0
+    assert ("INF", "Server Exiting..") in served.lines
+    assert not ports_file.exists()
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_cleanly_with_clients_connected(
+    serve: Callable[..., Served], signal_number: signal.Signals
+) -> None:
+    served = serve("-p", "0", "-DV")
+    port = served.ready()
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.recv(4096)
+        served.wait_for(".*Client connection created")
+        served.process.send_signal(signal_number)
+        assert served.end() == 0
+        assert client.recv(4096) == b""
+
+
+def test_a_lame_duck_tells_its_clients(serve: Callable[..., Served]) -> None:
+    served = serve("-p", "0")
+    port = served.ready()
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        client.recv(4096)
+        served.process.send_signal(signal.SIGUSR2)
+        assert b'"ldm":true' in client.recv(4096)
+        served.process.send_signal(signal.SIGTERM)  # the second signal does not wait
+        assert served.end() == 1
+
+
+def test_a_hangup_changes_nothing(serve: Callable[..., Served]) -> None:
+    served = serve("-p", "0")
+    served.ready()
+    served.process.send_signal(signal.SIGHUP)
+    served.wait_for(".*restart instead")
+    served.process.send_signal(signal.SIGTERM)
+    assert served.end() == 0
+
+
+def test_settings_come_from_a_file_and_flags_win(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    file = tmp_path / "headrace.toml"
+    file.write_text('port = 1\nserver_name = "mill"\njetstream = false\nauth = "t"\n')
+    served = serve("-c", str(file), "-p", "-1")
+    port = served.ready()
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+        info = json.loads(client.recv(4096)[5:])
+    assert info["server_name"] == "mill"
+    assert info["auth_required"] is True
+    assert "jetstream" not in info
+
+
+@pytest.mark.parametrize(
+    ("flags", "complaint"),
+    [
+        (["-p", "70000"], "port: 70000; accepted are 1 to 65535"),
+        (["-a", "0.0.0.0", "-p", "0"], "host: '0.0.0.0' can be reached from other machines"),
+        (["--tls"], "tls: tlscert and tlskey missing"),
+        (["-c", "/nowhere.toml"], "/nowhere.toml: cannot read it: No such file or directory"),
+        (["--sync", "now"], "--sync: 'now' is not accepted; it must be 'always'"),
+    ],
+)
+def test_a_wrong_setting_is_one_fatal_line_and_status_1(
+    serve: Callable[..., Served], flags: list[str], complaint: str
+) -> None:
+    served = serve(*flags)
+    assert served.end() == 1
+    level, text = served.lines[-1]
+    assert level == "FTL"
+    assert text.startswith(complaint)
+
+
+def test_a_busy_port_is_one_fatal_line(serve: Callable[..., Served]) -> None:
+    port = serve("-p", "0")
+    taken = port.ready()
+    second = serve("-p", str(taken))
+    assert second.end() == 1
+    assert second.lines[-1][0] == "FTL"
+    assert "another process is listening there" in second.lines[-1][1]
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "headrace", *arguments], capture_output=True, text=True, timeout=20
+    )
+
+
+def test_the_version_is_answered_without_importing_the_broker() -> None:
+    code = (
+        "import sys; from headrace.cli import main; main(['--version']); "
+        "print([m for m in sys.modules if m.startswith(('headrace.b', 'asyncio', 'msgspec'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=20, check=True
+    )
+    version, modules = done.stdout.splitlines()
+    assert re.fullmatch(r"headrace \d+\.\d+\.\d+\S*", version)
+    assert modules == "[]"
+
+
+def test_without_a_command_the_commands_are_listed() -> None:
+    done = run()
+    assert done.returncode == 0
+    assert "serve" in done.stdout
+    assert run("--help").stdout == done.stdout
+
+
+def test_an_unknown_command_is_told_what_is_accepted() -> None:
+    done = run("sevre")
+    assert done.returncode == 2
+    assert done.stderr == "headrace: no command 'sevre'; accepted are serve, demo\n"
+
+
+def test_the_help_of_serve_explains_its_flags() -> None:
+    text = run("serve", "--help").stdout
+    for flag in ("--addr", "--port", "-js", "-sd", "--http_port", "-DV", "--insecure", "--sync"):
+        assert flag in text

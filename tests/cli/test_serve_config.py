@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+
+from headrace.broker.server import User
+from headrace.cli.serve import add_arguments
+from headrace.cli.serve_config import SETTINGS, broker_options, given_flags, read_file
+from headrace.errors import ConfigurationError
+
+
+def flags(*arguments: str) -> dict[str, object]:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_arguments(parser)
+    return given_flags(parser.parse_args(arguments))
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "headrace.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "values"),
+    [
+        (["-a", "::1", "-p", "-1"], {"addr": "::1", "port": -1}),
+        (["--net", "h", "--port=5"], {"addr": "h", "port": 5}),
+        (["-js", "-sd", "d"], {"jetstream": True, "store_dir": "d"}),
+        (["-sd=d", "-m=8222"], {"store_dir": "d", "http_port": 8222}),
+        (["--store_dir", "d", "--http_port", "1"], {"store_dir": "d", "http_port": 1}),
+        (["--user", "u", "--pass", "p"], {"user": "u", "pass": "p"}),
+        (["--auth", "t", "-D", "-V"], {"auth": "t", "debug": True, "trace": True}),
+        (["-DV"], {}),
+        (["--sync=interval:100ms", "--insecure"], {"sync": "interval:100ms", "insecure": True}),
+    ],
+)
+def test_flags_are_those_a_nats_user_types(arguments: list[str], values: dict[str, object]) -> None:
+    assert flags(*arguments) == values
+
+
+def test_nothing_given_is_the_usual_port_on_loopback() -> None:
+    options = broker_options({})
+    assert (options.host, options.port, options.jetstream) == ("127.0.0.1", 4222, True)
+    assert options.store_dir is None
+    assert options.sync == "always"
+
+
+def test_a_file_has_every_setting(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        """
+        addr = "0.0.0.0"
+        port = 4333
+        store_dir = "data"
+        tlscert = "a.pem"
+        tlskey = "a.key"
+        tls_handshake_first = true
+        max_payload = 100
+        max_pending = 1000
+        max_connections = 3
+        ping_interval = 5
+        auth_timeout = 0.5
+        users = [{user = "u", pass = "p"}]
+        """,
+    )
+    options = broker_options(read_file(path))
+    assert (options.host, options.port, options.store_dir) == ("0.0.0.0", 4333, "data")
+    assert options.users == [User("u", "p")]
+    assert options.tls is not None
+    assert options.tls.handshake_first
+    assert (options.max_payload, options.outbound_bytes_max) == (100, 1000)
+    assert (options.connections_max, options.ping_interval, options.auth_timeout) == (3, 5, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("port = 'x'", "port: 'x' is not accepted; it must be a whole number"),
+        ("port = true", "port: True is not accepted; it must be a whole number"),
+        ("addr = ''", "addr: '' is not accepted; it must be a non-empty text"),
+        ("jetstream = 1", "jetstream: 1 is not accepted; it must be true or false"),
+        ("ping_interval = 0", "ping_interval: 0 is not accepted; it must be a number of seconds"),
+        ("sync = 'never'", "sync: 'never' is not accepted; it must be 'always'"),
+        ("users = 1", "users: is not accepted; it must be a list of tables"),
+        ("users = [{user = 'u'}]", "users: is not accepted; it must be a list of tables"),
+        ("pass = 1", "pass: is not accepted; it must be a non-empty text"),
+        ("prot = 1", "no setting 'prot'; accepted are addr, port"),
+        ("port = ", "not a TOML file"),
+    ],
+)
+def test_a_wrong_file_is_told_where_and_what_is_accepted(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigurationError, match=re.escape(f"{path}: {complaint}")):
+        read_file(path)
+
+
+def test_a_wrong_secret_is_not_repeated(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read_file(write(tmp_path, "auth = 12345"))
+    assert "12345" not in str(caught.value)
+
+
+def test_every_setting_is_explained_and_named_once() -> None:
+    assert all(setting.help for setting in SETTINGS)
+    keys = [setting.key for setting in SETTINGS]
+    assert len(keys) == len(set(keys))
