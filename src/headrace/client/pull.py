@@ -40,6 +40,7 @@ HEARTBEAT_MAX_S: Final = 30.0
 BATCH_FOR_BYTES: Final = 1_000_000  # what to ask for when only bytes are limited
 PAUSE_FIRST_S: Final = 0.25  # after a refusal: doubling …
 PAUSE_MAX_S: Final = 5.0  # … up to here
+LATE_REFUSALS_MAX: Final = 32
 
 _PIN_ID: Final = names.PIN_ID.encode()
 _PIN_LINE_BYTES: Final = len(_PIN_ID) + len(b": \r\n")
@@ -250,6 +251,7 @@ class PullAccount:
         self._last = (0, 0)  # messages and bytes of the last request
         self._too_small = False  # the next message did not fit into what was asked for
         self._refusals = 0
+        self._late_refusals = 0
 
     @property
     def expires(self) -> float:
@@ -392,24 +394,31 @@ class PullAccount:
         return Meaning.ERROR  # there was all the room there is
 
     def _learn(self, description: str) -> bool:
-        """Keep to a limit of the consumer that a refusal names; False if it named none."""
+        """Keep to a limit of the consumer that a refusal names; False if it named no new one.
+
+        Pulls sent before a limit was learned are refused for it too; that many are not held against us.
+        """
         found = _LIMIT.fullmatch(description)
         if found is None:
             return False
         what, value = found.groups()
         if what == "Expires":
-            seconds = _go_duration(value)
-            if seconds is None or seconds >= self._expires:
-                return False
-            self._expires = seconds
-            self._heartbeat = min(self._heartbeat, seconds / 2)
-            return True
-        limit = int(value) if value.isdigit() else 0
-        if what == "Batch":
-            learned, self._batch_max = 0 < limit < self._last[0], max(limit, 1)
+            limit, asked = _go_duration(value), self._expires
         else:
-            learned, self._bytes_max = 0 < limit < self._last[1], max(limit, 1)
-        return learned
+            limit = float(value) if value.isdigit() else 0.0
+            asked = self._batch_max if what == "Batch" else self._bytes_max
+        if not limit or limit >= asked:
+            self._late_refusals -= 1
+            return limit == asked and self._late_refusals > 0
+        self._late_refusals = LATE_REFUSALS_MAX
+        if what == "Expires":
+            self._expires = limit
+            self._heartbeat = min(self._heartbeat, limit / 2)
+        elif what == "Batch":
+            self._batch_max = int(limit)
+        else:
+            self._bytes_max = int(limit)
+        return True
 
 
 _LIMIT: Final = re.compile(r"Exceeded MaxRequest(Batch|Expires|MaxBytes) of (\S+)")
@@ -418,11 +427,11 @@ _DURATION: Final = re.compile(
 )
 
 
-def _go_duration(text: str) -> float | None:
-    """Seconds of ``1h2m3.5s`` or ``250ms``; None if it is neither."""
+def _go_duration(text: str) -> float:
+    """Seconds of ``1h2m3.5s`` or ``250ms``; 0 if it is neither."""
     found = _DURATION.fullmatch(text)
-    if found is None or not any(found.groups()):
-        return None
+    if found is None:
+        return 0.0
     hours, minutes, seconds, milliseconds = (float(part or 0) for part in found.groups())
     return hours * 3600 + minutes * 60 + seconds + milliseconds / 1000
 
