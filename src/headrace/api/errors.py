@@ -56,7 +56,7 @@ class Errors:
         10017, 400, "consumer name in subject does not match durable name in request"
     )
     CONSUMER_EPHEMERAL_WITH_DURABLE_IN_SUBJECT: Final = ErrorSpec(
-        10018, 400, "consumer expected to be durable but a durable name was not set in request"
+        10018, 400, "consumer expected to be durable but a durable name was not set"
     )
     CONSUMER_EPHEMERAL_WITH_DURABLE_NAME: Final = ErrorSpec(
         10020, 400, "consumer expected to be ephemeral but a durable name was set in request"

@@ -35,7 +35,7 @@ class AckDispatch:
         consumer = self._consumers.get(parts[0])
         try:
             if consumer is not None:
-                consumer.acknowledge(int(parts[2]), int(parts[3]), payload, reply)
+                consumer.acks.take(int(parts[2]), int(parts[3]), payload, reply)
                 return None
             tokens = parse_ack_subject(subject.decode())
             consumer = self._consumers.get(_key(tokens.stream, tokens.consumer))
@@ -43,7 +43,7 @@ class AckDispatch:
             return None  # not an ack subject: ignored, as by the public server
         if consumer is None:
             return False
-        consumer.acknowledge(tokens.stream_seq, tokens.consumer_seq, payload, reply)
+        consumer.acks.take(tokens.stream_seq, tokens.consumer_seq, payload, reply)
         return None
 
 

@@ -6,23 +6,27 @@ durable before the answer leaves: an endpoint that changes something says so whe
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ....api.base import Document, DocumentError, decode
-from ....api.envelope import encode_error, encode_response
+from ....api.envelope import encode_response
 from ....api.errors import Errors
 from ..ports import Origin
 from .context import Context, Refused
+from .options import JetStreamOptions
 from .publish_headers import read_headers
 
-__all__ = ["Answer", "ApiDispatcher", "Call", "required_level_too_high"]
+__all__ = ["Answer", "ApiDispatcher", "Call", "dynamic_metadata", "required_level_too_high"]
 
 D = TypeVar("D", bound=Document)
 
 _LEVEL: Final = b"Nats-Required-Api-Level"
 _PREFIX_TOKENS: Final = 2  # $JS.API
+_WRONG_WORD: Final = re.compile(r"Invalid enum value '(.*)' - at `\$.*?(\w+)`")
 
 
 @dataclass(slots=True)
@@ -64,6 +68,7 @@ class _Route(NamedTuple):
     endpoint: Endpoint
     names: range
     changes: bool
+    blank: Mapping[str, Any]
 
 
 def required_level_too_high(headers: bytes, level: int) -> bool:
@@ -72,6 +77,32 @@ def required_level_too_high(headers: bytes, level: int) -> bool:
         return False
     wanted = read_headers(headers).get(_LEVEL, b"")
     return not wanted.isdigit() or int(wanted) > level
+
+
+def dynamic_metadata(options: JetStreamOptions, level: str, *, listed: bool) -> dict[str, str]:
+    """What the server overlays on ``config.metadata``; ``level`` is what the configuration needs."""
+    if listed:
+        return {"_nats.req.level": level}
+    return {
+        "_nats.ver": options.version,
+        "_nats.level": str(options.api_level),
+        "_nats.req.level": level,
+    }
+
+
+def _in_server_words(text: str) -> str:
+    """The commonest complaints about JSON as the public server words them."""
+    if text == "Input data was truncated":
+        return "unexpected EOF"
+    wrong = _WRONG_WORD.fullmatch(text)
+    if wrong is None:
+        return text
+    word, field = wrong.groups()
+    if field == "compression":
+        return "unknown compression algorithm"
+    if field == "priority_policy":
+        return f'unknown priority policy: "{word}"'
+    return f'can not unmarshal "\\"{word}\\""'
 
 
 class ApiDispatcher:
@@ -92,12 +123,14 @@ class ApiDispatcher:
         *,
         names: tuple[int, int] = (1, 1),
         changes: bool = False,
+        blank: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Serve ``$JS.API.<verb>`` followed by ``names[0]`` to ``names[1]`` tokens.
 
-        ``kind`` is the type of its answers; ``changes`` makes an answer wait until it is durable.
+        ``kind`` is the type of its answers; ``changes`` makes an answer wait until it is durable;
+        ``blank`` are fields a refusal shows beside the error, as the public server's does.
         """
-        self._routes[verb] = _Route(kind, endpoint, range(names[0], names[1] + 1), changes)
+        self._routes[verb] = _Route(kind, endpoint, range(names[0], names[1] + 1), changes, blank)
 
     def add_raw(
         self, verb: str, handler: Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]
@@ -133,7 +166,8 @@ class ApiDispatcher:
             self._refuse(route, call, refusal)
             return
         except DocumentError as error:
-            self._refuse(route, call, Refused(Errors.INVALID_JSON, err=error))
+            text = _in_server_words(str(error))
+            self._refuse(route, call, Refused(Errors.INVALID_JSON, err=text))
             return
         if answer is None:
             return
@@ -147,5 +181,6 @@ class ApiDispatcher:
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
         self.errors += 1
         if call.reply:
-            body = encode_error(route.kind, refusal.error)
+            error = refusal.error.to_wire()
+            body = encode_response(route.kind, None, error=error, **route.blank)
             self._context.bus.publish(call.reply, b"", b"", body)

@@ -29,6 +29,7 @@ from .consumer_start import filters_of
 from .context import Refused
 from .options import JetStreamOptions
 from .priority_config import check_priority
+from .stream_config import metadata_bytes
 
 __all__ = [
     "check_consumer",
@@ -127,8 +128,8 @@ def check_pedantic(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         if wrong:
             raise Refused(Errors.PEDANTIC, err=text)
 
-    insist(config.max_deliver < -1 or config.max_deliver == 0, "max_deliver must be set to -1")
     insist(config.max_waiting < 0, "max_waiting must not be negative")
+    insist(config.max_deliver < -1 or config.max_deliver == 0, "max_deliver must be set to -1")
     insist(config.max_ack_pending < -1, "max_ack_pending must be set to -1")
     for name in _NOT_NEGATIVE[1:]:
         insist(getattr(config, name) < 0, f"{name} must not be negative")
@@ -178,9 +179,7 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         )
     if config.durable_name and config.name and config.durable_name != config.name:
         raise Refused(Errors.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
-    if sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items()) > (
-        METADATA_BYTES_MAX
-    ):
+    if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
         raise Refused(Errors.CONSUMER_METADATA_LENGTH, limit=f"{METADATA_BYTES_MAX // 1024}KB")
     check_priority(config)
 
@@ -188,6 +187,8 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
     if config.num_replicas < 0:
         raise Refused(Errors.REPLICAS_NEGATIVE)
+    if config.num_replicas > 1:
+        raise Refused(Errors.STREAM_REPLICAS_NOT_SUPPORTED)
     if config.num_replicas > stream.num_replicas:
         raise Refused(Errors.CONSUMER_REPLICAS_EXCEEDS_STREAM)
 
@@ -228,9 +229,7 @@ def _check_filters(config: ConsumerConfig) -> None:
     patterns = [pattern.encode() for pattern in filters_of(config)]
     for pattern in patterns:
         if not is_valid_pattern(pattern):
-            raise Refused(
-                Errors.CONSUMER_CREATE, err=f"invalid filter subject {pattern.decode()!r}"
-            )
+            raise Refused(Errors.STREAM_INVALID_CONFIG, err="invalid subject")
     if len(patterns) > 1 and _any_subset(patterns):
         raise Refused(Errors.CONSUMER_OVERLAPPING_FILTERS)
 
@@ -265,7 +264,7 @@ def _check_start(config: ConsumerConfig) -> None:
         else ""
     )
     if policy == "last_per_subject" and not text and not filters_of(config):
-        text = "consumer delivery policy is deliver last per subject, but filter subject is not set"
+        text = "consumer delivery policy is deliver last per subject, but optional filter subject is not set"
     if text:
         raise Refused(Errors.CONSUMER_INVALID_POLICY, err=text)
 

@@ -58,7 +58,7 @@ class ConsumerCreation:
                 raise Refused(Errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED)
             if config.filter_subject != ".".join(call.names[2:]):
                 raise Refused(Errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH)
-        if not config.name:
+        if config.name != name:  # the subject decides
             request = msgspec.structs.replace(
                 request, config=msgspec.structs.replace(config, name=name)
             )
@@ -74,7 +74,7 @@ class ConsumerCreation:
         return self._apply(request, call, call.names[1])
 
     def _read(self, call: Call) -> CreateConsumerRequest:
-        request = decode_create_consumer(call.payload)
+        request = decode_create_consumer(call.payload.strip() or b"{}")
         if request.action not in _ACTIONS:
             raise DocumentError(f'unknown consumer action: "{request.action}"')
         if request.stream_name != call.names[0]:

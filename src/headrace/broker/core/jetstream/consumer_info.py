@@ -8,6 +8,7 @@ import msgspec
 
 from ....api.consumers import ConsumerConfig, ConsumerInfo, PriorityGroupState, SequenceInfo
 from ....api.times import ZERO_TIME, format_time
+from .api import dynamic_metadata
 from .consumer import Consumer
 from .policy import PinnedClient
 
@@ -16,8 +17,8 @@ __all__ = ["consumer_info"]
 _NS: Final = 1_000_000_000
 
 
-def consumer_info(consumer: Consumer) -> ConsumerInfo:
-    """The answer to CONSUMER.INFO, and part of other answers."""
+def consumer_info(consumer: Consumer, *, listed: bool = False) -> ConsumerInfo:
+    """The answer to CONSUMER.INFO, and part of others; ``listed`` among others, a little less."""
     context = consumer.context
     state = consumer.state
     now_ns = context.clock.now_ns()
@@ -26,7 +27,7 @@ def consumer_info(consumer: Consumer) -> ConsumerInfo:
         stream_name=consumer.stream.name,
         name=consumer.name,
         created=format_time(consumer.created_ns),
-        config=_shown_config(consumer),
+        config=_shown_config(consumer, listed=listed),
         delivered=SequenceInfo(
             consumer_seq=state.delivered_consumer,
             stream_seq=state.delivered_stream,
@@ -35,7 +36,7 @@ def consumer_info(consumer: Consumer) -> ConsumerInfo:
         ack_floor=SequenceInfo(
             consumer_seq=state.floor_consumer,
             stream_seq=state.floor_stream,
-            last_active=_time(consumer.last_acked_ns),
+            last_active=_time(consumer.acks.last_ns),
         ),
         num_ack_pending=len(state.pending),
         num_redelivered=len(state.deliveries),
@@ -52,14 +53,11 @@ def _time(at_ns: int) -> str | None:
     return format_time(at_ns) if at_ns else None
 
 
-def _shown_config(consumer: Consumer) -> ConsumerConfig:
-    config, options = consumer.config, consumer.context.options
+def _shown_config(consumer: Consumer, *, listed: bool) -> ConsumerConfig:
+    config = consumer.config
     needs_level = config.pause_until is not None or config.priority_policy != "none"
-    dynamic = {
-        "_nats.ver": options.version,
-        "_nats.level": str(options.api_level),
-        "_nats.req.level": "1" if needs_level else "0",
-    }
+    level = "1" if needs_level else "0"
+    dynamic = dynamic_metadata(consumer.context.options, level, listed=listed)
     return msgspec.structs.replace(config, metadata={**config.metadata, **dynamic})
 
 

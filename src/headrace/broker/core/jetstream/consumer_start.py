@@ -38,7 +38,7 @@ def start_sequence(
         last = store.last_matching(filter) if filter is not None else 0
         return max(last or store.last_seq, first if store.messages else 1)
     if config.deliver_policy == "by_start_sequence":
-        return min(max(config.opt_start_seq, first), after_last)
+        return max(config.opt_start_seq, first)
     if config.deliver_policy == "by_start_time":
         return max(store.sequence_at(parse_time(config.opt_start_time or "")), 1)
     return after_last

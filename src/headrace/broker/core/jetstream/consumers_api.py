@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsumersApi"]
 
+_NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 _NEXT_TOKENS: Final = 7
 _NS: Final = 1_000_000_000
 
@@ -55,8 +56,8 @@ class ConsumersApi:
         api.add(
             "CONSUMER.DELETE", "consumer_delete_response", self.delete, names=(2, 2), changes=True
         )
-        api.add("CONSUMER.NAMES", "consumer_names_response", self.names)
-        api.add("CONSUMER.LIST", "consumer_list_response", self.list_consumers)
+        api.add("CONSUMER.NAMES", "consumer_names_response", self.names, blank=_NO_PAGE)
+        api.add("CONSUMER.LIST", "consumer_list_response", self.list_consumers, blank=_NO_PAGE)
         api.add("CONSUMER.PAUSE", "consumer_pause_response", self.pause, names=(2, 2), changes=True)
         api.add("CONSUMER.RESET", "consumer_reset_response", self.reset, names=(2, 2), changes=True)
         api.add("CONSUMER.UNPIN", "consumer_unpin_response", self.unpin, names=(2, 2))
@@ -74,7 +75,7 @@ class ConsumersApi:
         if consumer is None:
             return False
         if reply:
-            consumer.pull(reply, headers, payload)
+            consumer.pulls.take(reply, headers, payload)
         return True
 
     def info(self, call: Call) -> Document:
@@ -87,8 +88,8 @@ class ConsumersApi:
         return SuccessResponse()
 
     def names(self, call: Call) -> Document:
-        offset = call.read(OffsetRequest).offset
         names = sorted(self._stream(call).consumers)
+        offset = min(call.read(OffsetRequest).offset, len(names))
         return ConsumerNamesResponse(
             total=len(names),
             offset=offset,
@@ -97,13 +98,14 @@ class ConsumersApi:
         )
 
     def list_consumers(self, call: Call) -> Document:
-        offset = call.read(OffsetRequest).offset
         consumers = [consumer for _, consumer in sorted(self._stream(call).consumers.items())]
+        offset = min(call.read(OffsetRequest).offset, len(consumers))
+        page = consumers[offset : offset + INFOS_PER_PAGE]
         return ConsumerListResponse(
             total=len(consumers),
             offset=offset,
             limit=INFOS_PER_PAGE,
-            consumers=tuple(map(consumer_info, consumers[offset : offset + INFOS_PER_PAGE])),
+            consumers=tuple(consumer_info(consumer, listed=True) for consumer in page),
         )
 
     def pause(self, call: Call) -> Document:

@@ -215,6 +215,12 @@ class DeliveryState:
         """Everything before ``stream_seq`` left the stream."""
         return self.forget([seq for seq in self._order if seq < stream_seq])
 
+    def skip_below(self, stream_seq: int) -> None:
+        """Nothing before ``stream_seq`` is left to deliver, or pending: the floor can stand there."""
+        self.next_seq = max(self.next_seq, stream_seq)
+        if not self._order or self._order[0] >= stream_seq:
+            self.floor_stream = max(self.floor_stream, stream_seq - 1)
+
     def count_of(self, stream_seq: int) -> int:
         """How often a pending message was delivered."""
         return self.deliveries.get(stream_seq, 1)

@@ -119,7 +119,7 @@ class JetStream:
         """Tell the streams what their consumers are done with, once per tick."""
         settling, self._context.settling = self._context.settling, {}
         for consumer in settling:
-            consumer.settle()
+            consumer.acks.settle()
 
     def _stage(self) -> None:
         """The last changes before a flush starts."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....api.errors import Errors
 from ....limits import HEADER_BYTES_MAX
+from ....subjects import SubjectFilter, is_literal, is_valid_pattern
 from .context import Refused
 from .durations import parse_duration
 from .publish_headers import read_headers
@@ -57,14 +58,12 @@ class PublishChecks:
     def admit(self, subject: bytes, headers: bytes, payload: bytes, now_ns: int) -> Admission:
         """Raises Refused with the answer to the publisher."""
         self._stream.check_not_sealed()
-        admission = self._read(subject, headers, now_ns) if headers else _PLAIN
-        if admission.duplicate_of:
-            return admission
         if self._max_size >= 0 and len(headers) + len(payload) > self._max_size:
             raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if len(headers) > HEADER_BYTES_MAX:
             raise Refused(Errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
-        if self._rejects:
+        admission = self._read(subject, headers, now_ns) if headers else _PLAIN
+        if self._rejects and not admission.duplicate_of:
             self._check_room(subject, headers, payload, admission.rollup)
         return admission
 
@@ -73,22 +72,26 @@ class PublishChecks:
         if not found:
             return _PLAIN
         stream = self._stream
+        if _SOURCE in found:
+            raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
         expected = found.get(_EXPECTED_STREAM)
         if expected and expected != stream.name.encode():
             raise Refused(Errors.STREAM_NOT_MATCH)
-        if _SOURCE in found:
-            raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
-        if found.get(_TTL):
-            self._check_ttl(found[_TTL])
+        self._check_sequences(subject, found)
         msg_id = found.get(_MSG_ID, b"")
         if msg_id:
             duplicate_of = stream.window.find(msg_id, now_ns)
             if duplicate_of:
                 return Admission(msg_id, duplicate_of)
-        self._check_expectations(subject, found)
-        rollup = found.get(_ROLLUP, b"").lower()
+        if found.get(_TTL):
+            self._check_ttl(found[_TTL])
+        last_id = found.get(_EXPECTED_LAST_ID)
+        if last_id and last_id != stream.window.last_id:
+            shown = stream.window.last_id.decode(errors="replace")
+            raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=shown)
+        rollup = found.get(_ROLLUP, b"")
         if rollup:
-            self._check_rollup(rollup)
+            rollup = self._rollup(rollup)
         return Admission(msg_id, 0, rollup)
 
     def _check_ttl(self, text: bytes) -> None:
@@ -99,32 +102,36 @@ class PublishChecks:
                 raise Refused(Errors.MESSAGE_TTL_INVALID)
         raise Refused(Errors.MESSAGE_TTL_DISABLED)
 
-    def _check_expectations(self, subject: bytes, found: dict[bytes, bytes]) -> None:
-        stream = self._stream
-        wanted = _sequence(found.get(_EXPECTED_SUBJECT_LAST))
-        other = found.get(_EXPECTED_SUBJECT)
-        if wanted is not None:
-            state = stream.store.subject(other or subject)
-            last = state.last_seq if state is not None else 0
-            if last != wanted:
+    def _check_sequences(self, subject: bytes, found: dict[bytes, bytes]) -> None:
+        store = self._stream.store
+        wanted, other = found.get(_EXPECTED_SUBJECT_LAST), found.get(_EXPECTED_SUBJECT)
+        if wanted:
+            last = self._last_on(other or subject)
+            if not _is_sequence(wanted, last):
                 raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
         elif other:
             raise Refused(Errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
-        wanted = _sequence(found.get(_EXPECTED_LAST))
-        if wanted is not None and wanted != stream.store.last_seq:
-            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=stream.store.last_seq)
-        last_id = found.get(_EXPECTED_LAST_ID)
-        if last_id and last_id != stream.window.last_id:
-            shown = stream.window.last_id.decode(errors="replace")
-            raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=shown)
+        wanted = found.get(_EXPECTED_LAST)
+        if wanted and not _is_sequence(wanted, store.last_seq):
+            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=store.last_seq)
 
-    def _check_rollup(self, rollup: bytes) -> None:
+    def _last_on(self, subject: bytes) -> int:
+        """The last sequence on a subject, or on those a pattern stands for; 0 for none."""
+        store = self._stream.store
+        if is_literal(subject):
+            state = store.subject(subject)
+            return state.last_seq if state is not None else 0
+        return store.last_matching(SubjectFilter([subject])) if is_valid_pattern(subject) else 0
+
+    def _rollup(self, value: bytes) -> bytes:
         config = self._config
         if not config.allow_rollup_hdrs or config.deny_purge:
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err="rollup not permitted")
+        rollup = value.lower()
         if rollup not in (b"sub", b"all"):
-            shown = rollup.decode(errors="replace")
-            raise Refused(Errors.STREAM_ROLLUP_FAILED, err=f"rollup value invalid: {shown!r}")
+            shown = value.decode(errors="replace")
+            raise Refused(Errors.STREAM_ROLLUP_FAILED, err=f'rollup value invalid: "{shown}"')
+        return rollup
 
     def _check_room(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
         config = self._config
@@ -151,8 +158,6 @@ class PublishChecks:
                 raise Refused(Errors.STREAM_STORE_FAILED, err="maximum bytes exceeded")
 
 
-def _sequence(text: bytes | None) -> int | None:
-    """The number in an expectation header; what is no number expects nothing, as in the server."""
-    if text is None or not text.isdigit():
-        return None
-    return int(text)
+def _is_sequence(text: bytes, sequence: int) -> bool:
+    """Whether an expectation holds; one that is no number never does."""
+    return text.isdigit() and int(text) == sequence

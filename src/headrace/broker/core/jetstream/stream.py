@@ -267,7 +267,7 @@ class Stream:
         self.removals += 1
         self.context.gate.want_soon()
         for consumer in list(self.holding):
-            consumer.forget(sequences)
+            consumer.acks.forget(sequences)
         return removed
 
     def remove_done(self, sequences: Sequence[int]) -> None:
@@ -282,7 +282,9 @@ class Stream:
             self.removals += 1
             self.context.gate.want_soon()
             for consumer in list(self.holding):
-                consumer.forget_missing()
+                consumer.acks.forget_missing()
+            for consumer in self.consumers.values():
+                consumer.state.skip_below(self.store.first_seq)
         return purged
 
     def _trim_head(
@@ -295,7 +297,7 @@ class Stream:
             self.context.gate.want_soon()
             first = self.store.first_seq
             for consumer in list(self.holding):
-                consumer.forget_below(first)
+                consumer.acks.forget_below(first)
 
     def _arm_age_timer(self) -> None:
         if self.config.max_age <= 0 or not self.store.messages:

@@ -13,7 +13,12 @@ import msgspec
 from ....api.errors import Errors
 from ....api.streams import StreamConfig
 from ....errors import InvalidSubjectError
-from ....limits import DESCRIPTION_BYTES_MAX, DUPLICATE_WINDOW_S_DEFAULT, NAME_CHARS_MAX
+from ....limits import (
+    DESCRIPTION_BYTES_MAX,
+    DUPLICATE_WINDOW_S_DEFAULT,
+    METADATA_BYTES_MAX,
+    NAME_CHARS_MAX,
+)
 from ....subjects import is_valid_pattern, overlaps
 from ....transforms import SubjectTransform
 from ..ports import Randomness
@@ -25,6 +30,7 @@ __all__ = [
     "check_stream_name",
     "check_stream_update",
     "compile_transform",
+    "metadata_bytes",
     "same_stream",
     "with_stream_defaults",
     "without_dynamic_metadata",
@@ -80,6 +86,11 @@ def without_dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in metadata.items() if key not in _DYNAMIC}
 
 
+def metadata_bytes(metadata: dict[str, str]) -> int:
+    """The size of metadata: its keys and values."""
+    return sum(len(key.encode()) + len(value.encode()) for key, value in metadata.items())
+
+
 def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     """Refuse a configuration (after defaults) that can not be."""
     check_stream_name(config.name)
@@ -87,6 +98,8 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
         raise _invalid(
             f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}"
         )
+    if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
+        raise _invalid(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
     if config.num_replicas > _MAX_REPLICAS:
         raise _invalid(f"maximum replicas is {_MAX_REPLICAS}")
     if config.num_replicas < 0:
@@ -146,8 +159,6 @@ def _check_subjects(config: StreamConfig) -> None:
     for pattern in patterns:
         if not is_valid_pattern(pattern):
             raise _invalid("invalid subject")
-    if len(set(patterns)) != len(patterns):
-        raise _invalid("duplicate subjects detected")
     for one, other in combinations(patterns, 2):
         if overlaps(one, other):
             raise _invalid(f'subject "{one.decode()}" overlaps with "{other.decode()}"')
@@ -174,7 +185,7 @@ def compile_transform(config: StreamConfig, random: Randomness) -> SubjectTransf
         return None
     source = (rule.src or ">").encode()
     if not is_valid_pattern(source):
-        raise Refused(Errors.STREAM_TRANSFORM_INVALID_SOURCE, err="invalid subject")
+        raise Refused(Errors.STREAM_TRANSFORM_INVALID_SOURCE, err=f"invalid subject {rule.src}")
     try:
         transform = SubjectTransform(
             source, rule.dest.encode(), random=lambda n: random.getrandbits(32) % n
@@ -205,8 +216,6 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
         raise _invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise _invalid("stream configuration update can not cancel deny purge")
-    if old.max_consumers != new.max_consumers:
-        raise _invalid("stream configuration update can not change MaxConsumers")
 
 
 def same_stream(one: StreamConfig, other: StreamConfig) -> bool:

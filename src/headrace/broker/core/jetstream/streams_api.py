@@ -17,13 +17,12 @@ from ....api.streams import (
     StreamInfoRequest,
     StreamListResponse,
     StreamNamesRequest,
-    StreamNamesResponse,
     StreamStateInfo,
 )
 from ....api.times import format_time
 from ....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
 from ....subjects import SubjectFilter, is_valid_pattern, overlaps
-from .api import Answer, ApiDispatcher, Call
+from .api import Answer, ApiDispatcher, Call, dynamic_metadata
 from .context import Context, Refused
 from .stream_config import (
     check_stream,
@@ -43,16 +42,13 @@ __all__ = ["StreamsApi", "stream_info"]
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
 
 
-def stream_info(stream: Stream, context: Context, *, did_create: bool = False) -> StreamInfo:
-    """What clients are told about a stream."""
+def stream_info(
+    stream: Stream, context: Context, *, did_create: bool = False, listed: bool = False
+) -> StreamInfo:
+    """What clients are told about a stream; ``listed`` among others, a little less."""
     state = stream.store.state
-    options = context.options
-    level = {
-        "_nats.ver": options.version,
-        "_nats.level": str(options.api_level),
-        "_nats.req.level": "0",
-    }
-    config = msgspec.structs.replace(stream.config, metadata={**stream.config.metadata, **level})
+    metadata = {**stream.config.metadata, **dynamic_metadata(context.options, "0", listed=listed)}
+    config = msgspec.structs.replace(stream.config, metadata=metadata)
     return StreamInfo(
         config=config,
         created=format_time(stream.created_ns),
@@ -82,9 +78,11 @@ class StreamsApi:
         api.add("INFO", "account_info_response", self.account, names=(0, 0))
         api.add("STREAM.CREATE", "stream_create_response", self.create, changes=True)
         api.add("STREAM.UPDATE", "stream_update_response", self.update, changes=True)
-        api.add("STREAM.INFO", "stream_info_response", self.info)
+        api.add("STREAM.INFO", "stream_info_response", self.info, blank=_NO_PAGE)
         api.add("STREAM.DELETE", "stream_delete_response", self.delete, changes=True)
-        api.add("STREAM.PURGE", "stream_purge_response", self.purge, changes=True)
+        api.add(
+            "STREAM.PURGE", "stream_purge_response", self.purge, changes=True, blank={"purged": 0}
+        )
         api.add("STREAM.NAMES", "stream_names_response", self.names, names=(0, 0))
         api.add("STREAM.LIST", "stream_list_response", self.list_streams, names=(0, 0))
 
@@ -149,7 +147,8 @@ class StreamsApi:
         page = dict(_NO_PAGE)
         if request.subjects_filter:
             subjects, total = self._subjects(stream, request)
-            page = {"total": total, "offset": request.offset, "limit": SUBJECTS_PER_PAGE}
+            if total:
+                page = {"total": total, "offset": request.offset, "limit": SUBJECTS_PER_PAGE}
             state = msgspec.structs.replace(info.state, subjects=subjects)
             info = msgspec.structs.replace(info, state=state)
         if request.deleted_details:
@@ -175,26 +174,24 @@ class StreamsApi:
         stream.retention.consumers_changed()
         return PurgeResponse(success=True, purged=purged)
 
-    def names(self, call: Call) -> Document:
+    def names(self, call: Call) -> Answer:
         request = call.read(StreamNamesRequest)
         found = self._matching(request.subject)
-        page = found[request.offset : request.offset + NAMES_PER_PAGE]
-        return StreamNamesResponse(
-            total=len(found),
-            offset=request.offset,
-            limit=NAMES_PER_PAGE,
-            streams=tuple(stream.name for stream in page),
-        )
+        offset = min(request.offset, len(found))
+        names = [stream.name for stream in found[offset : offset + NAMES_PER_PAGE]]
+        page = {"total": len(found), "offset": offset, "limit": NAMES_PER_PAGE}
+        return Answer(None, {**page, "streams": names or None})  # null, as the public server says
 
     def list_streams(self, call: Call) -> Document:
         request = call.read(StreamNamesRequest)
         found = self._matching(request.subject)
-        page = found[request.offset : request.offset + INFOS_PER_PAGE]
+        offset = min(request.offset, len(found))
+        page = found[offset : offset + INFOS_PER_PAGE]
         return StreamListResponse(
             total=len(found),
-            offset=request.offset,
+            offset=offset,
             limit=INFOS_PER_PAGE,
-            streams=tuple(stream_info(stream, self._context) for stream in page),
+            streams=tuple(stream_info(stream, self._context, listed=True) for stream in page),
         )
 
     def _stream(self, call: Call) -> Stream:
@@ -205,9 +202,9 @@ class StreamsApi:
 
     def _read_config(self, call: Call) -> StreamConfig:
         config = call.read(StreamConfig)
-        check_stream_name(config.name)
         if config.name != call.names[0]:
             raise Refused(Errors.STREAM_NAME_MISMATCH)
+        check_stream_name(config.name)
         config = with_stream_defaults(config)
         check_stream(config, self._context.options)
         compile_transform(config, self._context.random)

@@ -82,7 +82,7 @@ class Turn:
         while sequence := state.peek_redelivery():
             message = consumer.stream.store.get(sequence)
             if message is None:
-                consumer.forget([sequence])
+                consumer.acks.forget([sequence])
                 continue
             if self._left <= 0:
                 return False
@@ -158,7 +158,7 @@ class Turn:
             if verdict is SKIP:
                 self._aside.append(request)
             else:
-                consumer.end_request(request, verdict, with_pending=True)
+                consumer.pulls.end(request, verdict, with_pending=True)
         return None
 
     def _send_new(
@@ -230,12 +230,12 @@ class Turn:
         if not fitted:
             if not count:
                 consumer.policy.rejected(request)
-            consumer.end_request(request, statuses.SIZE_EXCEEDS, with_pending=True)
+            consumer.pulls.end(request, statuses.SIZE_EXCEEDS, with_pending=True)
         elif request.bounded and request.bytes_left <= 0:
             queue.finish(request)
         elif request.left <= 0:
             if request.bounded:
-                consumer.end_request(request, statuses.BATCH_COMPLETED, with_pending=True)
+                consumer.pulls.end(request, statuses.BATCH_COMPLETED, with_pending=True)
             else:
                 queue.finish(request)
         else:

@@ -1,0 +1,123 @@
+"""Acknowledgements of every kind, and deliveries that are over for other reasons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ....api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
+from .ack_body import nak_delay_ns
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+
+__all__ = ["Acks"]
+
+_PLAIN: Final = frozenset({b"", ACK, b"+OK"})
+
+
+class Acks:
+    """What becomes of one consumer's deliveries."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._clock = consumer.context.clock
+        self._acks_all = False
+        self._settles = False
+        self._settling: list[int] = []
+        self.stalled = False
+        """Whether delivery waits for an ack to make room."""
+        self.last_ns = 0
+        """The wall-clock time of the last ack."""
+        self.configure()
+
+    def configure(self) -> None:
+        """Take what the configurations of consumer and stream say."""
+        self._acks_all = self._consumer.config.ack_policy == "all"
+        self._settles = self._consumer.stream.config.retention != "limits"
+
+    def take(self, stream_seq: int, consumer_seq: int, body: bytes, reply: bytes) -> None:
+        """Take one acknowledgement.
+
+        What was never delivered, or lies behind a reset, gets no answer, as from the public server.
+        """
+        state = self._consumer.state
+        if not 0 < stream_seq < state.next_seq:
+            return
+        if body in _PLAIN:
+            self._done(stream_seq, consumer_seq)
+        elif body.startswith(NAK):
+            self._refuse(stream_seq, consumer_seq, body)
+        elif body.startswith(IN_PROGRESS):
+            state.in_progress(stream_seq, self._clock.monotonic_ns())
+        elif body.startswith(TERM):
+            self._done(stream_seq, consumer_seq, only=True)
+        elif body.startswith(NEXT):
+            self._done(stream_seq, consumer_seq)
+            if reply:
+                self._consumer.pulls.take(reply, b"", body[len(NEXT) :])
+            return
+        if reply:
+            self._consumer.context.gate.reply(reply, b"")
+
+    def _done(self, stream_seq: int, consumer_seq: int, *, only: bool = False) -> None:
+        state = self._consumer.state
+        if self._acks_all and not only:
+            finished = state.acknowledge_all(stream_seq, consumer_seq)
+        else:
+            finished = [stream_seq] if state.acknowledge(stream_seq) else []
+        if finished:
+            if self._settles:
+                self._settling += finished
+                self._consumer.context.settling[self._consumer] = None
+            self.last_ns = self._clock.now_ns()
+            self._freed()
+
+    def _refuse(self, stream_seq: int, consumer_seq: int, body: bytes) -> None:
+        now_ns = self._clock.monotonic_ns()
+        if self._consumer.state.refuse(stream_seq, consumer_seq, now_ns, nak_delay_ns(body)):
+            self._consumer.touch()
+            self.give_up_exhausted()
+            self._consumer.wake()
+            self._consumer.alarm.arm()
+
+    def _freed(self) -> None:
+        """Pending deliveries became fewer."""
+        consumer = self._consumer
+        consumer.touch()
+        consumer.alarm.acked_lately = True
+        if self.stalled:
+            self.stalled = False
+            consumer.wake()
+
+    def settle(self) -> None:
+        """Tell the stream's retention what this consumer is done with."""
+        finished, self._settling = self._settling, []
+        self._consumer.stream.retention.acknowledged(self._consumer, finished)
+
+    def give_up_exhausted(self) -> None:
+        """Messages delivered as often as allowed are not pending any more."""
+        exhausted = self._consumer.state.exhausted
+        if exhausted:
+            exhausted.clear()
+            self._freed()
+
+    def forget(self, stream_seqs: Sequence[int]) -> None:
+        """Messages left the stream: deliveries of them are over."""
+        self._forgotten(self._consumer.state.forget(stream_seqs))
+
+    def forget_below(self, stream_seq: int) -> None:
+        """Everything before ``stream_seq`` left the stream."""
+        self._forgotten(self._consumer.state.forget_below(stream_seq))
+
+    def forget_missing(self) -> None:
+        """Some messages left the stream: find out which."""
+        state, get = self._consumer.state, self._consumer.stream.store.get
+        self._forgotten(state.forget([seq for seq in list(state.pending) if get(seq) is None]))
+
+    def _forgotten(self, stream_seqs: list[int]) -> None:
+        if stream_seqs:
+            self.last_ns = self._clock.now_ns()
+            self._freed()
+        if not self._consumer.state.pending:
+            self._consumer.stream.holding.pop(self._consumer, None)

@@ -1,0 +1,125 @@
+"""Pull requests as they arrive at a consumer, and how they end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....api import names
+from . import statuses
+from .api import required_level_too_high
+from .policy import PinnedClient
+from .pullqueue import WaitingRequest
+from .pullrequest import PIN_ID_MISMATCH, check_pull, parse_pull
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+
+__all__ = ["Pulls"]
+
+_EVICT_EVERY_NS: Final = 1_000_000_000  # a full queue is searched for dead requests this often
+_TOO_MANY: Final = statuses.status(names.EXCEEDED_MAX_WAITING)
+_REQUESTS_PENDING: Final = statuses.status(names.REQUESTS_PENDING)
+_LEVEL: Final = statuses.status(names.REQUIRED_LEVEL)
+
+
+class Pulls:
+    """The reception of one consumer's pull requests."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._bus = consumer.context.bus
+        self._evicted_ns = -_EVICT_EVERY_NS
+
+    def take(self, reply: bytes, headers: bytes, body: bytes) -> None:
+        """Take one pull request: let it wait, or answer it at once."""
+        consumer = self._consumer
+        parsed = parse_pull(body)
+        refusal = check_pull(parsed, consumer.config)
+        if required_level_too_high(headers, consumer.context.options.api_level):
+            refusal = _LEVEL
+        if refusal:
+            self.say(reply, refusal)
+            return
+        now_ns = consumer.context.clock.monotonic_ns()
+        consumer.alarm.last_active_ns = now_ns
+        request = WaitingRequest(reply, parsed.request, now_ns, plain=parsed.plain)
+        policy = consumer.policy
+        if isinstance(policy, PinnedClient):
+            if policy.pin_id and request.pin_id and request.pin_id != policy.pin_id:
+                self.say(reply, PIN_ID_MISMATCH)
+                return
+            policy.pulled(request, now_ns)
+        if request.no_wait and not self._may_join(request):
+            return
+        if consumer.queue.is_full and not self._evict(now_ns):
+            if not request.heartbeat_ns:  # with one, the client notices the silence
+                self.say(reply, _TOO_MANY)
+            return
+        request.seen_seq = consumer.stream.store.last_seq
+        request.lane = policy.lane(request)
+        consumer.queue.add(request)
+        consumer.wake()
+        consumer.alarm.arm()
+
+    def _may_join(self, request: WaitingRequest) -> bool:
+        """Whether a no-wait request joins the queue; False when it was answered instead."""
+        consumer = self._consumer
+        if consumer.context.ready.pop(consumer, False) is None:
+            consumer.deliver()  # who came before is served before
+        available = consumer.num_pending() + len(consumer.state.redeliver)
+        if not available and not request.expires_ns:
+            self.say(request.inbox, statuses.NO_MESSAGES)
+            return False
+        if available and available < consumer.queue.wanted:
+            self.say(request.inbox, _REQUESTS_PENDING)
+            return False
+        return True
+
+    def _evict(self, now_ns: int) -> bool:
+        """Make room in a full queue by dropping requests nobody listens to any more."""
+        queue = self._consumer.queue
+        if now_ns - self._evicted_ns >= _EVICT_EVERY_NS:
+            self._evicted_ns = now_ns
+            for request in list(queue):
+                if self._bus.resolve(request.inbox) is None:
+                    queue.finish(request)
+        return not queue.is_full
+
+    def say(self, inbox: bytes, block: bytes) -> None:
+        """Send a status."""
+        self._bus.publish(inbox, b"", block, b"")
+
+    def end(self, request: WaitingRequest, block: bytes, *, with_pending: bool) -> None:
+        """Finish a request with a status."""
+        if with_pending:
+            left = request.bytes_left if request.bounded else 0
+            block = statuses.with_pending(block, request.left, left)
+        self._consumer.queue.finish(request)
+        self.say(request.inbox, block)
+
+    def end_all(self, block: bytes, *, with_pending: bool) -> None:
+        """Finish every waiting request with a status."""
+        for request in list(self._consumer.queue):
+            self.end(request, block, with_pending=with_pending)
+
+    def end_one_shots(self) -> None:
+        """There is nothing more now: finish those who asked not to wait.
+
+        One that came while messages were on their way to the disk waits for these.
+        """
+        durable_seq = self._consumer.stream.store.durable_seq
+        for request in list(self._consumer.queue):
+            if request.one_shot and request.seen_seq <= durable_seq:
+                self.end(request, statuses.NO_MESSAGES, with_pending=False)
+
+    def run_due(self, now_ns: int) -> None:
+        """Expired requests get their 408, quiet ones a heartbeat, abandoned ones nothing."""
+        state = self._consumer.state
+        for request, expired in self._consumer.queue.due(now_ns):
+            if self._bus.resolve(request.inbox) is None:
+                self._consumer.queue.finish(request)
+            elif expired:
+                self.end(request, statuses.REQUEST_TIMEOUT, with_pending=True)
+            else:
+                position = (state.delivered_consumer, state.delivered_stream)
+                self.say(request.inbox, statuses.heartbeat(*position))
