@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.store import MemoryStorage
+from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.errors import StoreError
 from headrace.message import StoredMessage, StreamState, SubjectState
 from headrace.subjects import SubjectFilter
@@ -16,9 +16,9 @@ BIG = 1 << 30
 class Bench:
     """A storage with one stream `S`, and helpers that keep the tests short."""
 
-    def __init__(self, storage) -> None:
+    def __init__(self, storage, *, memory: bool) -> None:
         self.storage = storage
-        self.store = storage.create_stream("S")
+        self.store = storage.create_stream("S", memory=memory)
         self.flush()
 
     def flush(self) -> None:
@@ -39,10 +39,13 @@ def only(*patterns: str) -> SubjectFilter:
     return SubjectFilter([pattern.encode() for pattern in patterns])
 
 
-@pytest.fixture(params=["memory"])
+@pytest.fixture(params=["memory", "file", "mixed"])
 def bench(request, tmp_path):
-    storage = MemoryStorage()
-    yield Bench(storage)
+    if request.param == "memory":
+        storage = MemoryStorage()
+    else:
+        storage = FileStorage(tmp_path, threaded=False, segment_bytes=8192)
+    yield Bench(storage, memory=request.param != "file")
     storage.close()
 
 

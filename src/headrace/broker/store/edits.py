@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ...errors import StoreError
 from .index import Segment, SubjectTable
 from .log import MessageLog
+from .writer import Work
 
 if TYPE_CHECKING:
     from ...subjects import SubjectFilter
@@ -26,7 +27,17 @@ _END: Final = 1 << 64
 class Part:
     """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
 
-    __slots__ = ("died", "first", "floor", "last_seq", "log", "removed")
+    __slots__ = (
+        "died",
+        "end",
+        "first",
+        "floor",
+        "last_seq",
+        "log",
+        "opened",
+        "removed",
+        "sealed",
+    )
 
     def __init__(
         self,
@@ -43,6 +54,9 @@ class Part:
         self.first = first
         self.removed = removed
         self.died = died
+        self.opened: list[Segment] = []  # file streams: segments this part creates
+        self.sealed: list[Segment] = []  # … and finishes
+        self.end = 0  # … and where the tail's data ends
 
 
 class EditableLog(MessageLog):
@@ -246,6 +260,13 @@ class EditableLog(MessageLog):
         self._aim()
 
     # -- staging
+
+    def stage(self, work: Work) -> Part:
+        """Everything since the last flush becomes a part of the next batch; its writes go to ``work``."""
+        raise NotImplementedError
+
+    def discard(self) -> None:
+        """The stream is deleted: hold nothing in common caches any more."""
 
     def _aim(self) -> None:
         """The tail's arrays or the table were exchanged: point the append path at the new ones."""

@@ -16,7 +16,8 @@ from ...errors import StoreError, StoreFailedError, StoreFullError
 
 __all__ = ["FileSystem", "Handles", "LocalFiles", "explain", "is_full", "write_all"]
 
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -159,7 +160,13 @@ class Handles:
         if handle is not None:
             self._open.move_to_end(path)
             return handle
-        handle = self._fs.open(path, create=create)
+        try:
+            handle = self._fs.open(path, create=create)
+        except OSError as error:
+            if error.errno not in _NO_HANDLES or not self._open:
+                raise
+            self.close()  # the process is short of handles: make do with one
+            handle = self._fs.open(path, create=create)
         self._open[path] = handle
         if len(self._open) > self._limit:
             _, oldest = self._open.popitem(last=False)
@@ -197,7 +204,7 @@ def write_all(fs: FileSystem, handle: int, data: bytes, offset: int) -> None:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the error says that there is no room, as opposed to a failing disk."""
+    """Whether the error says that there is no room (or no handle) now, not that the disk fails."""
     return error.errno in _FULL
 
 

@@ -13,6 +13,7 @@ from ...errors import StoreError
 from ...message import StoredMessage
 from .edits import EditableLog, Part
 from .index import Segment
+from .writer import Work
 
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
 
@@ -60,10 +61,14 @@ class MemoryLog(EditableLog):
         self.last_seq = sequence
         return sequence
 
-    def stage(self) -> Part:
-        """Everything since the last flush becomes a part of the next batch."""
+    def stage(self, work: Work) -> Part:
+        """Everything since the last flush becomes a part of the next batch; there are no writes."""
         self._clean = True
         return self._take_part()
+
+    def discard(self) -> None:
+        """The stream is deleted: whoever still holds it gets an error for changes."""
+        self._clean = True
 
     def complete(self, part: Part) -> None:
         """Let go of the bytes of what was removed."""
@@ -193,14 +198,13 @@ class MemoryStorage:
         log = self.open_stream(name)
         del self._streams[name]
         self._dirty.pop(log, None)
-        log.stage()
+        log.discard()
 
     def flush(self, done: Callable[[Exception | None], None]) -> None:
         """Make everything staged so far count as durable; ``done(None)`` is called before it returns."""
-        dirty, self._dirty = self._dirty, {}
+        dirty, self._dirty, work = self._dirty, {}, Work()
         for log in dirty:
-            assert isinstance(log, MemoryLog)
-            log.complete(log.stage())
+            log.complete(log.stage(work))
         done(None)
 
     def complete(self) -> None:

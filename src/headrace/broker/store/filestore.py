@@ -1,0 +1,506 @@
+"""A stream on disk: a directory of segment files, of which only the last one grows.
+
+Appending encodes into memory; ``stage`` turns what has gathered into writes for the commit thread.
+Records stay in memory until they are durable and then as long as the cache has room, so whoever reads
+at the end of a stream never touches the disk.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Final
+from zlib import crc32
+
+from ...errors import StoreError
+from ...message import StoredMessage
+from .commit import Chore
+from .edits import EditableLog, Part
+from .findings import damage
+from .index import Chunk, Segment, SubjectTable
+from .record import (
+    CRC_BYTES,
+    FLAG_HEADERS,
+    HEAD,
+    HEAD_BYTES,
+    MARK,
+    MESSAGE,
+    OVERHEAD,
+    U32,
+    encode_commit,
+    encode_removals,
+    encode_skip,
+)
+from .seal import seal_chore, unlink_chore
+from .segment import HEADER_BYTES, Header, encode_header
+from .shelf import BLOCK_BYTES, Shelf
+from .watermark import Watermark
+from .writer import SegmentWrite, Work
+
+__all__ = ["FileLog", "coalesce", "segment_path"]
+
+_CHUNK_BYTES: Final = 256 * 1024
+_COMMIT_EVERY: Final = 16 * 1024  # bytes between COMMIT records
+_RECORD_MAX: Final = 1 << 30
+_SUBJECT_MAX: Final = 0xFFFF
+_BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead of each
+_ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
+
+_pack = HEAD.pack
+_pack_u32 = U32.pack
+_unpack_u32 = U32.unpack_from
+_new = tuple.__new__
+
+
+def segment_path(directory: str, serial: int) -> str:
+    return f"{directory}/{serial:010d}.seg"
+
+
+def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Inclusive ranges, sorted, overlapping and adjacent ones joined."""
+    joined: list[tuple[int, int]] = []
+    for low, high in sorted(ranges):
+        if joined and low <= joined[-1][1] + 1:
+            if high > joined[-1][1]:
+                joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return joined
+
+
+class FileLog(EditableLog):
+    """One stream on disk; see ``StreamStore`` in ``core/ports.py``."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: str,
+        shelf: Shelf,
+        segments: list[Segment],
+        table: SubjectTable,
+        *,
+        last_seq: int,
+        first: int,
+        nbytes: int,
+        end: int,
+        cut_tail: bool,
+        unfit_tail: bool,
+    ) -> None:
+        super().__init__(name, segments[-1])
+        self.directory = directory
+        self._shelf = shelf
+        self._segments = segments
+        self._bases = [segment.base for segment in segments]
+        self._table = table
+        self.last_seq = self.durable_seq = last_seq
+        self._first = self._floor = first
+        self.messages = sum(segment.live for segment in segments)
+        self.bytes = nbytes
+        self._died = [segment for segment in segments[:-1] if not segment.live]
+        self._clean = True
+        self._end = self._durable_end = self._write_from = end
+        self._marked = end  # where the last COMMIT record went
+        self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
+        self._unfit = segments[-1] if unfit_tail else None  # not to be appended to
+        self._statements: list[bytes] = []
+        self._writes: list[SegmentWrite] = []
+        self._opened: list[Segment] = []
+        self._sealed: list[Segment] = []
+        self._relog: list[tuple[int, int]] = []
+        self._aim()
+        if not segments[-1].durable:
+            self._opened.append(segments[-1])
+            self._clean = False
+
+    # -- appending
+
+    def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
+        """Stage one message; return its sequence.
+
+        Raises StoreError when the store has failed, the stream was deleted, or the message is larger
+        than a record can be.
+        """
+        if self._clean:
+            self._check_writable()
+        subject_len = len(subject)
+        size = OVERHEAD + subject_len + len(payload)
+        if headers:
+            size += 4 + len(headers)
+        if self._end + size > self._limit:
+            self._make_room(size)
+        table = self._table
+        sid = table.ids.get(subject)
+        if sid is None:
+            sid = self._intern(subject)
+        sequence = self.last_seq + 1
+        if headers:
+            head = _pack(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, subject_len)
+            body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
+        else:
+            body = _pack(size, MARK, MESSAGE, 0, sequence, timestamp_ns, subject_len)
+            body += subject + payload
+        add_offset, add_size, add_sid, add_stamp, add_part = self._push
+        add_part(body + _pack_u32(crc32(body, self._salt)))
+        add_offset(self._end)
+        add_size(size)
+        add_sid(sid)
+        add_stamp(timestamp_ns)
+        counts = table.counts
+        if counts[sid]:
+            counts[sid] += 1
+        else:
+            table.add(sid, sequence, sequence, 1)
+        table.lasts[sid] = sequence
+        if self._occurrences is not None:
+            self._occurrences.add(sid, sequence)
+        self._end += size
+        self.messages += 1
+        self.bytes += size
+        self.last_seq = sequence
+        return sequence
+
+    def _intern(self, subject: bytes) -> int:
+        if len(subject) > _SUBJECT_MAX:
+            raise StoreError(
+                f"a subject may have {_SUBJECT_MAX} bytes; this one has {len(subject)}"
+            )
+        return self._table.intern(subject)
+
+    def _check_writable(self) -> None:
+        self._shelf.soil(self)
+        self._clean = False
+
+    def _make_room(self, size: int) -> None:
+        if size > _RECORD_MAX:
+            raise StoreError(f"a message may take {_RECORD_MAX} bytes on disk; this one {size}")
+        tail = self._segments[-1]
+        if len(tail) or tail.sealed:
+            self._roll()
+
+    def _roll(self) -> None:
+        """Leave the tail and begin a new segment at the next sequence."""
+        self._cut()
+        tail = self._segments[-1]
+        tail.sealed = True
+        tail.data_end = self._end
+        self._sealed.append(tail)
+        if not tail.live:
+            self._died.append(tail)
+        serial, base = tail.serial + 1, self.last_seq + 1
+        path = segment_path(self.directory, serial)
+        segment = Segment(serial, base, salt=self._shelf.salt(), path=path)
+        self._segments.append(segment)
+        self._bases.append(base)
+        self._opened.append(segment)
+        self._end = self._write_from = self._marked = HEADER_BYTES
+        self._cut_tail = False
+        self._aim()
+
+    def _aim(self) -> None:
+        tail = self._segments[-1]
+        tail.ensure()
+        if tail.sealed or tail is self._unfit:
+            tail.sealed = True
+            self._limit = 0
+        else:
+            self._limit = self._shelf.segment_bytes
+        if not tail.chunks:
+            self._open_chunk(tail)
+        self._salt = tail.salt
+        self._chunk = tail.chunks[-1]
+        self._push = (
+            tail.offsets.append,
+            tail.sizes.append,
+            tail.sids.append,
+            tail.stamps.append,
+            self._chunk.parts.append,
+        )
+
+    def _open_chunk(self, tail: Segment) -> None:
+        chunk = Chunk(len(tail))
+        tail.chunks.append(chunk)
+        self._shelf.recent.add(self, tail, chunk)
+        self._staged_parts = 0
+
+    def _skip_to(self, last_seq: int) -> None:
+        self.last_seq = last_seq
+        self._first = last_seq + 1
+        self._state(encode_skip(last_seq, self._salt))
+        self._unfit = self._segments[-1]
+        self._aim()
+
+    # -- staging
+
+    def stage(self, work: Work) -> Part:
+        """Turn what changed since the last flush into writes; what to do once they are durable."""
+        self._clean = True
+        self._state_removals()
+        if self._end - self._marked >= _COMMIT_EVERY:
+            durable_end = self._durable_end if self._segments[-1].durable else 0
+            self._state(encode_commit(self.durable_seq, durable_end, self._salt))
+            self._marked = self._end
+        self._cut()
+        if self._chunk.nbytes >= _CHUNK_BYTES:
+            self._open_chunk(self._segments[-1])
+            self._aim()
+        part = self._take_part()
+        part.opened, self._opened = self._opened, []
+        part.sealed, self._sealed = self._sealed, []
+        part.end = self._end
+        work.writes += self._writes
+        self._writes = []
+        mark = Watermark(self.last_seq, self._segments[-1].serial, self._end)
+        work.marks.append((self.directory + "/watermark", mark.encode()))
+        return part
+
+    def _state(self, record: bytes) -> None:
+        self._statements.append(record)
+        self._end += len(record)
+
+    def _state_removals(self) -> None:
+        ranges = self._relog
+        first = self._first
+        ranges += [(sequence, sequence) for sequence in self._removed if sequence >= first]
+        if first > self._floor:
+            ranges.append((self._floor, first - 1))
+        if ranges:
+            self._relog = []
+            ranges = coalesce(ranges)
+            self._segments[-1].removals += ranges
+            for record in encode_removals(self.last_seq, ranges, self._salt):
+                self._state(record)
+
+    def _cut(self) -> None:
+        """What has gathered for the tail's file becomes one write."""
+        tail = self._segments[-1]
+        parts = self._chunk.parts
+        buffers = parts[self._staged_parts :] if self._staged_parts else parts[:]
+        messages = bool(buffers)
+        buffers += self._statements
+        header = None
+        if self._opened and self._opened[-1] is tail and self._write_from == HEADER_BYTES:
+            header = self._header(tail)
+        if not buffers and header is None:
+            return
+        write = SegmentWrite(
+            tail.path,
+            self._write_from,
+            buffers,
+            header=header,
+            truncate=self._cut_tail,
+            messages=messages,
+            ceiling=self._shelf.segment_bytes,
+        )
+        self._writes.append(write)
+        self._shelf.recent.grow(self._chunk, self._end - self._write_from)
+        self._staged_parts = len(parts)
+        self._write_from = self._end
+        self._statements = []
+        self._cut_tail = False
+
+    def _header(self, tail: Segment) -> bytes:
+        created = self._shelf.clock.now_ns()
+        return encode_header(Header(self.name, tail.salt, tail.serial, tail.base, created))
+
+    # -- completion
+
+    def complete(self, part: Part) -> None:
+        """The oldest part in flight is on disk."""
+        self._durable_end = part.end
+        for segment in part.opened:
+            segment.durable = True
+        for segment in part.sealed:
+            self._shelf.chore(seal_chore(segment, self._table.names, segment.last_seq))
+        super().complete(part)
+        tail = self._segments[-1]
+        idle = not self._inflight and self._clean
+        if idle and not tail.live and self._end > HEADER_BYTES + _ROLL_DEAD:
+            self._restage()
+            self._roll()
+
+    def _restage(self) -> None:
+        """There is something for the next flush, whoever calls for it."""
+        self._shelf.restage(self)
+        self._clean = False
+
+    def fail(self) -> None:
+        """Take back everything that is not on disk; see ``EditableLog.fail``."""
+        super().fail()
+        tail = self._segments[-1]
+        tail.sealed, tail.max_ns = False, None
+        self._end = self._write_from = self._durable_end
+        self._marked = min(self._marked, self._end)
+        self._staged_parts = len(tail.chunks[-1].parts) if tail.chunks else 0
+        self._statements, self._writes, self._relog = [], [], []
+        self._opened, self._sealed = [], []
+        self._aim()
+
+    def _bury(self, segment: Segment) -> None:
+        index = self._segments.index(segment)
+        needed = [
+            (max(low, older.base), min(high, older.last_seq))
+            for older in self._segments[:index]
+            if len(older)
+            for low, high in segment.removals
+            if low <= older.last_seq and high >= older.base
+        ]
+        if needed:
+            # Its removals concern segments that are still there: say them again, then it can go.
+            self._relog += needed
+            segment.removals = []
+            self._died.append(segment)
+            self._restage()
+            return
+        del self._segments[index]
+        del self._bases[index]
+        for view in self._views.values():
+            view.forget(segment.serial)
+        self._shelf.discard(segment)
+        self._shelf.chore(unlink_chore(segment.path))
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is nothing for a flush to do."""
+        return self._clean
+
+    def discard(self) -> None:
+        """The stream is deleted: nothing of it stays in the caches; changes raise StoreError."""
+        self._clean = True
+        for segment in self._segments:
+            self._shelf.discard(segment)
+        self._aim()
+
+    def closing_chore(self, worth: int) -> Chore | None:
+        """A footer for the tail, if it has so many messages and none yet."""
+        tail = self._segments[-1]
+        if len(tail) < worth or self._cut_tail or self._unfit is tail or not self._clean:
+            return None
+        tail.data_end = self._end
+        return seal_chore(tail, self._table.names, self.last_seq)
+
+    def let_go(self, segment: Segment, chunk: Chunk) -> bool:
+        """Whether the cache may drop the chunk; see ``shelf.Recent``."""
+        last = segment.sequence(chunk.first + len(chunk.parts) - 1) if chunk.parts else 0
+        if last > self.durable_seq or not segment.durable:
+            return False
+        if chunk is self._chunk:
+            if self._statements or len(chunk.parts) > self._staged_parts:
+                return False
+            self._open_chunk(segment)
+            self._aim()
+        return True
+
+    # -- reading
+
+    def _decode(
+        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+    ) -> int:
+        chunks = segment.chunks
+        split = bisect_left(positions, chunks[0].first) if chunks else len(positions)
+        if split:
+            room = self._decode_disk(segment, positions[:split], out, room)
+            if room < 0 and out:
+                return room
+        for number, chunk in enumerate(chunks):
+            stop = len(positions)
+            if number + 1 < len(chunks):
+                stop = bisect_left(positions, chunks[number + 1].first, split)
+            if stop > split:
+                room = self._decode_recent(segment, chunk, positions[split:stop], out, room)
+                if room < 0 and out:
+                    return room
+                split = stop
+        return room
+
+    def _decode_recent(
+        self,
+        segment: Segment,
+        chunk: Chunk,
+        positions: Sequence[int],
+        out: list[StoredMessage],
+        room: int,
+    ) -> int:
+        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
+        parts, first, base = chunk.parts, chunk.first, segment.base
+        for position in positions:
+            record = parts[position - first]
+            subject = names[sids[position]]
+            at = HEAD_BYTES + len(subject)
+            headers = b""
+            if record[7]:
+                headers_len = _unpack_u32(record, HEAD_BYTES)[0]
+                at += 4 + headers_len
+                headers = record[at - headers_len : at]
+            payload = record[at:-CRC_BYTES]
+            room -= len(subject) + len(headers) + len(payload)
+            if room < 0 and out:
+                return room
+            sequence = base + (position if rel is None else rel[position])
+            out.append(_new(StoredMessage, (sequence, subject, headers, payload, stamps[position])))
+        return room
+
+    def _decode_disk(
+        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+    ) -> int:
+        offsets = segment.offsets
+        at = 0
+        while at < len(positions):
+            number = offsets[positions[at]] // BLOCK_BYTES
+            beyond = bisect_left(offsets, (number + 1) * BLOCK_BYTES)
+            stop = bisect_left(positions, beyond, at)
+            room = self._decode_block(segment, number, positions[at:stop], out, room)
+            if room < 0 and out:
+                return room
+            at = stop
+        return room
+
+    def _decode_block(
+        self,
+        segment: Segment,
+        number: int,
+        positions: Sequence[int],
+        out: list[StoredMessage],
+        room: int,
+    ) -> int:
+        """Decode positions whose records begin in one block, checking each record's checksum."""
+        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
+        offsets, sizes, salt, base = segment.offsets, segment.sizes, segment.salt, segment.base
+        blocks = self._shelf.blocks
+        last = positions[-1]
+        block = blocks.cached(segment, number, offsets[last] + sizes[last])
+        if block is None and len(positions) >= _BLOCK_WORTH:
+            block = blocks.load(segment, number)
+        for position in positions:
+            offset, size = offsets[position], sizes[position]
+            if block is None:
+                record = blocks.read(segment, offset, size)
+            else:
+                record = block[1][offset - block[0] : offset - block[0] + size]
+            body = record[:-CRC_BYTES]
+            if len(record) != size or crc32(body, salt) != _unpack_u32(record, size - CRC_BYTES)[0]:
+                self._damaged(segment, position)
+                continue
+            subject = names[sids[position]]
+            at = HEAD_BYTES + len(subject)
+            headers = b""
+            if record[7]:
+                headers_len = _unpack_u32(record, HEAD_BYTES)[0]
+                at += 4 + headers_len
+                headers = body[at - headers_len : at]
+            payload = body[at:]
+            room -= len(subject) + len(headers) + len(payload)
+            if room < 0 and out:
+                return room
+            sequence = base + (position if rel is None else rel[position])
+            out.append(_new(StoredMessage, (sequence, subject, headers, payload, stamps[position])))
+        return room
+
+    def _damaged(self, segment: Segment, position: int) -> None:
+        """A record does not match its checksum: report it, and do not offer it again."""
+        sequence = segment.sequence(position)
+        where = segment.offsets[position]
+        what = "a record does not match its checksum"
+        self._shelf.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
+        segment.mark_dead(position)
+        self._drop(segment, position)
+        self._advance_first()

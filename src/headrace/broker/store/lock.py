@@ -1,0 +1,36 @@
+"""One process per directory: an advisory lock that ends with the process, however it ends."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from ...errors import StoreLockedError
+from .files import FileSystem, write_all
+
+__all__ = ["DirectoryLock"]
+
+_TEXT_MAX = 512
+
+
+class DirectoryLock:
+    """Holds ``<directory>/lock``. Raises StoreLockedError naming the process that has it."""
+
+    def __init__(self, fs: FileSystem, directory: str) -> None:
+        self._fs = fs
+        path = directory + "/lock"
+        self._handle = fs.open(path, create=not fs.exists(path))
+        if not fs.lock(self._handle):
+            holder = fs.pread(self._handle, _TEXT_MAX, 0).decode(errors="replace").strip()
+            fs.close(self._handle)
+            raise StoreLockedError(
+                f"{directory} is in use by {holder or 'another process'}; "
+                f"stop it, or choose another directory"
+            )
+        text = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
+        fs.truncate(self._handle, 0)
+        write_all(fs, self._handle, text, 0)
+
+    def release(self) -> None:
+        """Let others in."""
+        self._fs.close(self._handle)

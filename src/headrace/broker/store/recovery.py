@@ -1,0 +1,436 @@
+"""Opening a stream's directory: what is there, what is damaged, where to go on.
+
+Sealed segments are taken from their footers. The others are read record by record, in order, until the
+first damage that may be a torn write: one that lies beyond everything known to have been durable. What
+follows it was never acknowledged. Damage before that point is skipped and reported; the sequences lost
+in it are never used again. Nothing is deleted or overwritten: after damage, a new segment begins.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from .filestore import FileLog, coalesce, segment_path
+from .findings import Finding, Quarantine, damage
+from .index import Segment, SubjectTable
+from .record import COMMIT, HEAD_BYTES, MESSAGE, REMOVAL, SKIP, U64, Found, ranges_of, scan
+from .seal import seal_chore
+from .segment import (
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Footer,
+    Header,
+    Summary,
+    decode_arrays,
+    decode_header,
+    decode_summary,
+    decode_trailer,
+)
+from .shelf import Shelf
+from .watermark import Watermark, read_watermark
+
+__all__ = ["new_log", "open_log"]
+
+_FOOTER_READ: Final = 64 * 1024
+_EVERYTHING: Final = 1 << 63
+
+
+def new_log(
+    name: str, directory: str, shelf: Shelf, *, serial: int = 1, last_seq: int = 0
+) -> FileLog:
+    """An empty stream; its first segment is created by the next flush."""
+    segment = Segment(serial, last_seq + 1, salt=shelf.salt(), path=segment_path(directory, serial))
+    return FileLog(
+        name,
+        directory,
+        shelf,
+        [segment],
+        SubjectTable(),
+        last_seq=last_seq,
+        first=last_seq + 1,
+        nbytes=0,
+        end=HEADER_BYTES,
+        cut_tail=False,
+        unfit_tail=False,
+    )
+
+
+def open_log(name: str, directory: str, shelf: Shelf, quarantine: Quarantine) -> FileLog:
+    """The stream in ``directory`` as far as it can be read. Raises StoreFormatError, StoreError."""
+    return _Opening(name, directory, shelf, quarantine).run()
+
+
+class _File(NamedTuple):
+    """A segment file: its header, and its footer if it has a whole one."""
+
+    path: str
+    header: Header
+    size: int
+    footer: Footer | None
+    summary: Summary | None
+
+
+class _Opening:
+    """One opening, step by step."""
+
+    def __init__(self, name: str, directory: str, shelf: Shelf, quarantine: Quarantine) -> None:
+        self._name = name
+        self._directory = directory
+        self._shelf = shelf
+        self._quarantine = quarantine
+        self._table = SubjectTable()
+        self._segments: list[Segment] = []
+        self._subjects: dict[Segment, list[tuple[bytes, int, int, int]]] = {}
+        self._removals: list[tuple[int, int]] = []
+        self._expected = 1  # the sequence the next message should have
+        self._known = Watermark(0, 0, 0)
+        self._nbytes = 0
+        self._stopped = False  # met a torn write: the rest was never acknowledged
+        self._end = HEADER_BYTES
+        self._cut_tail = False
+        self._unfit = False
+        self._to_seal: list[Segment] = []
+
+    def run(self) -> FileLog:
+        mark_path = self._directory + "/watermark"
+        self._known, damaged = read_watermark(self._shelf.fs, mark_path)
+        if damaged:
+            self._report(mark_path, 0, "the watermark is damaged and was ignored")
+        files = self._files()
+        for number, file in enumerate(files):
+            following = files[number + 1].header.base if number + 1 < len(files) else None
+            if self._stopped:
+                self._report(file.path, 0, "it follows a torn write and was never acknowledged")
+                self._quarantine.take(file.path, self._shelf.root)
+            elif file.summary is not None and file.footer is not None:
+                self._sealed(file, file.footer, file.summary)
+            else:
+                self._scanned(file, following)
+        return self._finish(files)
+
+    # -- files
+
+    def _files(self) -> list[_File]:
+        found: list[_File] = []
+        for entry in self._shelf.fs.listdir(self._directory):
+            path = f"{self._directory}/{entry}"
+            if entry == "watermark":
+                continue
+            file = self._examine(path) if entry.endswith(".seg") else None
+            if file is None:
+                self._quarantine.take(path, self._shelf.root)
+            else:
+                found.append(file)
+        found.sort(key=lambda file: file.header.serial)
+        return found
+
+    def _examine(self, path: str) -> _File | None:
+        fs = self._shelf.fs
+        handle = fs.open(path)
+        try:
+            size = fs.size(handle)
+            data = fs.pread(handle, HEADER_BYTES, 0)
+            header, damaged = decode_header(data, path)
+            if header is None:
+                if data.strip(b"\0"):
+                    self._report(path, 0, "the segment has no readable header; put aside")
+                return None
+            if header.name != self._name or path != segment_path(self._directory, header.serial):
+                self._report(
+                    path, 0, f"a segment of stream {header.name!r}, out of place; put aside"
+                )
+                return None
+            if damaged:
+                self._report(path, 0, "one of the two headers is damaged")
+            return self._with_footer(path, header, size, handle)
+        finally:
+            fs.close(handle)
+
+    def _with_footer(self, path: str, header: Header, size: int, handle: int) -> _File:
+        nothing = _File(path, header, size, None, None)
+        if size < HEADER_BYTES + TRAILER_BYTES:
+            return nothing
+        fs = self._shelf.fs
+        start = max(HEADER_BYTES, size - _FOOTER_READ)
+        data = fs.pread(handle, size - start, start)
+        footer = decode_trailer(data[-TRAILER_BYTES:], size)
+        if footer is None:
+            return nothing
+        at = footer.summary_at - start
+        if at >= 0:
+            raw = data[at : at + footer.summary_len]
+        else:
+            raw = fs.pread(handle, footer.summary_len, footer.summary_at)
+        summary = decode_summary(raw, footer)
+        if summary is None:
+            self._report(path, footer.summary_at, "the footer is damaged; the records were read")
+        return _File(path, header, size, footer, summary)
+
+    # -- segments
+
+    def _sealed(self, file: _File, footer: Footer, summary: Summary) -> None:
+        segment = self._segment(file)
+        segment.sealed = True
+        segment.n = summary.messages
+        segment.end_rel = summary.end_rel
+        segment.max_ns = summary.max_ns
+        segment.data_end = footer.data_end
+        segment.removals = summary.removals
+        segment.load = self._loader(file.path, footer, summary)
+        self._subjects[segment] = summary.subjects
+        self._removals += summary.removals
+        self._nbytes += summary.nbytes
+        self._expected = max(self._expected, summary.last_seq + 1)
+        self._end, self._cut_tail = footer.data_end, True
+
+    def _segment(self, file: _File) -> Segment:
+        header = file.header
+        segment = Segment(header.serial, header.base, salt=header.salt, path=file.path)
+        segment.durable = True
+        self._segments.append(segment)
+        self._expected = max(self._expected, header.base)
+        self._unfit = False
+        return segment
+
+    def _scanned(self, file: _File, following: int | None) -> None:
+        segment = self._segment(file)
+        data = _read(self._shelf, file.path, file.size)
+        found = list(scan(data, HEADER_BYTES, len(data), segment.salt))
+        durable_end = self._known.end if self._known.serial == segment.serial else 0
+        durable_seq = self._known.sequence
+        for item in found:
+            if item.kind == COMMIT:
+                durable_end = max(durable_end, U64.unpack_from(data, item.offset + HEAD_BYTES)[0])
+                durable_seq = max(durable_seq, item.sequence)
+        if self._known.serial > segment.serial:
+            durable_end = _EVERYTHING
+        self._known = self._known._replace(sequence=max(durable_seq, self._known.sequence))
+        rel = array("I")
+        damaged = self._walk(segment, data, found, rel, durable_end, following)
+        segment.data_end = len(data.rstrip(b"\0"))
+        if rel and rel[-1] != len(rel) - 1:
+            segment.rel = rel
+            self._unfit = True
+        self._nbytes += sum(segment.sizes)
+        self._cut_tail = False
+        if following is not None and not damaged and not self._stopped:
+            self._to_seal.append(segment)
+
+    def _walk(
+        self,
+        segment: Segment,
+        data: bytes,
+        found: list[Found],
+        rel: array[int],
+        durable_end: int,
+        following: int | None,
+    ) -> bool:
+        """Take over the records up to a torn write; whether there was damage to acknowledged bytes."""
+        damaged = False
+        base = segment.base
+        intern = self._table.intern
+        offsets, sizes, sids, stamps = (
+            segment.offsets.append,
+            segment.sizes.append,
+            segment.sids.append,
+            segment.stamps.append,
+        )
+        self._end = HEADER_BYTES
+        for kind, offset, size, sequence, stamp, flags, subject_len in found:
+            if kind == MESSAGE:
+                if sequence < self._expected or (following is not None and sequence >= following):
+                    continue  # superseded: what was taken back or torn, and then written elsewhere
+                if sequence > self._expected:
+                    if self._torn(self._expected):
+                        self._stop(segment, offset)
+                        break
+                    self._lost(segment, offset, self._expected, sequence - 1)
+                    damaged = True
+                at = offset + HEAD_BYTES + (4 if flags else 0)
+                offsets(offset)
+                sizes(size)
+                sids(intern(data[at : at + subject_len]))
+                stamps(stamp)
+                rel.append(sequence - base)
+                self._expected = sequence + 1
+            elif kind == REMOVAL:
+                ranges = ranges_of(data, Found(kind, offset, size, 0, 0, 0, 0))
+                segment.removals += ranges
+                self._removals += ranges
+                self._expected = max(self._expected, sequence + 1)
+            elif kind == SKIP:
+                self._expected = max(self._expected, sequence + 1)
+                self._unfit = True
+            elif kind == 0:
+                self._unfit = True
+                if following == self._expected:
+                    break  # the end of a segment that was left because of a torn write
+                if offset >= durable_end and self._torn(self._expected):
+                    self._stop(segment, offset)
+                    break
+                damaged = True
+                self._quarantine.keep(
+                    segment.path, self._shelf.root, offset, data[offset : offset + size]
+                )
+                self._report(segment.path, offset, f"{size} damaged bytes were skipped")
+            self._end = offset + size
+        return damaged
+
+    def _torn(self, sequence: int) -> bool:
+        """Whether a message of this sequence may never have become durable."""
+        return sequence > self._known.sequence
+
+    def _stop(self, segment: Segment, offset: int) -> None:
+        self._stopped = True
+        self._unfit = True
+        self._report(segment.path, offset, "a torn write at the end was ignored")
+
+    def _loader(self, path: str, footer: Footer, summary: Summary) -> Callable[[Segment], None]:
+        def load(segment: Segment) -> None:
+            segment.load = None
+            length = footer.summary_at - footer.data_end
+            data = _read_at(self._shelf, path, length, footer.data_end)
+            arrays = decode_arrays(data, footer, summary.messages, summary.sparse)
+            if arrays is None:
+                what = "the index in the footer is damaged; the records were read"
+                self._report(path, footer.data_end, what)
+                self._rebuild(segment, summary)
+                return
+            segment.offsets, segment.sizes, local, segment.stamps, segment.rel = arrays
+            places = [self._table.intern(name) for name, _, _, _ in summary.subjects]
+            segment.sids = array("I", map(places.__getitem__, local))
+
+        return load
+
+    def _rebuild(self, segment: Segment, summary: Summary) -> None:
+        """Read the records of a sealed segment whose arrays are damaged; unreadable ones are gone."""
+        data = _read(self._shelf, segment.path, segment.data_end)
+        rel = array("I")
+        live: set[int] = set()
+        for item in scan(data, HEADER_BYTES, len(data), segment.salt):
+            if item.kind != MESSAGE or item.sequence > segment.base + summary.end_rel:
+                continue
+            if item.sequence < segment.base or (rel and item.sequence - segment.base <= rel[-1]):
+                continue
+            at = item.offset + HEAD_BYTES + (4 if item.flags else 0)
+            segment.offsets.append(item.offset)
+            segment.sizes.append(item.size)
+            segment.sids.append(self._table.intern(data[at : at + item.subject_len]))
+            segment.stamps.append(item.timestamp_ns)
+            rel.append(item.sequence - segment.base)
+            live.add(item.sequence)
+        if rel and rel[-1] != len(rel) - 1:
+            segment.rel = rel
+
+    # -- the whole
+
+    def _finish(self, files: list[_File]) -> FileLog:
+        mark_path = self._directory + "/watermark"
+        known = self._known.sequence
+        if known >= self._expected:
+            where = self._segments[-1].path if self._segments else mark_path
+            self._report(where, self._end, "the end is missing", (self._expected, known))
+            self._expected = known + 1
+            self._unfit = True
+        last_seq = self._expected - 1
+        if not self._segments:
+            serial = max([self._known.serial, *(file.header.serial for file in files)], default=0)
+            return new_log(
+                self._name, self._directory, self._shelf, serial=serial + 1, last_seq=last_seq
+            )
+        self._apply_removals()
+        self._count_subjects()
+        tail = self._segments[-1]
+        tail.ensure()
+        if tail.rel is not None or tail.base + len(tail) != self._expected:
+            self._unfit = True
+        log = FileLog(
+            self._name,
+            self._directory,
+            self._shelf,
+            self._segments,
+            self._table,
+            last_seq=last_seq,
+            first=self._first(last_seq),
+            nbytes=self._nbytes,
+            end=self._end,
+            cut_tail=self._cut_tail,
+            unfit_tail=self._unfit,
+        )
+        for segment in self._to_seal:
+            self._shelf.chore(seal_chore(segment, self._table.names, segment.last_seq))
+        return log
+
+    def _apply_removals(self) -> None:
+        removals = coalesce(self._removals)
+        for segment in self._segments:
+            if not len(segment):
+                continue
+            low, high = segment.base, segment.last_seq
+            for first, last in removals:
+                if first <= low and last >= high:
+                    segment.dead = len(segment)
+                    segment.ensure()
+                    self._nbytes -= sum(segment.sizes)
+                    segment.alive = bytearray(len(segment))
+                    break
+                if first <= high and last >= low:
+                    self._remove(segment, first, last)
+            segment.counted = 0
+
+    def _remove(self, segment: Segment, first: int, last: int) -> None:
+        segment.ensure()
+        start, stop = segment.lower(first), segment.upper(last)
+        if start >= stop:
+            return
+        if segment.alive is None:
+            segment.alive = bytearray(b"\1" * len(segment))
+        segment.alive[start:stop] = bytes(stop - start)
+        segment.dead += stop - start
+        self._nbytes -= sum(segment.sizes[start:stop])
+
+    def _count_subjects(self) -> None:
+        table = self._table
+        for segment in self._segments:
+            listed = self._subjects.get(segment)
+            if listed is not None and not segment.dead and segment.load is not None:
+                for name, count, first, last in listed:
+                    sid = table.intern(name)
+                    segment.counts[sid] = count
+                    table.add(sid, segment.base + first, segment.base + last, count)
+                segment.counted = len(segment)
+            elif segment.live:
+                segment.ensure()
+                for sid, count in segment.live_counts().items():
+                    # The bounds may be wider than what is left: readers narrow them.
+                    table.add(sid, segment.base, segment.last_seq, count)
+
+    def _first(self, last_seq: int) -> int:
+        for segment in self._segments:
+            if segment.live:
+                segment.ensure()
+                return segment.sequence(segment.next_alive(0))
+        return last_seq + 1
+
+    def _lost(self, segment: Segment, offset: int, first: int, last: int) -> None:
+        self._report(segment.path, offset, "acknowledged records are damaged", (first, last))
+
+    def _report(
+        self, path: str, offset: int, what: str, lost: tuple[int, int] | None = None
+    ) -> None:
+        finding: Finding = damage(path, offset, what, self._name, lost)
+        self._shelf.report(finding)
+
+
+def _read(shelf: Shelf, path: str, size: int) -> bytes:
+    return _read_at(shelf, path, size, 0)
+
+
+def _read_at(shelf: Shelf, path: str, size: int, offset: int) -> bytes:
+    handle = shelf.fs.open(path)
+    try:
+        return shelf.fs.pread(handle, size, offset)
+    finally:
+        shelf.fs.close(handle)

@@ -1,0 +1,520 @@
+"""The top of the store: a directory of streams, a metadata journal and one commit thread.
+
+::
+
+    <directory>/
+      lock                       who uses it
+      meta/journal-00000001      metadata (meta.py)
+      streams/<name>/…           one directory per stream (segment.py, watermark.py)
+      trash/                     deleted streams on their way out
+      quarantine/                what recovery put aside; never removed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+from collections import deque
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final, Protocol
+from urllib.parse import quote, unquote
+
+from ...clock import Clock, SystemClock
+from ...errors import ConfigurationError, StoreError, StoreFailedError
+from ...limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
+from .commit import Batch, CommitStats, Committer
+from .edits import EditableLog
+from .files import FileSystem, LocalFiles, explain
+from .filestore import FileLog
+from .findings import Finding, Quarantine, damage
+from .lock import DirectoryLock
+from .memory import MemoryLog
+from .meta import JournalWriter, Meta, open_journal
+from .recovery import new_log, open_log
+from .segment import HEADER_BYTES, decode_header
+from .shelf import Shelf
+from .writer import Work, Writer
+
+__all__ = ["FileStorage", "parse_sync"]
+
+_DIRNAME_MAX: Final = 200
+_NAME_BYTES_MAX: Final = 1000
+_SEGMENT_BYTES_MIN: Final = 8 * 1024
+_SEGMENT_BYTES_MAX: Final = 1 << 31
+_SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
+_FINDINGS_MAX: Final = 10_000
+
+
+class Salts(Protocol):
+    """Where segment salts come from; ``random.Random`` matches."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+def parse_sync(sync: str) -> tuple[bool, int | None]:
+    """A sync mode as (sync before done, interval in ns). Raises ConfigurationError.
+
+    ``always``: on disk before ``done``. ``interval:<seconds>``: written before ``done``, on disk at
+    most so much later. ``os``: written before ``done``, on disk when the system likes.
+    """
+    mode, _, rest = sync.partition(":")
+    if mode == "always" and not rest:
+        return True, None
+    if mode == "os" and not rest:
+        return False, None
+    if mode == "interval":
+        with contextlib.suppress(ValueError):
+            seconds = float(rest.removesuffix("s"))
+            if 0 < seconds < 86_400:
+                return False, round(seconds * 1e9)
+    raise ConfigurationError(
+        f"sync is {sync!r}; accepted are 'always', 'interval:<seconds>' and 'os'"
+    )
+
+
+class FileStorage:
+    """A store of streams in a directory; see ``Storage`` in ``core/ports.py``.
+
+    Everything is called on one thread, the owner's. When the commit thread has finished something it
+    calls ``notify`` (on its own thread); the owner then calls ``complete``. With ``threaded=False``
+    there is no commit thread: ``flush`` commits and calls ``done`` before it returns.
+
+    A flush whose ``done`` is given StoreFullError left nothing behind: the messages appended for it
+    are gone again and the messages removed for it are back, and so it is for everything staged since.
+    Changes of ``meta`` are the exception: they stay and go with the next flush. Once there is room,
+    the next flush works. StoreFailedError means that a write or a sync failed: the store has become
+    read-only (``failed``), and what was in flight may or may not be on disk.
+
+    Raises StoreLockedError, StoreFormatError, StoreFailedError, StoreFullError, ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        fs: FileSystem | None = None,
+        sync: str = "always",
+        segment_bytes: int = SEGMENT_BYTES,
+        cache_bytes: int = PAYLOAD_CACHE_BYTES_DEFAULT,
+        notify: Callable[[], None] | None = None,
+        threaded: bool = True,
+        salts: Salts | None = None,
+    ) -> None:
+        sync_first, interval_ns = parse_sync(sync)
+        if not _SEGMENT_BYTES_MIN <= segment_bytes <= _SEGMENT_BYTES_MAX:
+            raise ConfigurationError(
+                f"segment_bytes is {segment_bytes}; accepted are {_SEGMENT_BYTES_MIN} to "
+                f"{_SEGMENT_BYTES_MAX}"
+            )
+        self.sync: Final = sync
+        self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
+        self.report: list[Finding] = []
+        self._fs = fs = fs if fs is not None else LocalFiles()
+        self._salts: Salts = salts if salts is not None else random.SystemRandom()
+        clock = clock if clock is not None else SystemClock()
+        try:
+            self._prepare()
+            self._lock = DirectoryLock(fs, self.directory)
+        except OSError as error:
+            raise explain(error, f"opening the store in {self.directory}") from error
+        try:
+            self._open(clock, sync_first, interval_ns, segment_bytes, cache_bytes, notify, threaded)
+        except OSError as error:
+            self._lock.release()
+            raise explain(error, f"opening the store in {self.directory}") from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(
+        self,
+        clock: Clock,
+        sync_first: bool,
+        interval_ns: int | None,
+        segment_bytes: int,
+        cache_bytes: int,
+        notify: Callable[[], None] | None,
+        threaded: bool,
+    ) -> None:
+        fs = self._fs
+        self._quarantine = Quarantine(fs, self.directory + "/quarantine")
+        meta_directory = self.directory + "/meta"
+        opened = open_journal(
+            fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
+        )
+        self._meta = Meta(opened.values, opened.end, self._check)
+        self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
+        self._writer = Writer(fs, sync_first, self._journal)
+        self._committer = Committer(
+            self._writer,
+            clock=clock,
+            threaded=threaded,
+            notify=notify if notify is not None else _ignore,
+            interval_ns=interval_ns,
+        )
+        self._shelf = Shelf(
+            fs,
+            self.directory,
+            clock=clock,
+            segment_bytes=segment_bytes,
+            cache_bytes=cache_bytes,
+            salt=self._salt,
+            report=self._found,
+            soil=self._soil,
+            restage=self._restage,
+            chore=self._committer.submit,
+        )
+        self._threaded = threaded
+        self._closed = False
+        self._epoch = 0
+        self._poison: StoreError | None = None
+        self._logs: dict[str, FileLog | MemoryLog] = {}
+        self._unopened = self._list()
+        self._staged = _Staged()
+        self._inflight: deque[_Flight] = deque()
+        self._completing = False
+        leftovers = fs.listdir(self.directory + "/trash")
+        self._trash_number = max([int(name) for name in leftovers if name.isdecimal()], default=0)
+        if leftovers:
+            self._empty_trash()
+
+    def _prepare(self) -> None:
+        fs = self._fs
+        missing = []
+        path = self.directory
+        while not fs.exists(path):
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        for path in reversed(missing):
+            fs.mkdir(path)
+            fs.fsync_dir(path.rpartition("/")[0] or "/")
+        for name in ("meta", "streams", "trash"):
+            path = f"{self.directory}/{name}"
+            if not fs.exists(path):
+                fs.mkdir(path)
+        fs.fsync_dir(self.directory)
+
+    def _list(self) -> dict[str, str]:
+        """Streams on disk by name, with their directories."""
+        found: dict[str, str] = {}
+        for entry in self._fs.listdir(self.directory + "/streams"):
+            path = f"{self.directory}/streams/{entry}"
+            name = self._name_of(entry, path)
+            if name is None:
+                self._found(damage(path, 0, "not a stream's directory; put aside"))
+                self._quarantine.take(path, self.directory)
+            else:
+                found[name] = path
+        return found
+
+    def _name_of(self, entry: str, path: str) -> str | None:
+        if not entry.startswith("%%"):
+            name = unquote(entry)
+            return name if _dirname(name) == entry else None
+        for file in self._fs.listdir(path):
+            if file.endswith(".seg"):
+                handle = self._fs.open(f"{path}/{file}")
+                try:
+                    header, _ = decode_header(self._fs.pread(handle, HEADER_BYTES, 0), path)
+                finally:
+                    self._fs.close(handle)
+                if header is not None and _dirname(header.name) == entry:
+                    return header.name
+        return None
+
+    # -- the port
+
+    @property
+    def meta(self) -> Meta:
+        """Small durable values by key, committed by the same flushes."""
+        return self._meta
+
+    @property
+    def failed(self) -> Exception | None:
+        """The error after which nothing can be changed any more, or None."""
+        return self._committer.failed
+
+    @property
+    def stats(self) -> CommitStats:
+        """Counters of the commit thread."""
+        return self._committer.stats
+
+    @property
+    def pending_flushes(self) -> int:
+        """How many flushes were handed over and are not yet completed."""
+        return len(self._inflight)
+
+    def streams(self) -> list[str]:
+        """The names of all streams, sorted."""
+        return sorted({*self._logs, *self._unopened})
+
+    def create_stream(self, name: str, *, memory: bool = False) -> FileLog | MemoryLog:
+        """Make an empty stream, durable with the next flush.
+
+        Raises StoreError if it exists or the name is too long. A ``memory`` stream takes part in
+        flushes but leaves nothing on disk.
+        """
+        self._check()
+        if name in self._logs or name in self._unopened:
+            raise StoreError(f"stream {name!r} exists already")
+        if not 0 < len(name.encode()) <= _NAME_BYTES_MAX:
+            raise StoreError(
+                f"a stream's name has 1 to {_NAME_BYTES_MAX} bytes; this one {len(name.encode())}"
+            )
+        log: FileLog | MemoryLog
+        if memory:
+            log = MemoryLog(name, self._soil)
+        else:
+            directory = f"{self.directory}/streams/{_dirname(name)}"
+            if any(source == directory for source, _ in self._staged.work.retired):
+                self._submit(_ignore_outcome)  # the old one must be gone before the new one is made
+            self._staged.work.directories.append(directory)
+            log = new_log(name, directory, self._shelf)
+            self._staged.dirty[log] = None
+        self._logs[name] = log
+        self._staged.created.append(log)
+        return log
+
+    def open_stream(self, name: str) -> FileLog | MemoryLog:
+        """The stream of this name, read from disk the first time. Raises StoreError if there is none."""
+        log = self._logs.get(name)
+        if log is not None:
+            return log
+        directory = self._unopened.get(name)
+        if directory is None:
+            raise StoreError(f"no stream {name!r} in the store")
+        try:
+            log = open_log(name, directory, self._shelf, self._quarantine)
+        except OSError as error:
+            raise explain(error, f"opening stream {name!r}") from error
+        del self._unopened[name]
+        self._logs[name] = log
+        if not log.clean:
+            self._staged.dirty[log] = None
+        return log
+
+    def delete_stream(self, name: str) -> None:
+        """Drop a stream with all its messages, durably with the next flush.
+
+        Raises StoreError if there is none.
+        """
+        self._check()
+        log = self._logs.pop(name, None)
+        directory = self._unopened.pop(name, None)
+        if log is None and directory is None:
+            raise StoreError(f"no stream {name!r} in the store")
+        staged = self._staged
+        if log is not None:
+            staged.dirty.pop(log, None)
+            log.discard()
+        if isinstance(log, FileLog):
+            directory = log.directory
+        if log is not None and log in staged.created:
+            staged.created.remove(log)
+            if directory is not None:
+                staged.work.directories.remove(directory)
+            return
+        staged.deleted.append((name, directory, log))
+        if directory is not None:
+            self._trash_number += 1
+            target = f"{self.directory}/trash/{self._trash_number:08d}"
+            staged.work.retired.append((directory, target))
+
+    def flush(self, done: Callable[[Exception | None], None]) -> None:
+        """Commit everything staged so far; ``done`` is called in the order of the flushes.
+
+        It is called from ``complete``; or before ``flush`` returns, without a commit thread and when
+        there is nothing to wait for.
+        """
+        self._submit(done)
+        if not self._threaded or self._inflight[0].batch.finished:
+            self.complete()
+
+    def complete(self) -> None:
+        """Take note of what the commit thread has finished and call what waits for it."""
+        if self._completing:
+            return  # called from a ``done``: the loop below goes on with what there is
+        self._completing = True
+        try:
+            while self._inflight and self._inflight[0].batch.finished:
+                flight = self._inflight.popleft()
+                if flight.batch.error is None:
+                    self._succeed(flight)
+                else:
+                    self._fail(flight, flight.batch.error)
+                flight.batch.done(flight.batch.error)
+        finally:
+            self._completing = False
+        self._shelf.recent.shrink()
+
+    def close(self) -> None:
+        """Flush, write what makes the next start quick, and release the directory.
+
+        ``done`` callbacks still outstanding are called. Without effect the second time.
+        """
+        if self._closed:
+            return
+        self._submit(_ignore_outcome)
+        self._committer.stop()
+        self.complete()
+        self._closed = True
+        if self.failed is None:
+            self._seal_tails()
+        self._writer.close()
+        self._journal.close()
+        self._shelf.handles.close()
+        self._lock.release()
+
+    # -- flushing inside
+
+    def _submit(self, done: Callable[[Exception | None], None]) -> None:
+        batch = Batch(self._epoch, done)
+        if self._poison is not None:
+            # What was staged before the failed batch came back was built on it, and is gone already;
+            # the caller learns it here. So what came since goes, too.
+            batch.error, self._poison = self._poison, None
+            self._take_back_staged()
+        staged, self._staged = self._staged, _Staged()
+        batch.work = staged.work
+        for log in staged.dirty:
+            batch.parts.append(log.stage(batch.work))
+        if batch.error is None:
+            batch.work.meta = self._meta.take()
+        batch.nbytes = sum(len(b) for write in batch.work.writes for b in write.buffers)
+        self._inflight.append(_Flight(batch, staged))
+        if batch.work:
+            self._committer.submit(batch)
+        else:
+            batch.finished = True
+
+    def _succeed(self, flight: _Flight) -> None:
+        for part in flight.batch.parts:
+            part.log.complete(part)
+        change = flight.batch.work.meta
+        if change is not None:
+            self._meta.complete(change)
+        if flight.batch.work.retired:
+            self._empty_trash()
+
+    def _fail(self, flight: _Flight, error: StoreError) -> None:
+        """Take back the flight, and all that was staged after it. Later flights fail by themselves."""
+        if flight.batch.epoch != self._epoch or flight.taken_back:
+            return
+        self._epoch += 1
+        if self._staged:
+            self._poison = error
+        self._take_back_staged()
+        flights = [flight, *self._inflight]
+        for later in reversed(flights):
+            later.taken_back = True
+            self._undo_streams(later.staged)
+        logs = {part.log: None for later in flights for part in later.batch.parts}
+        for log in logs:
+            if self._logs.get(log.name) is log:
+                log.fail()
+        self._meta.fail()
+
+    def _take_back_staged(self) -> None:
+        staged, self._staged = self._staged, _Staged()
+        self._undo_streams(staged)
+        for log in staged.dirty:
+            if self._logs.get(log.name) is log:
+                log.fail()
+
+    def _undo_streams(self, staged: _Staged) -> None:
+        """Streams created are no more, streams deleted are back."""
+        for log in staged.created:
+            del self._logs[log.name]
+            log.discard()
+        for name, directory, deleted in staged.deleted:
+            if directory is not None:
+                self._unopened[name] = directory
+            elif deleted is not None:
+                self._logs[name] = deleted
+
+    # -- small things inside
+
+    def _seal_tails(self) -> None:
+        for log in self._logs.values():
+            chore = log.closing_chore(_SEAL_AT_CLOSE) if isinstance(log, FileLog) else None
+            if chore is not None:
+                self._committer.run_chore(chore)
+
+    def _empty_trash(self) -> None:
+        trash = self.directory + "/trash"
+
+        def empty(writer: Writer) -> None:
+            fs = writer.fs
+            for entry in fs.listdir(trash):
+                directory = f"{trash}/{entry}"
+                for name in fs.listdir(directory):
+                    fs.unlink(f"{directory}/{name}")
+                fs.rmdir(directory)
+
+        self._committer.submit(empty)
+
+    def _salt(self) -> int:
+        return self._salts.getrandbits(32)
+
+    def _found(self, finding: Finding) -> None:
+        if len(self.report) < _FINDINGS_MAX:
+            self.report.append(finding)
+
+    def _check(self) -> None:
+        """Raise StoreError if nothing may be changed any more."""
+        failed = self._committer.failed
+        if failed is not None:
+            raise StoreFailedError(f"the store is read-only: {failed}")
+        if self._closed:
+            raise StoreError("the store is closed")
+
+    def _soil(self, log: EditableLog) -> None:
+        self._check()
+        if self._logs.get(log.name) is not log:
+            raise StoreError(f"stream {log.name!r} was deleted")
+        self._staged.dirty[log] = None
+
+    def _restage(self, log: EditableLog) -> None:
+        if self._logs.get(log.name) is log:
+            self._staged.dirty[log] = None
+
+
+class _Staged:
+    """What the next flush will take: streams that changed, were made or deleted, and file work."""
+
+    def __init__(self) -> None:
+        self.dirty: dict[EditableLog, None] = {}
+        self.created: list[EditableLog] = []
+        self.deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = []
+        self.work = Work()
+
+    def __bool__(self) -> bool:
+        return bool(self.dirty or self.created or self.deleted)
+
+
+class _Flight:
+    """A batch on its way, and what it would take to undo it."""
+
+    def __init__(self, batch: Batch, staged: _Staged) -> None:
+        self.batch = batch
+        self.staged = staged
+        self.taken_back = False
+
+
+def _dirname(name: str) -> str:
+    """A stream's directory: its name, with what file systems may not like percent-encoded."""
+    plain = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    if len(plain) <= _DIRNAME_MAX:
+        return plain
+    return "%%" + sha256(name.encode()).hexdigest()
+
+
+def _ignore() -> None:
+    """Nobody wants to know."""
+
+
+def _ignore_outcome(_: Exception | None) -> None:
+    """Nobody waits for it."""

@@ -1,0 +1,295 @@
+"""Putting batches on disk: the order of writes and syncs, and undoing what did not fit.
+
+The order within a batch is what recovery relies on: directories and segment files first, synced; then
+the metadata, which may speak of them, synced; then the removal of deleted streams. So whatever moment
+the power goes, metadata never speaks of messages that are not there.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ...errors import StoreFailedError
+from .files import FileSystem, Handles, explain, is_full, write_all
+
+__all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "Work", "Writer"]
+
+_HANDLES: Final = 256
+_FIRST_ALLOCATION: Final = 64 * 1024
+_GROWTH: Final = 4
+MARGIN: Final = 16 * 1024
+"""Space kept free behind the messages, so that removals can be recorded on a full disk."""
+
+
+class SegmentWrite:
+    """Records for one segment file, at consecutive offsets from ``offset``."""
+
+    __slots__ = ("buffers", "ceiling", "header", "messages", "offset", "path", "truncate")
+
+    def __init__(
+        self,
+        path: str,
+        offset: int,
+        buffers: list[bytes],
+        *,
+        header: bytes | None,
+        truncate: bool,
+        messages: bool,
+        ceiling: int,
+    ) -> None:
+        self.path = path
+        self.offset = offset
+        self.buffers = buffers
+        self.header = header  # the file is to be created with this
+        self.truncate = truncate  # cut the file at ``offset`` first
+        self.messages = messages  # whether it carries messages, or only statements about them
+        self.ceiling = ceiling  # how large the file is going to become
+
+
+class MetaChange:
+    """Metadata entries (kind, key, value) of one flush.
+
+    ``image``, if given, is everything there is after them, for a journal that is due for rewriting.
+    """
+
+    __slots__ = ("entries", "image")
+
+    def __init__(
+        self,
+        entries: list[tuple[int, bytes, bytes]],
+        image: list[tuple[int, bytes, bytes]] | None,
+    ) -> None:
+        self.entries = entries
+        self.image = image
+
+
+class Work:
+    """What one flush wants on disk."""
+
+    __slots__ = ("directories", "marks", "meta", "retired", "writes")
+
+    def __init__(self) -> None:
+        self.directories: list[str] = []
+        self.writes: list[SegmentWrite] = []
+        self.marks: list[tuple[str, bytes]] = []  # watermark files
+        self.meta: MetaChange | None = None
+        self.retired: list[tuple[str, str]] = []  # stream directory, where it goes
+
+    def __bool__(self) -> bool:
+        return bool(self.directories or self.writes or self.meta or self.retired or self.marks)
+
+
+class MetaWriter(Protocol):
+    """What writes metadata; see ``meta.JournalWriter``. Both methods may raise OSError."""
+
+    @property
+    def has_unsynced(self) -> bool: ...
+
+    def write(self, changes: list[MetaChange], sync: bool) -> None:
+        """Append these; with ``sync``, return once they are on disk. ENOSPC leaves nothing behind."""
+        ...
+
+    def sync(self) -> None:
+        """Return once everything written is on disk."""
+        ...
+
+
+class Writer:
+    """Carries out work. Belongs to the commit thread.
+
+    ``sync`` is whether a batch is synced before it counts as done. ``meta_log`` writes metadata.
+    """
+
+    def __init__(self, fs: FileSystem, sync: bool, meta_log: MetaWriter) -> None:
+        self.fs = fs
+        self._sync = sync
+        self._meta = meta_log
+        self.handles = Handles(fs, _HANDLES)
+        self._allocated: dict[str, int] = {}
+        self._preallocate = True
+        self._unsynced: dict[str, None] = {}
+
+    def commit(self, group: list[Work]) -> None:
+        """Carry out a group as one. Raises StoreFullError with nothing left of it, or StoreFailedError."""
+        undo: list[Callable[[], None]] = []
+        touched: dict[str, None] = {}
+        directories: dict[str, None] = {}
+        doing = "writing"
+        try:
+            for work in group:
+                for directory in work.directories:
+                    doing = f"creating {directory}"
+                    self._make_directory(directory, directories, undo)
+            for path, writes in _by_path(group).items():
+                doing = f"writing {path}"
+                self._write_segment(path, writes, touched, directories, undo)
+            self._sync_all(touched, directories)
+            doing = "writing the metadata journal"
+            self._meta.write([work.meta for work in group if work.meta is not None], self._sync)
+        except OSError as error:
+            if is_full(error):
+                self._undo(undo)
+            raise explain(error, doing) from error
+        self._finish(group)
+
+    def _finish(self, group: list[Work]) -> None:
+        """After everything that can be undone: deletions and watermarks."""
+        doing = ""
+        try:
+            for work in group:
+                for source, target in work.retired:
+                    doing = f"deleting {source}"
+                    self._retire(source, target)
+            for path, mark in {path: mark for work in group for path, mark in work.marks}.items():
+                doing = f"writing {path}"
+                self._mark(path, mark)
+        except OSError as error:
+            raise StoreFailedError(f"{doing}: {error.strerror or error}") from error
+
+    def _mark(self, path: str, mark: bytes) -> None:
+        try:
+            write_all(self.fs, self._open_mark(path), mark, 0)
+        except OSError as error:
+            # The batch is on disk. Without the hint, only a damaged tail is noticed later or less.
+            if not is_full(error):
+                raise
+
+    def _open_mark(self, path: str) -> int:
+        try:
+            return self.handles.get(path)
+        except FileNotFoundError:
+            return self.handles.get(path, create=True)
+
+    def _make_directory(
+        self, directory: str, directories: dict[str, None], undo: list[Callable[[], None]]
+    ) -> None:
+        self.fs.mkdir(directory)
+        undo.append(lambda: self.fs.rmdir(directory))
+        directories[directory.rpartition("/")[0]] = None
+
+    def _write_segment(
+        self,
+        path: str,
+        writes: list[SegmentWrite],
+        touched: dict[str, None],
+        directories: dict[str, None],
+        undo: list[Callable[[], None]],
+    ) -> None:
+        first = writes[0]
+        handle = self.handles.get(path, create=first.header is not None)
+        if first.header is not None:
+            undo.append(lambda: self._remove(path))
+            self._allocated[path] = 0
+            write_all(self.fs, handle, first.header, 0)
+            self._allocated[path] = len(first.header)
+            directories[path.rpartition("/")[0]] = None
+        else:
+            if path not in self._allocated:
+                self._allocated[path] = self.fs.size(handle)
+            if first.truncate:
+                self._cut(path, handle, first.offset)
+            undo.append(lambda: self._cut(path, self.handles.get(path), first.offset))
+        data = b"".join([buffer for write in writes for buffer in write.buffers])
+        if data:
+            messages = any(write.messages for write in writes)
+            self._reserve(path, handle, first.offset + len(data), first.ceiling, messages)
+            write_all(self.fs, handle, data, first.offset)
+            self._allocated[path] = max(self._allocated[path], first.offset + len(data))
+        touched[path] = None
+
+    def _reserve(self, path: str, handle: int, end: int, ceiling: int, messages: bool) -> None:
+        """Preallocate in growing steps; small files stay small, large ones grow without metadata."""
+        have = self._allocated[path]
+        need = end + MARGIN
+        if need <= have or not self._preallocate:
+            return
+        if end <= have and not messages:
+            return  # the margin is there for exactly this
+        target = max(_FIRST_ALLOCATION, have * _GROWTH)
+        target = max(need, min(target, ceiling + MARGIN))
+        for goal in (target, need) if target > need else (need,):
+            try:
+                if not self.fs.allocate(handle, have, goal - have):
+                    self._preallocate = False
+                    return
+                self._allocated[path] = goal
+                return
+            except OSError as error:
+                if not is_full(error):
+                    raise
+        if messages:
+            raise OSError(errno.ENOSPC, "no space left to extend the segment")
+
+    def _cut(self, path: str, handle: int, length: int) -> None:
+        self.fs.truncate(handle, length)
+        self._allocated[path] = length
+
+    def _remove(self, path: str) -> None:
+        self.forget(path)
+        self.fs.unlink(path)
+
+    def _undo(self, undo: list[Callable[[], None]]) -> None:
+        try:
+            for step in reversed(undo):
+                step()
+        except OSError as error:
+            raise StoreFailedError(
+                f"could not take back a batch that did not fit: {error.strerror}"
+            ) from error
+
+    def _sync_all(self, touched: dict[str, None], directories: dict[str, None]) -> None:
+        """Sync files, then the directories that name them. An error here is final: never retried."""
+        path = ""
+        try:
+            if self._sync:
+                for path in touched:
+                    self.fs.fdatasync(self.handles.get(path))
+            else:
+                self._unsynced.update(touched)
+            for path in directories:
+                self.fs.fsync_dir(path)
+        except OSError as error:
+            raise StoreFailedError(f"syncing {path}: {error.strerror or error}") from error
+
+    @property
+    def has_unsynced(self) -> bool:
+        """Whether something was written that was not synced yet."""
+        return bool(self._unsynced) or self._meta.has_unsynced
+
+    def sync_pending(self) -> None:
+        """Sync everything written since the last time. Raises StoreFailedError."""
+        pending, self._unsynced = self._unsynced, {}
+        path = "the metadata journal"
+        try:
+            for path in pending:
+                self.fs.fdatasync(self.handles.get(path))
+            self._meta.sync()
+        except OSError as error:
+            raise StoreFailedError(f"syncing {path}: {error.strerror or error}") from error
+
+    def _retire(self, source: str, target: str) -> None:
+        self.handles.drop_under(source)
+        for path in [path for path in self._allocated if path.startswith(source + "/")]:
+            self.forget(path)
+        self.fs.rename(source, target)
+        self.fs.fsync_dir(target.rpartition("/")[0])
+        self.fs.fsync_dir(source.rpartition("/")[0])
+
+    def forget(self, path: str) -> None:
+        """The file is going away."""
+        self.handles.drop(path)
+        self._allocated.pop(path, None)
+        self._unsynced.pop(path, None)
+
+    def close(self) -> None:
+        self.handles.close()
+
+
+def _by_path(group: list[Work]) -> dict[str, list[SegmentWrite]]:
+    writes: dict[str, list[SegmentWrite]] = {}
+    for work in group:
+        for write in work.writes:
+            writes.setdefault(write.path, []).append(write)
+    return writes
