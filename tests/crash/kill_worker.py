@@ -6,8 +6,9 @@ import re
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 
-from crash.kill_load import RECEIVE_BYTES, STREAM, connect
+from crash.kill_load import RECEIVE_BYTES, STREAM, Requester, connect
 
 BATCH = 64
 DURABLE = "WORK"
@@ -47,16 +48,28 @@ class Worker:
         finally:
             wire.close()
 
-    def finish(self, host: str, port: int, messages: int, patience: float) -> None:
-        """Work until everything is answered or nothing has come for ``patience`` seconds."""
+    def finish(self, host: str, port: int, patience: float) -> dict[str, Any]:
+        """Work until the consumer has nothing left; returns its last info.
+
+        What the broker says decides: an acknowledgement may have been taken whose answer the kill
+        cut off. Gives up after ``patience`` seconds.
+        """
         wire = self._open(host, port)
+        deadline = time.monotonic() + patience
+        data = b""
         try:
-            wire.settimeout(patience)
-            data = b""
-            while len(self.answered) < messages:
-                data = self._take(wire, data + wire.recv(RECEIVE_BYTES))
-        except TimeoutError:
-            pass  # the caller says what is missing
+            wire.settimeout(0.2)
+            while True:
+                try:
+                    data = self._take(wire, data + wire.recv(RECEIVE_BYTES))
+                    continue
+                except TimeoutError:
+                    pass  # quiet: time to ask
+                with Requester(host, port) as requester:
+                    info = requester.ask(f"CONSUMER.INFO.{STREAM}.{DURABLE}")
+                left = info["num_pending"] + info["num_ack_pending"]
+                if not left or time.monotonic() > deadline:
+                    return info
         finally:
             wire.close()
 

@@ -19,7 +19,7 @@ from crash.kill_load import Publisher, Requester, load, read_back
 KILLS = int(os.environ.get("HEADRACE_KILLS", "50"))
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 PUBLISHERS = 4
-EARLIEST_SECONDS, LATEST_SECONDS = 0.02, 0.15
+EARLIEST_SECONDS, LATEST_SECONDS = 0.01, 0.06
 
 
 @pytest.mark.slow
