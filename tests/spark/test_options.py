@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -136,3 +137,10 @@ def test_secrets_are_not_shown_and_options_travel_to_workers() -> None:
 def test_every_option_has_a_sentence_of_documentation() -> None:
     assert all(option.doc.endswith(".") for option in OPTIONS)
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
+
+
+def test_the_documentation_lists_every_option_as_it_is() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+    for option in OPTIONS:
+        default = f"`{option.default}`" if option.default else ""
+        assert f"| `{option.name}` | {default} | {option.doc} |" in page

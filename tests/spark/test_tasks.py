@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from headrace.api.streams import StreamConfig, StreamSource, SubjectTransformConfig
+from headrace.errors import ConfigurationError
+from headrace.spark import tasks
+from headrace.spark.options import parse_options
+from headrace.spark.planning import Slice, split_by_partition
+from headrace.spark.tasks import read_slice, server_filter, writes_partition
+
+from .conftest import Feed
+
+
+def config(dest: str, src: str = "s.*", **changes: Any) -> StreamConfig:
+    transform = SubjectTransformConfig(src=src, dest=dest)
+    return StreamConfig(name="S", subjects=("s.*",), subject_transform=transform, **changes)
+
+
+@pytest.mark.parametrize(
+    ("the_config", "yes"),
+    [
+        (config("{{partition(4,1)}}.s.{{wildcard(1)}}"), True),
+        (config("{{ Partition( 4 ) }}.s.{{wildcard(1)}}"), True),
+        (config("{{partition(4,1)}}.s", src=">"), True),
+        (config("{{partition(5,1)}}.s.{{wildcard(1)}}"), False),
+        (config("s.{{partition(4,1)}}.x"), False),
+        (config("{{partition(4,1)}}"), False),
+        (config("{{wildcard(1)}}.s"), False),
+        (config("{{partition(4,1)}}.s", src="s.a"), False),
+        (config("{{partition(4,1)}}.s", sources=(StreamSource(name="O"),)), False),
+        (StreamConfig(name="S", subjects=("s.*",)), False),
+    ],
+)
+def test_only_the_stream_s_own_transform_makes_sure_of_a_partition_token(
+    the_config: StreamConfig, yes: bool
+) -> None:
+    assert writes_partition(the_config, 4, 1) is yes
+
+
+def test_a_server_is_given_one_pattern_or_none() -> None:
+    sure = config("{{partition(4,1)}}.s.{{wildcard(1)}}")
+    base = {"stream": "S", "splitBy": "partition", "partitions": "4"}
+    plain = parse_options(base)
+    assert server_filter(plain, Slice(0, 9, (3,)), sure) == "3.>"
+    assert server_filter(plain, Slice(0, 9, (1, 3)), sure) == ""
+    assert server_filter(plain, Slice(0, 9), sure) == ""
+    assert server_filter(plain, Slice(0, 9, (3,)), StreamConfig(name="S")) == ""
+    hashed = parse_options({**base, "partitionBy": "hash=2"})
+    assert server_filter(hashed, Slice(0, 9, (3,)), sure) == ""
+    second = parse_options({**base, "partitionBy": "token=2"})
+    assert server_filter(second, Slice(0, 9, (3,)), config("s.{{partition(4,1)}}.x")) == "*.3.>"
+    one = parse_options({**base, "subjects": "0.s.a"})
+    assert server_filter(one, Slice(0, 9, (3,)), sure) == "0.s.a"
+    two = parse_options({**base, "subjects": "0.s.a,1.s.b"})
+    assert server_filter(two, Slice(0, 9, (3,)), sure) == ""
+
+
+@pytest.fixture(autouse=True)
+def no_idle_links() -> Iterator[None]:
+    """The connections a worker keeps end with the worker; here they end with the test."""
+    yield
+    for links in tasks._idle.values():
+        for link in links:
+            link.close()
+    tasks._idle.clear()
+
+
+def options(feed: Feed, **more: str) -> Any:
+    return parse_options({"stream": feed.name, "servers": feed.url, **more})
+
+
+def rows(batches: list[pa.RecordBatch]) -> list[int]:
+    return [n for batch in batches for n in batch.column("sequence").to_pylist()]
+
+
+@pytest.mark.parametrize("guaranteed", [True, False])
+@pytest.mark.parametrize("max_tasks", ["2", "6"])
+def test_the_partitions_of_a_range_are_each_read_once_and_in_order(
+    make_feed: Callable[..., Feed], guaranteed: bool, max_tasks: str
+) -> None:
+    feed = make_feed()
+    if guaranteed:
+        transform = {
+            "src": f"{feed.name}.*",
+            "dest": f"{{{{partition(6,1)}}}}.{feed.name}.{{{{wildcard(1)}}}}",
+        }
+        subjects = [f"{feed.name}.*"]
+        feed.call(
+            f"STREAM.UPDATE.{feed.name}",
+            {"name": feed.name, "subjects": subjects, "subject_transform": transform},
+        )
+        rule = "token"
+    else:
+        rule = "hash=2"
+    feed.publish([f"key{n % 50}" for n in range(3000)])
+    wanted = options(
+        feed, splitBy="partition", partitions="6", maxTasks=max_tasks, partitionBy=rule
+    )
+    seen: list[int] = []
+    for piece in split_by_partition(10, 3000, partitions=6, max_tasks=int(max_tasks)):
+        batches = list(read_slice(wanted, ("sequence", "partition"), piece))
+        assert rows(batches) == sorted(rows(batches))
+        assert {n for b in batches for n in b.column("partition").to_pylist()} <= set(
+            piece.partitions
+        )
+        seen += rows(batches)
+    assert sorted(seen) == list(range(11, 3001))
+    assert feed.consumers() == 0
+
+
+def test_a_message_outside_all_partitions_fails_the_task(feed: Feed) -> None:
+    feed.publish(["0.a", "oops.b"])
+    wanted = options(feed, splitBy="partition", partitions="2", partitionBy="token=2")
+    with pytest.raises(ConfigurationError, match="belongs to none of the 2 partitions"):
+        list(read_slice(wanted, ("sequence",), Slice(0, 2, (1,))))
+
+
+def test_a_worker_keeps_its_connection_from_task_to_task(feed: Feed) -> None:
+    feed.publish_numbers(1, 10)
+    wanted = options(feed)
+    for _ in range(3):
+        assert rows(list(read_slice(wanted, ("sequence",), Slice(0, 10)))) == list(range(1, 11))
+    (links,) = tasks._idle.values()
+    assert len(links) == 1
+    links[0]._sock.shutdown(2)
+    assert rows(list(read_slice(wanted, ("sequence",), Slice(5, 10)))) == [6, 7, 8, 9, 10]
+    assert len(links) == 1
