@@ -107,13 +107,10 @@ async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str
         broker = Broker(store_dir=space.broker, port=settings.port)
         await broker.start()
     except ConfigurationError as error:
-        raise DemoError(f"The broker cannot start: {error}.".replace("..", ".")) from error
-    except OSError as error:
-        if settings.port and error.errno in (98, 48):
-            raise DemoError(
-                f"Port {settings.port} is taken; choose another --port, or leave it out for a free one."
-            ) from error
-        raise
+        raise DemoError(
+            f"The broker cannot listen on port {settings.port}: it is taken, or not yours to use; choose "
+            "another --port, or leave it out for any free one."
+        ) from error
     async with _stopping(broker.stop):
         yield broker.client_url
 
