@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from .. import limits
+from ..errors import bad_request
 from ..models import Consumer, ConsumerSettings, http_date, rfc3339
+from ..push.guard import Guard, RefusedAddressError
 from ..push.signature import new_secret
 from ..runtime import Runtime
 from ..service import definitions as service
@@ -191,6 +194,11 @@ async def store_consumer(
     path, now = request.path_params, runtime.now_us()
     condition = precondition(request) if conditional else None
     options = runtime.options
+    change.check()
+    if change.callback_url:
+        _refuse_inside(
+            change.callback_url, Guard(options.allow_networks, https_only=options.https_only)
+        )
     defaults: ConsumerSettings = options.default_settings()
     return await runtime.database.write(
         lambda tx: service.put_consumer(
@@ -205,6 +213,16 @@ async def store_consumer(
             new_secret=new_secret,
         )
     )
+
+
+def _refuse_inside(url: str, guard: Guard) -> None:
+    """What can be refused without resolving is refused at once; the rest when it is called."""
+    try:
+        guard.check_url(urlsplit(url))
+    except RefusedAddressError as error:
+        raise bad_request(
+            "address_refused", f"this must not be called: {error}", "callbackUrl"
+        ) from None
 
 
 async def delete_consumer(runtime: Runtime, request: Request) -> Response:

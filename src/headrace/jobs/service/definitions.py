@@ -15,6 +15,7 @@ from ..models import Consumer, ConsumerSettings, Kind, http_date
 from ..store import Row, Tx
 
 __all__ = [
+    "DEFINITIONS",
     "Change",
     "ConsumerChange",
     "Definition",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 _SECOND_US: Final = 1_000_000
+DEFINITIONS: Final = 0  # no consumer's number: rung when a definition changes
 _encode: Final = msgspec.json.encode
 
 
@@ -230,6 +232,7 @@ def put_consumer(
             now=now,
         )
         if made is not None:
+            tx.ring([made["seq"], DEFINITIONS])
             return find_consumer(tx, channel_id, consumer_id), True
     locked = find_consumer(tx, channel_id, consumer_id)
     tx.one("lock_consumer", seq=locked.seq)
@@ -260,7 +263,7 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
         failing_since_us=None if change.enable else present.failing_since_us,
         updated=_next_version(present.updated_us, now),
     )
-    tx.ring([present.seq])
+    tx.ring([present.seq, DEFINITIONS])
 
 
 def remove_consumer(tx: Tx, channel_id: str, consumer_id: str, precondition: Precondition) -> None:
@@ -270,7 +273,7 @@ def remove_consumer(tx: Tx, channel_id: str, consumer_id: str, precondition: Pre
     consumer = find_consumer(tx, channel_id, consumer_id)
     precondition.check(consumer.updated_us)
     tx.run("delete_consumer", seq=consumer.seq)
-    tx.ring([consumer.seq])
+    tx.ring([consumer.seq, DEFINITIONS])
 
 
 def authorised_channel(tx: Tx, channel_id: str, token: str) -> int:

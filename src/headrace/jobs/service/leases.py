@@ -17,7 +17,7 @@ from ..models import ClaimedJob, Consumer, rfc3339
 from ..policy import retry_delay_s
 from ..states import Event, State, failure_event
 from ..store import Row, Tx
-from .moves import Move, apply_moves, finish_keys, load, lock_keys, record_outcomes
+from .moves import Move, apply_moves, finish_keys, load, lock_keys, record_outcomes, storable
 
 __all__ = [
     "Failure",
@@ -162,9 +162,18 @@ def heartbeat(
 
 
 def fail(
-    tx: Tx, consumer: Consumer, failures: Sequence[Failure], now: int, random: Callable[[], float]
+    tx: Tx,
+    consumer: Consumer,
+    failures: Sequence[Failure],
+    now: int,
+    random: Callable[[], float],
+    *,
+    note: bool = True,
 ) -> list[Result]:
-    """Give held jobs up for now (they are tried again when due) or for good."""
+    """Give held jobs up for now (they are tried again when due) or for good.
+
+    ``note`` records an attempt for each; push has more to say about its own.
+    """
     rows = load(tx, (failure.held.seq for failure in failures))
     moves: dict[int, Move] = {}
     for failure in failures:
@@ -173,7 +182,7 @@ def fail(
             moves[failure.held.seq] = _failed(consumer, failure, row, now, random)
     states = dict(zip(moves, apply_moves(tx, list(moves.values()), now), strict=True))
     for failure in failures:
-        if failure.held.seq in moves:
+        if note and failure.held.seq in moves:
             _note_failure(tx, failure, moves[failure.held.seq].row, now)
     return [
         Result(
@@ -210,7 +219,7 @@ def _note_failure(tx: Tx, failure: Failure, row: Row, now: int) -> None:
         started_us=row["lease_started_us"],
         duration_us=max(0, now - row["lease_started_us"]),
         status=0,
-        error=failure.reason[: limits.REASON_CHARS_MAX],
+        error=storable(failure.reason),
         excerpt=None,
     )
 

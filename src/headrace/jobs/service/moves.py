@@ -15,7 +15,7 @@ from ..errors import JobsError
 from ..states import Event, Hold, State, follow
 from ..store import Row, Tx
 
-__all__ = ["Move", "apply_moves", "finish_keys", "load", "lock_keys", "record_outcomes"]
+__all__ = ["Move", "apply_moves", "finish_keys", "load", "lock_keys", "record_outcomes", "storable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +158,12 @@ def record_outcomes(tx: Tx, seqs: Sequence[int], now: int) -> None:
     """Note what became of these jobs, for those consumers that want it published."""
     if seqs:
         tx.run("insert_outcomes", seqs=json.dumps(seqs), now=now)
+
+
+def storable(text: str) -> str:
+    """A reason given by somebody, cut, and without what a database does not take for text."""
+    cut = text[: limits.REASON_CHARS_MAX].replace("\0", "\ufffd")
+    return cut.encode("utf-8", "replace").decode()
 
 
 def load(tx: Tx, seqs: Iterable[int]) -> dict[int, Row]:

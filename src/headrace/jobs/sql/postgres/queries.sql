@@ -134,3 +134,11 @@ ORDER BY job.seq;
 -- name: states_of
 SELECT seq, consumer_seq, state, lease, lease_expires_us FROM job
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);
+
+-- name: insert_attempts
+INSERT INTO attempt (job_seq, number, kind, started_us, duration_us, status, error, excerpt)
+SELECT job_seq, number, kind, started_us, duration_us, status, error, excerpt
+FROM json_to_recordset(:items::json) AS item (
+    job_seq bigint, number integer, kind text, started_us bigint, duration_us bigint, status integer,
+    error text, excerpt text
+);

@@ -127,3 +127,10 @@ ORDER BY job.seq;
 -- name: states_of
 SELECT seq, consumer_seq, state, lease, lease_expires_us FROM job
 WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: insert_attempts
+INSERT INTO attempt (job_seq, number, kind, started_us, duration_us, status, error, excerpt)
+SELECT json_extract(value, '$.job_seq'), json_extract(value, '$.number'), json_extract(value, '$.kind'),
+    json_extract(value, '$.started_us'), json_extract(value, '$.duration_us'),
+    json_extract(value, '$.status'), json_extract(value, '$.error'), json_extract(value, '$.excerpt')
+FROM json_each(:items);

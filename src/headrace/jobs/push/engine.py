@@ -1,0 +1,80 @@
+"""Keeps one lane per push consumer, as the definitions come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from .. import limits
+from ..errors import DatabaseUnavailableError
+from ..models import Consumer
+from ..runtime import Runtime
+from ..service.definitions import DEFINITIONS, consumer_of
+from ..store import Tx
+from .guard import Guard
+from .lane import Lane
+from .sender import Sender
+
+__all__ = ["PushEngine"]
+
+_LOG: Final = logging.getLogger("headrace.jobs.push")
+
+
+class PushEngine:
+    """All push lanes of one process. ``run`` until cancelled; ``stop`` lets the calls under way end."""
+
+    def __init__(self, runtime: Runtime, sender: Sender | None = None) -> None:
+        self._runtime = runtime
+        options = runtime.options
+        guard = Guard(options.allow_networks, https_only=options.https_only)
+        self._sender = sender or Sender(guard, runtime.clock)
+        self._lanes: dict[int, tuple[Lane, asyncio.Task[None]]] = {}
+        self._stopping = False
+        self._ear = runtime.bell.ear(DEFINITIONS)
+
+    async def run(self) -> None:
+        """Serve until cancelled or stopped."""
+        try:
+            with self._ear:
+                while not self._stopping:
+                    try:
+                        await self._reconcile()
+                    except DatabaseUnavailableError as error:
+                        _LOG.warning("push waits for the database: %s", error)
+                    await self._ear.wait(limits.POLL_S)
+                await asyncio.gather(*(task for _, task in self._lanes.values()))
+        finally:
+            for _, task in self._lanes.values():
+                task.cancel()
+            await asyncio.gather(
+                *(task for _, task in self._lanes.values()), return_exceptions=True
+            )
+            self._sender.close()
+
+    def stop(self) -> None:
+        """Begin no more calls; ``run`` returns when those under way are written down."""
+        self._stopping = True
+        for lane, _ in self._lanes.values():
+            lane.stop()
+        self._ear.wake()
+
+    async def _reconcile(self) -> None:
+        wanted = await self._runtime.database.read(_push_consumers)
+        for seq in [seq for seq in self._lanes if seq not in wanted]:
+            self._lanes[seq][0].stop()
+        for seq, (_, task) in list(self._lanes.items()):
+            if task.done():
+                # A lane ends by itself only when it was stopped; anything else is a defect to be seen.
+                del self._lanes[seq]
+                task.result()
+        for seq, consumer in wanted.items():
+            if seq in self._lanes:
+                self._lanes[seq][0].refresh(consumer)
+            elif not self._stopping:
+                lane = Lane(self._runtime, consumer, self._sender)
+                self._lanes[seq] = (lane, asyncio.create_task(lane.run(), name=f"push-{seq}"))
+
+
+def _push_consumers(tx: Tx) -> dict[int, Consumer]:
+    return {row["seq"]: consumer_of(row) for row in tx.all("list_push_consumers")}

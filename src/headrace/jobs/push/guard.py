@@ -1,0 +1,144 @@
+"""Which addresses may be called. A callback URL comes from outside and must not reach inside.
+
+A name is resolved once; when *any* of its addresses is not public, the call is refused; otherwise the
+connection goes to an address that was looked at, not to the name. Redirects are not followed at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
+from urllib.parse import SplitResult
+
+from ...errors import ConfigurationError, HeadraceError
+
+__all__ = ["Address", "Guard", "RefusedAddressError", "ResolveError", "system_resolve"]
+
+Address = IPv4Address | IPv6Address
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+
+# From the IANA registries of special-purpose addresses; what is global and ordinary is not in it.
+_REFUSED: Final = tuple(
+    (ip_network(network), what)
+    for network, what in (
+        ("0.0.0.0/8", "this network"),
+        ("10.0.0.0/8", "private"),
+        ("100.64.0.0/10", "shared by carriers"),
+        ("127.0.0.0/8", "loopback"),
+        ("169.254.0.0/16", "link-local (cloud metadata)"),
+        ("172.16.0.0/12", "private"),
+        ("192.0.0.0/24", "protocol assignments"),
+        ("192.0.2.0/24", "documentation"),
+        ("192.31.196.0/24", "AS112"),
+        ("192.52.193.0/24", "AMT"),
+        ("192.88.99.0/24", "6to4 relays"),
+        ("192.168.0.0/16", "private"),
+        ("192.175.48.0/24", "AS112"),
+        ("198.18.0.0/15", "benchmarking"),
+        ("198.51.100.0/24", "documentation"),
+        ("203.0.113.0/24", "documentation"),
+        ("224.0.0.0/4", "multicast"),
+        ("240.0.0.0/4", "reserved"),
+        ("::/96", "unspecified, loopback or IPv4-compatible"),
+        ("::ffff:0:0/96", "IPv4-mapped"),
+        ("64:ff9b::/96", "NAT64"),
+        ("64:ff9b:1::/48", "NAT64"),
+        ("100::/64", "discard"),
+        ("2001::/23", "protocol assignments, Teredo"),
+        ("2001:db8::/32", "documentation"),
+        ("2002::/16", "6to4"),
+        ("2620:4f:8000::/48", "AS112"),
+        ("3fff::/20", "documentation"),
+        ("5f00::/16", "segment routing"),
+        ("fc00::/7", "unique local"),
+        ("fe80::/10", "link-local"),
+        ("fec0::/10", "site-local"),
+        ("ff00::/8", "multicast"),
+    )
+)
+_GLOBAL_V6: Final = ip_network("2000::/3")
+
+
+class RefusedAddressError(HeadraceError):
+    """The address may not be called."""
+
+
+class ResolveError(HeadraceError):
+    """The name has no address, or the resolver did not answer."""
+
+
+class Guard:
+    """Decides about addresses; ``allow`` are networks that are fine although they are not public."""
+
+    def __init__(
+        self, allow: Sequence[str] = (), *, https_only: bool = False, resolve: Resolve | None = None
+    ) -> None:
+        try:
+            self._allow: tuple[IPv4Network | IPv6Network, ...] = tuple(map(ip_network, allow))
+        except ValueError as error:
+            raise ConfigurationError(f"allowed network: {error}") from None
+        self._https_only = https_only
+        self._resolve = resolve or system_resolve
+
+    def refusal(self, text: str) -> str | None:
+        """Why the address ``text`` may not be called, or ``None``."""
+        try:
+            address = ip_address(text)
+        except ValueError:
+            return "not an address"
+        if isinstance(address, IPv6Address):
+            if address.ipv4_mapped is not None:
+                address = address.ipv4_mapped
+            elif address.scope_id is not None:
+                return "scoped to an interface"
+        if any(address in network for network in self._allow):
+            return None
+        for network, what in _REFUSED:
+            if address in network:
+                return what
+        if isinstance(address, IPv6Address) and address not in _GLOBAL_V6:
+            return "not global"
+        return None
+
+    def check_url(self, parts: SplitResult) -> None:
+        """Refuse what can be refused without resolving: schemes, and addresses written out."""
+        if parts.scheme != "https" and (self._https_only or parts.scheme != "http"):
+            raise RefusedAddressError(
+                "only https is allowed" if self._https_only else "not http or https"
+            )
+        host = parts.hostname or ""
+        try:
+            ip_address(host)
+        except ValueError:
+            return
+        if reason := self.refusal(host):
+            raise RefusedAddressError(f"{host}: {reason}")
+
+    async def vet(self, host: str, port: int) -> list[str]:
+        """The addresses of ``host`` to connect to, all of them looked at.
+
+        Raises :class:`RefusedAddressError` when one of them may not be called, :class:`ResolveError`
+        when there is none.
+        """
+        addresses = list(dict.fromkeys(await self._resolve(host, port)))
+        if not addresses:
+            raise ResolveError(f"{host} has no address")
+        for address in addresses:
+            if reason := self.refusal(address):
+                raise RefusedAddressError(f"{host} is {address}: {reason}")
+        return addresses
+
+
+async def system_resolve(host: str, port: int) -> list[str]:
+    """What the system's resolver says."""
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
+    except (OSError, UnicodeError) as error:
+        raise ResolveError(f"{host}: {error}") from None
+    return [str(entry[4][0]) for entry in found]

@@ -1,0 +1,270 @@
+"""Makes one HTTP call: a vetted address, a bounded answer, a bounded time, no redirect.
+
+Written on asyncio and httptools instead of an HTTP client, because the connection must go to the very
+address that was looked at, and because the answer must stop at a limit. Connections are kept alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import SplitResult, quote, urlsplit
+
+import httptools
+
+from ...clock import Clock
+from ...errors import HeadraceError
+from .. import limits
+from .guard import Guard
+
+__all__ = ["Answer", "CallError", "Sender"]
+
+_SAFE: Final = "/%:@!$&'()*+,;=~-._?"
+
+
+class CallError(HeadraceError):
+    """No answer came: the connection failed or broke, or what came was no HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an endpoint said; ``body`` is cut at the limit."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    host: str
+    port: int
+    tls: bool
+
+
+class _Exchange(asyncio.Protocol):
+    """One connection, one call at a time."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self.idle_since_ns = 0
+        self.reusable = True
+        self.heard = False
+        self._answer: asyncio.Future[Answer] | None = None
+
+    def send(self, request: bytes, answer: asyncio.Future[Answer]) -> None:
+        if self.transport is None:
+            raise AssertionError("connected by whoever made it")
+        self._answer = answer
+        self._parser = httptools.HttpResponseParser(self)
+        self.heard = False
+        self._head_bytes = 0
+        self._body = bytearray()
+        self._retry_after: str | None = None
+        self._headers_complete = False
+        self.transport.write(request)
+
+    # asyncio.Protocol callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if not isinstance(transport, asyncio.Transport):
+            raise AssertionError("a stream was asked for")
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._answer is None or self._answer.done():
+            # Nothing was asked, or what was asked is settled: this connection cannot be trusted.
+            self.close()
+            return
+        self.heard = True
+        if not self._headers_complete:
+            self._head_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            self._fail(f"the answer is not HTTP ({error})")
+            return
+        if not self._headers_complete and self._head_bytes > limits.RESPONSE_HEAD_BYTES_MAX:
+            self._fail(
+                f"the head of the answer is longer than {limits.RESPONSE_HEAD_BYTES_MAX} bytes"
+            )
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.reusable = False
+        if self._answer is None or self._answer.done():
+            return
+        if self._headers_complete:
+            # An answer without a length ends with the connection.
+            self._finish()
+        else:
+            self._fail(
+                f"the connection was closed before an answer came ({error or 'end of file'})"
+            )
+
+    # httptools callbacks
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() == b"retry-after":
+            self._retry_after = value.decode("latin-1")[:64]
+
+    def on_headers_complete(self) -> None:
+        self._headers_complete = self._parser.get_status_code() >= 200
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+        if len(self._body) > limits.RESPONSE_BYTES_MAX:
+            del self._body[limits.RESPONSE_BYTES_MAX :]
+            self._finish()
+            self.close()
+
+    def on_message_complete(self) -> None:
+        if self._headers_complete:
+            self.reusable = self.reusable and self._parser.should_keep_alive()
+            self._finish()
+
+    def close(self) -> None:
+        self.reusable = False
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _finish(self) -> None:
+        if self._answer is not None and not self._answer.done():
+            status = self._parser.get_status_code()
+            self._answer.set_result(Answer(status, bytes(self._body), self._retry_after))
+
+    def _fail(self, sentence: str) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(CallError(sentence))
+        self.close()
+
+
+class Sender:
+    """Calls endpoints. One for all consumers of a process; close it at the end."""
+
+    def __init__(self, guard: Guard, clock: Clock, *, tls: ssl.SSLContext | None = None) -> None:
+        self._guard = guard
+        self._clock = clock
+        self._tls = tls
+        self._idle: dict[_Origin, list[_Exchange]] = {}
+        self._idle_count = 0
+
+    async def post(
+        self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
+    ) -> Answer:
+        """POST ``body`` and return the answer, whatever its status.
+
+        Raises :class:`CallError` when none came, ``TimeoutError`` after ``timeout_s`` in total,
+        :class:`~.guard.RefusedAddressError` and :class:`~.guard.ResolveError`. Cancelling closes the
+        connection.
+        """
+        parts = urlsplit(url)
+        origin = _origin(parts)
+        request = _request(parts, origin, headers, body)
+        async with asyncio.timeout(timeout_s):
+            while True:
+                exchange = self._take(origin)
+                reused = exchange is not None
+                if exchange is None:
+                    self._guard.check_url(parts)
+                    exchange = await self._connect(origin)
+                try:
+                    return await self._call(origin, exchange, request)
+                except CallError:
+                    # An endpoint may close an idle connection just when it is used again.
+                    if not reused or exchange.heard:
+                        raise
+
+    async def _call(self, origin: _Origin, exchange: _Exchange, request: bytes) -> Answer:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        try:
+            exchange.send(request, future)
+            answer = await future
+        except BaseException:
+            exchange.close()
+            raise
+        self._give_back(origin, exchange)
+        return answer
+
+    async def _connect(self, origin: _Origin) -> _Exchange:
+        loop = asyncio.get_running_loop()
+        problem: OSError | None = None
+        for address in await self._guard.vet(origin.host, origin.port):
+            options: dict[str, Any] = {}
+            if origin.tls:
+                options = {"ssl": self._tls_context(), "server_hostname": origin.host}
+            try:
+                _, exchange = await loop.create_connection(
+                    _Exchange, address, origin.port, **options
+                )
+            except OSError as error:
+                problem = error
+            else:
+                return exchange
+        raise CallError(f"no connection: {problem}") from problem
+
+    def _tls_context(self) -> ssl.SSLContext:
+        if self._tls is None:
+            self._tls = ssl.create_default_context()
+        return self._tls
+
+    def _take(self, origin: _Origin) -> _Exchange | None:
+        waiting = self._idle.get(origin)
+        while waiting:
+            exchange = waiting.pop()
+            self._idle_count -= 1
+            idle_s = (self._clock.monotonic_ns() - exchange.idle_since_ns) / 1e9
+            if exchange.reusable and idle_s < limits.PUSH_CONNECTION_IDLE_S:
+                return exchange
+            exchange.close()
+        self._idle.pop(origin, None)
+        return None
+
+    def _give_back(self, origin: _Origin, exchange: _Exchange) -> None:
+        if not exchange.reusable:
+            exchange.close()
+            return
+        exchange.idle_since_ns = self._clock.monotonic_ns()
+        self._idle.setdefault(origin, []).append(exchange)
+        self._idle_count += 1
+        while self._idle_count > limits.PUSH_CONNECTIONS_IDLE_MAX:
+            oldest = min(self._idle, key=lambda found: self._idle[found][0].idle_since_ns)
+            self._idle[oldest].pop(0).close()
+            self._idle_count -= 1
+            if not self._idle[oldest]:
+                del self._idle[oldest]
+
+    def close(self) -> None:
+        """Close the connections that are kept alive."""
+        for waiting in self._idle.values():
+            for exchange in waiting:
+                exchange.close()
+        self._idle.clear()
+        self._idle_count = 0
+
+
+def _origin(parts: SplitResult) -> _Origin:
+    tls = parts.scheme == "https"
+    try:
+        port = parts.port or (443 if tls else 80)
+        host = (parts.hostname or "").encode("idna").decode("ascii")
+    except (ValueError, UnicodeError) as error:
+        raise CallError(f"the URL cannot be called: {error}") from None
+    return _Origin(host, port, tls)
+
+
+def _request(parts: SplitResult, origin: _Origin, headers: Mapping[str, str], body: bytes) -> bytes:
+    target = quote(parts.path or "/", safe=_SAFE)
+    if parts.query:
+        target += "?" + quote(parts.query, safe=_SAFE)
+    host = f"[{origin.host}]" if ":" in origin.host else origin.host
+    if origin.port != (443 if origin.tls else 80):
+        host += f":{origin.port}"
+    lines = [f"POST {target} HTTP/1.1", f"Host: {host}", f"Content-Length: {len(body)}"]
+    for name, value in headers.items():
+        if "\r" in value or "\n" in value:
+            raise CallError(f"the header {name} has a line break")
+        lines.append(f"{name}: {value}")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body

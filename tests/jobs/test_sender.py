@@ -1,0 +1,141 @@
+"""One call: bounded, kept alive, never redirected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.jobs import limits
+from headrace.jobs.push.guard import Guard, RefusedAddressError
+from headrace.jobs.push.sender import Answer, CallError, Sender
+from jobs_endpoint import Endpoint, answer
+
+
+@pytest.fixture
+async def endpoint() -> AsyncIterator[Endpoint]:
+    async with Endpoint() as made:
+        yield made
+
+
+@pytest.fixture
+async def sender() -> AsyncIterator[Sender]:
+    made = Sender(Guard(["127.0.0.0/8"]), ManualClock())
+    yield made
+    made.close()
+
+
+async def post(sender: Sender, endpoint: Endpoint, body: bytes = b"hello") -> Answer:
+    return await sender.post(endpoint.url, {"X-A": "b"}, body, 2.0)
+
+
+async def test_a_call_says_what_it_should_and_gets_the_answer(
+    sender: Sender, endpoint: Endpoint
+) -> None:
+    endpoint.respond = lambda call: answer(202, b"thanks", Retry_After="7")
+    assert await post(sender, endpoint) == Answer(202, b"thanks", "7")
+    call = endpoint.calls[0]
+    assert (call.target, call.body, call.headers["x-a"]) == ("/hook?x=1", b"hello", "b")
+    assert call.headers["host"] == f"127.0.0.1:{endpoint.port}"
+
+
+async def test_a_connection_is_used_again_and_replaced_when_it_was_closed(
+    sender: Sender, endpoint: Endpoint
+) -> None:
+    for _ in range(3):
+        await post(sender, endpoint)
+    assert endpoint.connections == 1
+    endpoint.cut()
+    await asyncio.sleep(0)
+    await post(sender, endpoint)
+    assert (endpoint.connections, len(endpoint.calls)) == (2, 4)
+
+
+async def test_a_connection_is_not_used_again_when_the_endpoint_says_so(
+    sender: Sender, endpoint: Endpoint
+) -> None:
+    endpoint.respond = lambda call: answer(Connection="close")
+    await post(sender, endpoint)
+    await post(sender, endpoint)
+    assert endpoint.connections == 2
+
+
+async def test_redirects_are_not_followed(sender: Sender, endpoint: Endpoint) -> None:
+    endpoint.respond = lambda call: answer(302, Location="http://10.0.0.1/")
+    assert (await post(sender, endpoint)).status == 302
+    assert len(endpoint.calls) == 1
+
+
+async def test_a_long_answer_is_cut_and_its_connection_closed(
+    sender: Sender, endpoint: Endpoint
+) -> None:
+    endpoint.respond = lambda call: answer(200, b"x" * (limits.RESPONSE_BYTES_MAX * 3))
+    found = await post(sender, endpoint)
+    assert (found.status, len(found.body)) == (200, limits.RESPONSE_BYTES_MAX)
+    await post(sender, endpoint)
+    assert endpoint.connections == 2
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"SSH-2.0-x\r\n\r\n",
+        b"HTTP/1.1 200",
+        b"HTTP/1.1 200 OK\r\nX-Long: " + b"x" * 20000,
+        b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n",
+    ],
+)
+async def test_what_is_no_answer_is_an_error(
+    endpoint: Endpoint, sender: Sender, raw: bytes
+) -> None:
+    endpoint.respond = lambda call: raw
+    call = asyncio.create_task(post(sender, endpoint))
+    await endpoint.wait_for(1)
+    await asyncio.sleep(0.01)
+    endpoint.cut()
+    with pytest.raises(CallError):
+        await call
+
+
+async def test_informational_answers_are_passed_over(sender: Sender, endpoint: Endpoint) -> None:
+    endpoint.respond = lambda call: b"HTTP/1.1 100 Continue\r\n\r\n" + answer(204)
+    assert (await post(sender, endpoint)).status == 204
+
+
+async def test_an_answer_without_a_length_ends_with_the_connection(
+    sender: Sender, endpoint: Endpoint
+) -> None:
+    endpoint.respond = lambda call: b"HTTP/1.1 200 OK\r\n\r\npart"
+    call = asyncio.create_task(post(sender, endpoint))
+    await endpoint.wait_for(1)
+    await asyncio.sleep(0.01)
+    endpoint.cut()
+    assert (await call).body == b"part"
+
+
+async def test_the_whole_call_has_one_time_limit(sender: Sender, endpoint: Endpoint) -> None:
+    endpoint.delay_s = 5
+    with pytest.raises(TimeoutError):
+        await sender.post(endpoint.url, {}, b"x", 0.05)
+
+
+async def test_nobody_listening_is_an_error(sender: Sender, free_port: int) -> None:
+    with pytest.raises(CallError, match="no connection"):
+        await sender.post(f"http://127.0.0.1:{free_port}/", {}, b"x", 2.0)
+
+
+async def test_an_address_not_allowed_is_never_connected_to(endpoint: Endpoint) -> None:
+    strict = Sender(Guard(), ManualClock())
+    with pytest.raises(RefusedAddressError):
+        await strict.post(endpoint.url, {}, b"x", 2.0)
+    assert endpoint.connections == 0
+
+
+async def test_a_header_cannot_break_out(sender: Sender, endpoint: Endpoint) -> None:
+    with pytest.raises(CallError, match="line break"):
+        await sender.post(endpoint.url, {"X-A": "b\r\nX-C: d"}, b"x", 2.0)
+    await sender.post(endpoint.url + "&y=a b\u00e9", {}, b"x", 2.0)
+    assert endpoint.calls[0].target == "/hook?x=1&y=a%20b%C3%A9"
