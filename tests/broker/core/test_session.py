@@ -213,6 +213,7 @@ def test_authentication_comes_first() -> None:
         b'CONNECT {"auth_token":"p"}\r\n',
         b"PING\r\n",
         b"PUB foo 1\r\nx\r\n",
+        b"PUB foo 1000000\r\n",  # at once, without waiting for a payload
         b"XX\r\n",
     ):
         assert talk().ask(bad) == violation

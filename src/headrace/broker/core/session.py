@@ -119,6 +119,10 @@ class Session:
         """Handle what the socket brought; afterwards ``closed`` may be set."""
         if self._last_words is not None:
             return  # it has been told why
+        if not (self.authenticated or self._parser.held_bytes or chunk[:1] in (b"C", b"c")):
+            # Refused before the parser would keep a payload of somebody unknown.
+            self.close("Authorization Violation", "Authentication Failure")
+            return
         self._heard = True
         self.in_bytes += len(chunk)
         frames: Iterator[Frame] = iter(self._parser.feed(chunk))

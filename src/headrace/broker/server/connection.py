@@ -76,6 +76,8 @@ class Connection(asyncio.Protocol):
 
     def hurry(self) -> None:
         """The broker stops: who was hung up on, or is not through its handshake, is not waited for."""
+        if self._upgrading is not None:
+            self._upgrading.cancel()
         if self._finishing or self._upgrading is not None:
             self.abort()
 
@@ -122,6 +124,8 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self.gone.is_set():
+            return
         for timer in (self._linger, self._stalled):
             if timer is not None:
                 timer.cancel()
@@ -168,14 +172,16 @@ class Connection(asyncio.Protocol):
         except (OSError, EOFError) as error:
             logger.debug("cid:%d - TLS handshake error: %s", self._session.client_id, error)
             transport.abort()
-            if not self.gone.is_set():
-                self.connection_lost(error)
+            self.connection_lost(error)
             return
+        except asyncio.CancelledError:
+            transport.abort()
+            self.connection_lost(None)
+            raise
         finally:
             self._upgrading = None
         if upgraded is None:  # the client left during the handshake
-            if not self.gone.is_set():
-                self.connection_lost(None)
+            self.connection_lost(None)
             return
         self._transport = upgraded
         self._session.peer.tls_version = _tls_version(upgraded)

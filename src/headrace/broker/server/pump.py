@@ -65,11 +65,14 @@ class Pump:
         self._tick_is_due = False
         if self._stopped:
             return
-        self.flush_all()
-        if self.hub.touched:
-            self.wake()  # writing unblocked somebody, who has sent more
-        self._regulate_reading()
-        self._arm()
+        try:
+            self.flush_all()
+        finally:
+            # A fault of ours in one tick must not be the end of all later ones.
+            if self.hub.touched:
+                self.wake()  # or writing unblocked somebody, who has sent more
+            self._regulate_reading()
+            self._arm()
 
     def _regulate_reading(self) -> None:
         blocked = self.hub.ingest_blocked
