@@ -120,18 +120,22 @@ class Consumption:
 
     async def batches(self, max_messages: int = 0) -> AsyncIterator[list[JetStreamMessage]]:
         """What has come, as lists of at least one message, and of at most ``max_messages`` if given."""
-        session, frames = self._session, self._frames
-        while True:
-            if not frames:
-                try:
-                    await self._wait()
-                except StopAsyncIteration:
-                    return
-            count = min(max_messages or len(frames), len(frames))
-            taken = [frames.popleft() for _ in range(count)]
-            self._taken += count
-            self._tell(*taken)
-            yield [JetStreamMessage(session, frame) for frame in taken]
+        while messages := await self.next_batch(max_messages):
+            yield messages
+
+    async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
+        """The next of ``batches()``; empty at the end. Raises the error it ended with, if any."""
+        frames, session = self._frames, self._session
+        if not frames:
+            try:
+                await self._wait()
+            except StopAsyncIteration:
+                return []
+        count = min(max_messages or len(frames), len(frames))
+        taken = [frames.popleft() for _ in range(count)]
+        self._taken += count
+        self._tell(*taken)
+        return [JetStreamMessage(session, frame) for frame in taken]
 
     async def _wait(self) -> None:
         """Until a message is there. Raises StopAsyncIteration or the error at the end."""

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ..api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
 from ..wire.encode import pub
 from ..wire.frames import Frame
-from .message import Message
+from .message import Message, MessageView
 
 if TYPE_CHECKING:
     from .pull import Status
     from .session import Session
 
-__all__ = ["Batch", "JetStreamMessage", "Queued", "ack_commands", "nak_commands"]
+__all__ = [
+    "Batch",
+    "DeliveredMessage",
+    "JetStreamMessage",
+    "MessageBatch",
+    "Queued",
+    "ack_commands",
+    "nak_commands",
+]
 
 
 class Queued:
@@ -39,7 +47,7 @@ def nak_commands(replies: Iterable[bytes]) -> bytes:
     return b"PUB " + b" 4\r\n-NAK\r\nPUB ".join(replies) + b" 4\r\n-NAK\r\n"
 
 
-class JetStreamMessage(Message):
+class DeliveredMessage(MessageView):
     """A stream's message. It is pending until one of ``ack``, ``nak``, ``term`` is called in time.
 
     ``ack()``, ``nak()``, ``term()`` and ``in_progress()`` queue the answer at once and may be awaited or
@@ -85,8 +93,23 @@ class JetStreamMessage(Message):
     def in_progress(self) -> Queued:
         """Still being processed: the time allowed begins anew."""
         if not self._answered:
-            self._session.send(pub(self._frame[3], b"", b"", IN_PROGRESS))
+            self._send(pub(self._frame[3], b"", b"", IN_PROGRESS))
         return _QUEUED
+
+    def _answer(self, body: bytes) -> Queued:
+        if not self._answered:
+            self._send(pub(self._frame[3], b"", b"", body))
+            self._answered = True
+        return _QUEUED
+
+    def _send(self, data: bytes) -> None:
+        self._session.send(data)
+
+
+class JetStreamMessage(DeliveredMessage, Message):
+    """A message delivered by a consumer."""
+
+    __slots__ = ()
 
     async def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.
@@ -97,17 +120,14 @@ class JetStreamMessage(Message):
         """
         session = self._session
         seconds = session.options.request_timeout if timeout is None else timeout
-        self._answered = True
         await session.requests.ask(self.reply, b"", ACK, seconds)
-
-    def _answer(self, body: bytes) -> Queued:
-        if not self._answered:
-            self._session.send(pub(self._frame[3], b"", b"", body))
-            self._answered = True
-        return _QUEUED
+        self._answered = True
 
 
-class Batch(Sequence[JetStreamMessage]):
+M = TypeVar("M", bound=DeliveredMessage)
+
+
+class MessageBatch(Sequence[M]):
     """What a fetch brought, in order; possibly nothing.
 
     Attributes:
@@ -127,24 +147,22 @@ class Batch(Sequence[JetStreamMessage]):
     ) -> None:
         self._session = session
         self._frames = frames
-        self._messages: list[JetStreamMessage] | None = None
+        self._messages: list[M] | None = None
         self._answered = False
         self.status = status
         self.error = error
 
-    @classmethod
-    def of(cls, session: Session, messages: list[JetStreamMessage]) -> Batch:
-        """A batch of messages that exist already."""
-        batch = cls(session, [message._frame for message in messages])
-        batch._messages = messages
-        return batch
+    def _make(self, frames: list[Frame], answered: bool) -> list[M]:
+        raise NotImplementedError
+
+    def _send(self, data: bytes) -> None:
+        self._session.send(data)
 
     @property
-    def messages(self) -> list[JetStreamMessage]:
+    def messages(self) -> list[M]:
         """The messages as a list; the objects are made when first asked for."""
         if self._messages is None:
-            session, answered = self._session, self._answered
-            self._messages = [JetStreamMessage(session, f, answered) for f in self._frames]
+            self._messages = self._make(self._frames, self._answered)
         return self._messages
 
     @property
@@ -170,24 +188,24 @@ class Batch(Sequence[JetStreamMessage]):
             waiting = [message for message in self._messages if not message._answered]
             replies = [message._frame[3] for message in waiting]
             if replies:
-                self._session.send(commands(replies))
+                self._send(commands(replies))
             for message in waiting:
                 message._answered = True
         elif self._frames and not self._answered:
-            self._session.send(commands([frame[3] for frame in self._frames]))
+            self._send(commands([frame[3] for frame in self._frames]))
         self._answered = True
         return _QUEUED
 
     @overload
-    def __getitem__(self, index: int) -> JetStreamMessage: ...
+    def __getitem__(self, index: int) -> M: ...
 
     @overload
-    def __getitem__(self, index: slice) -> list[JetStreamMessage]: ...
+    def __getitem__(self, index: slice) -> list[M]: ...
 
-    def __getitem__(self, index: int | slice) -> JetStreamMessage | list[JetStreamMessage]:
+    def __getitem__(self, index: int | slice) -> M | list[M]:
         return self.messages[index]
 
-    def __iter__(self) -> Iterator[JetStreamMessage]:
+    def __iter__(self) -> Iterator[M]:
         return iter(self.messages)
 
     def __len__(self) -> int:
@@ -195,3 +213,20 @@ class Batch(Sequence[JetStreamMessage]):
 
     def __repr__(self) -> str:
         return f"<Batch of {len(self._frames)} messages status={self.status} error={self.error!r}>"
+
+
+class Batch(MessageBatch[JetStreamMessage]):
+    """The messages of one fetch; ``ack()`` acknowledges them in one write."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, session: Session, messages: list[JetStreamMessage]) -> Batch:
+        """A batch of messages that exist already."""
+        batch = cls(session, [message._frame for message in messages])
+        batch._messages = messages
+        return batch
+
+    def _make(self, frames: list[Frame], answered: bool) -> list[JetStreamMessage]:
+        session = self._session
+        return [JetStreamMessage(session, frame, answered) for frame in frames]

@@ -13,7 +13,7 @@ from ..wire.headers import Headers, encode_headers, parse_headers
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["HeadersLike", "Message", "header_block"]
+__all__ = ["HeadersLike", "Message", "MessageView", "header_block"]
 
 HeadersLike: TypeAlias = "Headers | Mapping[str, str | Sequence[str]] | None"
 """What may be given as headers: a mapping from name to one value or several, or received headers."""
@@ -36,7 +36,7 @@ def header_block(headers: HeadersLike, more: Sequence[tuple[str, str]] = ()) -> 
     return encode_headers(pairs)
 
 
-class Message:
+class MessageView:
     """A message as it was received.
 
     ``payload`` is bytes, ``subject`` and ``reply`` are text (an absent reply is ""), ``headers`` are
@@ -78,17 +78,27 @@ class Message:
         headers: bytes = self._frame[4]
         return headers
 
-    async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
-        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        reply = self.reply
+    def __repr__(self) -> str:
+        reply = f" reply={self.reply!r}" if self._frame[3] else ""
+        return f"<{type(self).__name__} {self.subject!r}{reply} {len(self.payload)} bytes>"
+
+    def _response(self, payload: bytes, headers: HeadersLike) -> bytes:
+        """The command that answers. Raises ConfigurationError if nobody asked."""
+        reply: bytes = self._frame[3]
         if not reply:
             raise ConfigurationError(
                 f"the message on {self.subject!r} has no reply subject to respond to"
             )
-        self._session.send(pub(reply.encode(), b"", header_block(headers), payload))
+        return pub(reply, b"", header_block(headers), payload)
+
+
+class Message(MessageView):
+    """A message received by a subscription or as the answer to a request."""
+
+    __slots__ = ()
+
+    async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
+        self._session.send(self._response(payload, headers))
         if self._session.outbox.crowded:
             await self._session.outbox.wait_for_room()
-
-    def __repr__(self) -> str:
-        reply = f" reply={self.reply!r}" if self._frame[3] else ""
-        return f"<{type(self).__name__} {self.subject!r}{reply} {len(self.payload)} bytes>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -257,6 +258,27 @@ class Publisher:
         finally:
             self.sent, self._unacked_bytes = index, size
             if out and self._session.link is not None:
+                self._session.outbox.put_once(b"".join(out))
+
+    async def _send_ready(self, commands: deque[bytes]) -> None:
+        """Send commands made by ``_command`` with the numbers that come next, emptying the deque.
+
+        When the publisher is closed, what is left gets its numbers and is reported as failed.
+        """
+        while commands:
+            if self._is_full:
+                await self._wait_for_window()
+            is_open = self._route is not None
+            out: list[bytes] = []
+            while commands and len(out) < SEND_AT_ONCE_MAX and not (is_open and self._is_full):
+                command = commands.popleft()
+                self._unacked[b"%d" % self.sent] = command
+                self._unacked_bytes += len(command)
+                self.sent += 1
+                out.append(command)
+            if not is_open:
+                self._fail_all(ConnectionClosedError("the publisher was closed before it was sent"))
+            elif self._session.link is not None:
                 self._session.outbox.put_once(b"".join(out))
 
     def _command(

@@ -1,0 +1,1 @@
+"""The blocking facade: the asyncio client on a background thread. Users import ``headrace.sync``."""

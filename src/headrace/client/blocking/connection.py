@@ -1,0 +1,278 @@
+"""The blocking connection and its subscriptions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from types import TracebackType
+from typing import Self, Unpack
+
+from .. import connection as aio
+from .. import subscription as aio_subscription
+from ..connection import DEFAULT_SERVER
+from ..events import Event
+from ..handshake import ServerInfo
+from ..message import HeadersLike
+from ..message import Message as AioMessage
+from ..options import ConnectOptions, Options
+from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
+from .jetstream import JetStream
+from .messages import Message
+from .portal import Blocking, Portal, blocking, call_on_thread
+
+__all__ = ["Connection", "Subscription", "connect"]
+
+BATCH_MESSAGES = 256  # fetched from the loop's thread in one go when iterating
+
+
+def connect(
+    servers: str | Sequence[str] = DEFAULT_SERVER,
+    *,
+    options: Options | None = None,
+    **keywords: Unpack[ConnectOptions],
+) -> Connection:
+    """Connect to one of ``servers``; arguments and errors are those of ``headrace.connect``.
+
+    The connection lives on a background thread of its own, which ends with ``close``. ``on_event`` is
+    called on that thread and must not make blocking calls.
+    """
+    connecting = aio.connect(servers, options=options, **keywords)
+    portal = Portal()
+    try:
+        inner = portal.run(connecting._connect())
+    except BaseException:
+        portal.stop()
+        raise
+    portal.on_error = inner._session.report
+    return Connection(portal, inner)
+
+
+class Connection(Blocking):
+    """A connection to a NATS server or a Headrace broker, for threads and notebooks.
+
+    The blocking twin of ``headrace.Connection``: same names, same errors. All its methods may be called
+    from any thread of the process that made it.
+    """
+
+    __slots__ = ()
+    _inner: aio.Connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # State
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection at this moment."""
+        return self._inner.is_connected
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is over for good."""
+        return self._inner.is_closed
+
+    @property
+    def server(self) -> str:
+        """The URL of the server connected to, or last connected to, without credentials."""
+        return self._inner.server
+
+    @property
+    def servers(self) -> list[str]:
+        """Every server known: given, and discovered."""
+        return self._inner.servers
+
+    @property
+    def server_info(self) -> ServerInfo:
+        """The server's last INFO."""
+        return self._inner.server_info
+
+    @property
+    def max_payload(self) -> int:
+        """The largest payload with headers the server accepts, in bytes."""
+        return self._inner.max_payload
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Output that has not reached the socket yet."""
+        return self._inner.unsent_bytes
+
+    @property
+    def reconnects(self) -> int:
+        """How often the connection was restored."""
+        return self._inner.reconnects
+
+    def events(self) -> Iterator[Event]:
+        """What happens to the connection from now on, until it is closed."""
+        events = self._inner.events()
+        while (event := self._portal.run(_next(events))) is not None:
+            yield event
+
+    # Publishing and asking
+
+    publish = blocking(aio.Connection.publish)
+    flush = blocking(aio.Connection.flush)
+
+    def publish_nowait(
+        self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
+    ) -> None:
+        """As ``publish``, but never waits for room: raises BufferFullError instead."""
+        self._portal.run(self._publish_nowait(subject, payload, headers, reply))
+
+    async def _publish_nowait(
+        self, subject: str, payload: bytes, headers: HeadersLike, reply: str
+    ) -> None:
+        self._inner.publish_nowait(subject, payload, headers=headers, reply=reply)
+
+    def request(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike = None,
+        timeout: float | None = None,
+    ) -> Message:
+        """Send a request and return its first answer; see ``headrace.Connection.request``."""
+        answer = self._portal.run(
+            self._inner.request(subject, payload, headers=headers, timeout=timeout)
+        )
+        return Message(self._portal, answer._session, answer._frame)
+
+    # Subscribing
+
+    def subscribe(
+        self,
+        subject: str,
+        *,
+        queue: str = "",
+        callback: Callable[[Message], object] | None = None,
+        pending_messages: int = PENDING_MESSAGES_DEFAULT,
+        pending_bytes: int = PENDING_BYTES_DEFAULT,
+    ) -> Subscription:
+        """Receive the messages whose subject matches; see ``headrace.Connection.subscribe``.
+
+        ``callback`` is called with each message in turn, on a thread of the subscription's own.
+        """
+        inner = self._portal.run(
+            self._inner.subscribe(
+                subject,
+                queue=queue,
+                pending_messages=pending_messages,
+                pending_bytes=pending_bytes,
+            )
+        )
+        subscription = Subscription(self._portal, inner)
+        if callback is not None:
+            subscription._start(callback)
+        return subscription
+
+    def new_inbox(self) -> str:
+        """A subject nobody else uses, for replies."""
+        return self._portal.run(self._new_inbox())
+
+    async def _new_inbox(self) -> str:
+        return self._inner.new_inbox()
+
+    def jetstream(
+        self, *, domain: str = "", prefix: str = "", timeout: float | None = None
+    ) -> JetStream:
+        """The JetStream context of this connection; see ``headrace.JetStream`` for the arguments."""
+        inner = self._inner.jetstream(domain=domain, prefix=prefix, timeout=timeout)
+        return JetStream(self._portal, inner)
+
+    # Ending
+
+    def drain(self) -> None:
+        """Stop receiving, let everything received be taken, send what is queued, then close."""
+        try:
+            self._portal.run(self._inner.drain())
+        finally:
+            self._portal.stop()
+
+    def close(self) -> None:
+        """Send what is queued and end for good, the thread included. May be called twice."""
+        if not self._inner.is_closed:
+            self._portal.run(self._inner.close())
+        self._portal.stop()
+
+
+class Subscription(Blocking):
+    """Messages of one subject, in order: ``for message in subscription``, or a callback.
+
+    The blocking twin of ``headrace.Subscription``; to be iterated by one thread at a time.
+    """
+
+    __slots__ = ("_messages",)
+    _inner: aio_subscription.Subscription
+
+    def __init__(self, portal: Portal, inner: aio_subscription.Subscription) -> None:
+        super().__init__(portal, inner)
+        self._messages: deque[Message] = deque()
+
+    @property
+    def subject(self) -> str:
+        """The pattern subscribed to."""
+        return self._inner.subject
+
+    @property
+    def queue(self) -> str:
+        """The queue group, or ""."""
+        return self._inner.queue
+
+    @property
+    def dropped(self) -> int:
+        """Messages lost to the limits."""
+        return self._inner.dropped
+
+    @property
+    def pending_messages(self) -> int:
+        """Messages that came and were not taken yet."""
+        return self._inner.pending_messages + len(self._messages)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Their payload and header bytes, without those an iteration holds ready."""
+        return self._inner.pending_bytes
+
+    def __iter__(self) -> Iterator[Message]:
+        return self
+
+    def __next__(self) -> Message:
+        if not self._messages:
+            self._messages.extend(self.next_batch(BATCH_MESSAGES))
+        if not self._messages:
+            raise StopIteration
+        return self._messages.popleft()
+
+    def next(self, timeout: float | None = None) -> Message:
+        """The next message. Raises TimeoutError, or ConnectionClosedError when it is over."""
+        if self._messages:
+            return self._messages.popleft()
+        return self._wrap([self._portal.run(self._inner.next(timeout))])[0]
+
+    def next_batch(self, max_messages: int = 1000) -> list[Message]:
+        """What is there, at least one message, at most ``max_messages``; empty when it is over."""
+        if self._messages:
+            return [self._messages.popleft() for _ in range(min(max_messages, len(self._messages)))]
+        return self._wrap(self._portal.run(self._inner.next_batch(max_messages)))
+
+    unsubscribe = blocking(aio_subscription.Subscription.unsubscribe)
+    drain = blocking(aio_subscription.Subscription.drain)
+
+    def _wrap(self, messages: list[AioMessage]) -> list[Message]:
+        return [Message(self._portal, m._session, m._frame) for m in messages]
+
+    def _start(self, callback: Callable[[Message], object]) -> None:
+        call_on_thread(f"subscription {self.subject}", self, callback, self._portal)
+
+
+async def _next(events: AsyncIterator[Event]) -> Event | None:
+    return await anext(events, None)

@@ -1,0 +1,191 @@
+"""The blocking JetStream context and its streams."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ...api.consumers import ConsumerConfig, ConsumerInfo
+from ...api.streams import StreamConfig, StreamInfo
+from .. import jetstream as aio
+from .. import stream as aio_stream
+from ..publisher import PublishFailure
+from .consumer import Consumer
+from .portal import Blocking, Portal, blocking
+from .publisher import Publisher
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+__all__ = ["JetStream", "Stream"]
+
+T = TypeVar("T")
+
+
+class Stream(Blocking):
+    """One stream. The blocking twin of ``headrace.Stream``."""
+
+    __slots__ = ()
+    _inner: aio_stream.Stream
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self._inner.name
+
+    @property
+    def cached_info(self) -> StreamInfo | None:
+        """What the server said last; None if it was never asked."""
+        return self._inner.cached_info
+
+    info = blocking(aio_stream.Stream.info)
+    update = blocking(aio_stream.Stream.update)
+    delete = blocking(aio_stream.Stream.delete)
+    purge = blocking(aio_stream.Stream.purge)
+    get_message = blocking(aio_stream.Stream.get_message)
+    get_last_message = blocking(aio_stream.Stream.get_last_message)
+    get_next_message = blocking(aio_stream.Stream.get_next_message)
+    delete_message = blocking(aio_stream.Stream.delete_message)
+    delete_consumer = blocking(aio_stream.Stream.delete_consumer)
+
+    def create_consumer(self, config: ConsumerConfig | None = None, /, **values: Any) -> Consumer:
+        """As ``headrace.Stream.create_consumer``."""
+        return Consumer(
+            self._portal, self._portal.run(self._inner.create_consumer(config, **values))
+        )
+
+    def update_consumer(self, config: ConsumerConfig | None = None, /, **values: Any) -> Consumer:
+        """As ``headrace.Stream.update_consumer``."""
+        return Consumer(
+            self._portal, self._portal.run(self._inner.update_consumer(config, **values))
+        )
+
+    def create_or_update_consumer(
+        self, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> Consumer:
+        """As ``headrace.Stream.create_or_update_consumer``."""
+        return Consumer(
+            self._portal, self._portal.run(self._inner.create_or_update_consumer(config, **values))
+        )
+
+    def consumer(self, name: str) -> Consumer:
+        """An existing consumer. Raises JetStreamApiError (10014) if there is none of this name."""
+        return Consumer(self._portal, self._portal.run(self._inner.consumer(name)))
+
+    def consumers(self) -> Iterator[ConsumerInfo]:
+        """What the server says of each consumer."""
+        return iterate(self._portal, self._inner.consumers())
+
+    def consumer_names(self) -> Iterator[str]:
+        """The name of each consumer."""
+        return iterate(self._portal, self._inner.consumer_names())
+
+
+class JetStream(Blocking):
+    """Streams and consumers over one connection. The blocking twin of ``headrace.JetStream``."""
+
+    __slots__ = ()
+    _inner: aio.JetStream
+
+    @property
+    def connection(self) -> Connection:
+        """The connection this context speaks over."""
+        from .connection import Connection
+
+        return Connection(self._portal, self._inner.connection)
+
+    account_info = blocking(aio.JetStream.account_info)
+    publish = blocking(aio.JetStream.publish)
+    delete_stream = blocking(aio.JetStream.delete_stream)
+    delete_consumer = blocking(aio.JetStream.delete_consumer)
+
+    def publisher(
+        self,
+        window: int = 16_000,
+        *,
+        window_bytes: int = 64 * 1024 * 1024,
+        ack_timeout: float = 10.0,
+        retries: int = 3,
+        deduplicate: bool = False,
+        on_failure: Callable[[PublishFailure], object] | None = None,
+    ) -> Publisher:
+        """A publisher that keeps many messages in flight: ``with js.publisher() as publisher``.
+
+        The arguments are those of ``headrace.JetStream.publisher``; ``on_failure`` is called on the
+        background thread and must not make blocking calls.
+        """
+        inner = self._inner.publisher(
+            window,
+            window_bytes=window_bytes,
+            ack_timeout=ack_timeout,
+            retries=retries,
+            deduplicate=deduplicate,
+            on_failure=on_failure,
+        )
+        return Publisher(self._portal, inner)
+
+    def create_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
+        """As ``headrace.JetStream.create_stream``."""
+        return Stream(self._portal, self._portal.run(self._inner.create_stream(config, **values)))
+
+    def update_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
+        """As ``headrace.JetStream.update_stream``."""
+        return Stream(self._portal, self._portal.run(self._inner.update_stream(config, **values)))
+
+    def create_or_update_stream(
+        self, config: StreamConfig | None = None, /, **values: Any
+    ) -> Stream:
+        """As ``headrace.JetStream.create_or_update_stream``."""
+        return Stream(
+            self._portal, self._portal.run(self._inner.create_or_update_stream(config, **values))
+        )
+
+    def stream(self, name: str) -> Stream:
+        """An existing stream. Raises JetStreamApiError (10059) if there is none of this name."""
+        return Stream(self._portal, self._portal.run(self._inner.stream(name)))
+
+    def streams(self, *, subject: str = "") -> Iterator[StreamInfo]:
+        """What the server says of each stream, or of those that have ``subject``."""
+        return iterate(self._portal, self._inner.streams(subject=subject))
+
+    def stream_names(self, *, subject: str = "") -> Iterator[str]:
+        """The name of each stream, or of those that have ``subject``."""
+        return iterate(self._portal, self._inner.stream_names(subject=subject))
+
+    def consumer(self, stream: str, name: str) -> Consumer:
+        """An existing consumer. Raises JetStreamApiError (10014, 10059) if there is none."""
+        return Consumer(self._portal, self._portal.run(self._inner.consumer(stream, name)))
+
+    def create_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> Consumer:
+        """As ``Stream.create_consumer``."""
+        return Consumer(
+            self._portal, self._portal.run(self._inner.create_consumer(stream, config, **values))
+        )
+
+    def update_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> Consumer:
+        """As ``Stream.update_consumer``."""
+        return Consumer(
+            self._portal, self._portal.run(self._inner.update_consumer(stream, config, **values))
+        )
+
+    def create_or_update_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> Consumer:
+        """As ``Stream.create_or_update_consumer``."""
+        call = self._inner.create_or_update_consumer(stream, config, **values)
+        return Consumer(self._portal, self._portal.run(call))
+
+
+def iterate(portal: Portal, items: AsyncIterator[T]) -> Iterator[T]:
+    """The items of an asynchronous listing, page by page as they are asked for."""
+    end: Any = object()
+
+    async def one() -> T:
+        return await anext(items, end)
+
+    while (item := portal.run(one())) is not end:
+        yield item

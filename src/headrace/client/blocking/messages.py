@@ -1,0 +1,91 @@
+"""Messages and batches of the blocking facade: answers are queued from any thread."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ...api.acks import ACK
+from ...wire.frames import Frame
+from ..jsmessage import DeliveredMessage, MessageBatch
+from ..message import HeadersLike, MessageView
+from ..pull import Status
+from ..session import Session
+from .portal import Portal
+
+__all__ = ["Batch", "JetStreamMessage", "Message"]
+
+
+class Message(MessageView):
+    """A message received by a subscription or as the answer to a request."""
+
+    __slots__ = ("_portal",)
+
+    def __init__(self, portal: Portal, session: Session, frame: Frame) -> None:
+        super().__init__(session, frame)
+        self._portal = portal
+
+    def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
+        self._portal.post(partial(self._session.send, self._response(payload, headers)))
+
+
+class JetStreamMessage(DeliveredMessage):
+    """A message delivered by a consumer."""
+
+    __slots__ = ("_portal",)
+
+    def __init__(
+        self, portal: Portal, session: Session, frame: Frame, answered: bool = False
+    ) -> None:
+        super().__init__(session, frame, answered)
+        self._portal = portal
+
+    def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
+        """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
+        self._portal.post(partial(self._session.send, self._response(payload, headers)))
+
+    def ack_sync(self, timeout: float | None = None) -> None:
+        """Acknowledge, and return once the server has it on disk.
+
+        Raises:
+            TimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
+            NoRespondersError: the consumer is gone, or takes no acks.
+        """
+        session = self._session
+        seconds = session.options.request_timeout if timeout is None else timeout
+        self._portal.run(session.requests.ask(self.reply, b"", ACK, seconds))
+        self._answered = True
+
+    def _send(self, data: bytes) -> None:
+        self._portal.post(partial(self._session.send, data))
+
+
+class Batch(MessageBatch[JetStreamMessage]):
+    """The messages of one fetch; ``ack()`` acknowledges them in one write."""
+
+    __slots__ = ("_portal",)
+
+    def __init__(
+        self,
+        portal: Portal,
+        session: Session,
+        frames: list[Frame],
+        status: Status | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        super().__init__(session, frames, status, error)
+        self._portal = portal
+
+    @classmethod
+    def of(cls, portal: Portal, messages: list[JetStreamMessage]) -> Batch:
+        """A batch of messages that exist already; at least one."""
+        batch = cls(portal, messages[0]._session, [message._frame for message in messages])
+        batch._messages = messages
+        return batch
+
+    def _make(self, frames: list[Frame], answered: bool) -> list[JetStreamMessage]:
+        portal, session = self._portal, self._session
+        return [JetStreamMessage(portal, session, frame, answered) for frame in frames]
+
+    def _send(self, data: bytes) -> None:
+        self._portal.post(partial(self._session.send, data))

@@ -1,0 +1,160 @@
+"""The blocking windowed publisher: any thread sends, the background thread keeps the window."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Final, Self
+
+from .. import publisher as aio
+from ..message import HeadersLike
+from .portal import Blocking, Portal
+
+__all__ = ["Publisher"]
+
+WAITING_MAX: Final = 4096  # messages not yet taken by the background thread; then `send` waits
+
+
+class Publisher(Blocking):
+    """Sends without waiting for each ack. The blocking twin of ``headrace.Publisher``.
+
+    Several threads may send; their messages are numbered and stored in the order of their ``send``
+    calls. Messages are handed to the background thread in batches.
+    """
+
+    __slots__ = ("_commands", "_lock", "_next", "_pump")
+    _inner: aio.Publisher
+
+    def __init__(self, portal: Portal, inner: aio.Publisher) -> None:
+        super().__init__(portal, inner)
+        self._lock = threading.Lock()  # numbers and queues in the same order
+        self._next = 0
+        self._commands: deque[bytes] = deque()  # filled by senders, emptied by the pump
+        self._pump: asyncio.Task[None] | None = None
+
+    # Counters
+
+    @property
+    def sent(self) -> int:
+        """Messages sent so far."""
+        return self._next
+
+    @property
+    def acked(self) -> int:
+        """Messages acknowledged so far."""
+        return self._inner.acked
+
+    @property
+    def duplicates(self) -> int:
+        """Acknowledged messages the stream had already."""
+        return self._inner.duplicates
+
+    @property
+    def failed(self) -> int:
+        """Messages that failed so far."""
+        return self._inner.failed
+
+    @property
+    def in_flight(self) -> int:
+        """Messages sent and not answered yet."""
+        return self._inner.in_flight + len(self._commands)
+
+    @property
+    def last_sequence(self) -> int:
+        """The stream sequence of the ack received last, or 0."""
+        return self._inner.last_sequence
+
+    # Beginning and end
+
+    def __enter__(self) -> Self:
+        self._portal.run(self._inner.__aenter__())
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Flush, unless the block failed; what is then in flight is reported as failed."""
+        try:
+            if error is None:
+                self.flush()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End without waiting: what is in flight is reported as failed. ``flush`` first."""
+        self._portal.run(self._close())
+
+    async def _close(self) -> None:
+        self._inner.close()
+        await self._all_taken()
+
+    def flush(self) -> None:
+        """Wait until every message sent so far has been acked or has failed.
+
+        Raises PublishError if some failed since the last flush and there is no ``on_failure``.
+        """
+        self._portal.run(self._flush())
+
+    async def _flush(self) -> None:
+        await self._all_taken()
+        await self._inner.flush()
+
+    # Sending
+
+    def send(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        headers: HeadersLike = None,
+        *,
+        msg_id: str = "",
+    ) -> int:
+        """Send a message and return its number, from 0. Waits only while the window is full.
+
+        Raises:
+            InvalidSubjectError, LimitExceededError: the message cannot be sent; it gets no number.
+            ConnectionClosedError: the publisher or the connection is closed.
+        """
+        with self._lock:
+            self._queue(self._inner._command(self._next, subject, payload, headers, msg_id))
+            return self._next - 1
+
+    def send_many(
+        self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
+    ) -> int:
+        """Send ``(subject, payload)`` or ``(subject, payload, headers)`` one after the other, and return
+        how many. Raises as ``send``; those before the bad one are sent."""
+        count = 0
+        for message in messages:
+            with self._lock:
+                self._queue(self._inner._command(self._next, *message))
+            count += 1
+        return count
+
+    def _queue(self, command: bytes) -> None:
+        self._next += 1
+        self._commands.append(command)
+        if len(self._commands) >= WAITING_MAX:
+            self._portal.run(self._all_taken())
+        elif len(self._commands) == 1:
+            self._portal.post(self._start_pump)
+
+    # On the background thread
+
+    def _start_pump(self) -> None:
+        if self._commands and (self._pump is None or self._pump.done()):
+            sending = self._inner._send_ready(self._commands)
+            self._pump = asyncio.get_running_loop().create_task(sending, name="publisher")
+
+    async def _all_taken(self) -> None:
+        """Until the pump has taken every message queued so far."""
+        while self._commands or (self._pump is not None and not self._pump.done()):
+            self._start_pump()
+            if self._pump is not None:
+                await asyncio.wait([self._pump])

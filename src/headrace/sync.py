@@ -1,0 +1,37 @@
+"""The client without ``async``: the same names, for threads, notebooks and Spark executors.
+
+::
+
+    from headrace import sync
+
+    with sync.connect("nats://127.0.0.1:4222") as connection:
+        consumer = connection.jetstream().consumer("ORDERS", "billing")
+        batch = consumer.fetch(100)
+        ...
+        batch.ack()
+
+Each connection has one background thread, which ends when it is closed. A connection cannot be used
+after a fork: connect in the process that uses it.
+"""
+
+from __future__ import annotations
+
+from .client.blocking.connection import Connection, Subscription, connect
+from .client.blocking.consumer import Consumer, Consumption
+from .client.blocking.jetstream import JetStream, Stream
+from .client.blocking.messages import Batch, JetStreamMessage, Message
+from .client.blocking.publisher import Publisher
+
+__all__ = [
+    "Batch",
+    "Connection",
+    "Consumer",
+    "Consumption",
+    "JetStream",
+    "JetStreamMessage",
+    "Message",
+    "Publisher",
+    "Stream",
+    "Subscription",
+    "connect",
+]

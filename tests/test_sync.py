@@ -1,0 +1,266 @@
+"""The blocking facade: same names as the asyncio client, from any thread."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import headrace
+import peers
+from headrace import sync
+from headrace.errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    InvalidSubjectError,
+    NoRespondersError,
+    PullError,
+)
+
+TWINS = [
+    (getattr(headrace, name), getattr(sync, name)) for name in sync.__all__ if name != "connect"
+]
+RENAMED = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
+
+
+def public(kind: type) -> dict[str, object]:
+    names = {name for name in dir(kind) if not name.startswith("_") or name in RENAMED}
+    return {name: inspect.getattr_static(kind, name) for name in names - {"start", "end"}}
+
+
+@pytest.mark.parametrize(("aio", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_every_public_name_has_a_twin_with_the_same_arguments(aio: type, twin: type) -> None:
+    observers = {"connection_lost", "connection_restored", "connection_closed", "of"}
+    for name, member in public(aio).items():
+        if name in observers:
+            continue
+        other = inspect.getattr_static(twin, RENAMED.get(name, name), None)
+        assert other is not None, f"{twin.__name__} has no {name}"
+        if not callable(member):
+            continue
+        ours = inspect.signature(member).parameters.values()
+        theirs = inspect.signature(other).parameters.values()
+        assert [(p.name, p.kind, p.default) for p in list(theirs)[1:]] == [
+            (p.name, p.kind, p.default) for p in list(ours)[1:]
+        ], f"{twin.__name__}.{name}"
+        if not name.startswith("_"):
+            assert inspect.getdoc(other), f"{twin.__name__}.{name} is not documented"
+
+
+def test_connect_takes_the_same_arguments() -> None:
+    def arguments(function: object) -> list[inspect.Parameter]:
+        return list(inspect.signature(function).parameters.values())  # type: ignore[arg-type]
+
+    assert arguments(sync.connect) == arguments(headrace.connect)
+
+
+# Behaviour
+
+
+@pytest.fixture
+def connection(reference_server: peers.ServerProcess) -> Iterator[sync.Connection]:
+    threads = threading.active_count()
+    with sync.connect(reference_server.url, name="sync tests") as connection:
+        yield connection
+    assert connection.is_closed
+    deadline = time.monotonic() + 5
+    while threading.active_count() > threads and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() == threads
+
+
+@pytest.fixture
+def stream(connection: sync.Connection) -> Iterator[sync.Stream]:
+    js = connection.jetstream()
+    stream = js.create_stream(name="SYNC", subjects=["sync.>"], storage="memory")
+    yield stream
+    if not connection.is_closed:
+        stream.delete()
+
+
+@pytest.mark.peer
+def test_messages_requests_and_subscriptions(connection: sync.Connection) -> None:
+    subscription = connection.subscribe("a.*")
+    for number in range(10):
+        connection.publish(f"a.{number}", b"%d" % number, headers={"N": str(number)})
+    connection.flush()
+    first = subscription.next(2)
+    assert (first.subject, first.payload, first.headers["N"]) == ("a.0", b"0", "0")
+    assert [m.payload for m in subscription.next_batch(3)] == [b"1", b"2", b"3"]
+    assert next(subscription).payload == b"4"
+    assert subscription.pending_messages == 5
+    subscription.unsubscribe()
+    assert [m.payload for m in subscription] == [b"%d" % n for n in range(5, 10)]
+    connection.subscribe("echo", callback=lambda m: m.respond(m.payload))
+    assert connection.request("echo", b"hi").payload == b"hi"
+    with pytest.raises(NoRespondersError):
+        connection.request("nobody", timeout=1)
+    with pytest.raises(InvalidSubjectError):
+        connection.publish("a b")
+    with pytest.raises(TimeoutError):
+        connection.subscribe("silent").next(0.05)
+
+
+@pytest.mark.peer
+def test_publish_fetch_and_acknowledge(connection: sync.Connection, stream: sync.Stream) -> None:
+    js = connection.jetstream()
+    assert js.publish("sync.a", b"0").seq == 1
+    with js.publisher() as publisher:
+        assert publisher.send("sync.a", b"1") == 0
+        assert publisher.send_many(("sync.a", b"%d" % n) for n in range(2, 3_000)) == 2_998
+        publisher.flush()
+        assert (publisher.sent, publisher.acked, publisher.in_flight) == (2_999, 2_999, 0)
+        with pytest.raises(InvalidSubjectError):
+            publisher.send("a b")
+    consumer = stream.create_consumer(durable_name="c", max_ack_pending=-1)
+    batch = consumer.fetch(3_000)
+    assert batch.payloads == [b"%d" % n for n in range(3_000)]
+    batch[0].ack_sync()
+    batch.ack()
+    connection.flush()
+    assert consumer.info().num_ack_pending == 0
+    assert not consumer.fetch(1, no_wait=True)
+    assert [info.name for info in stream.consumers()] == ["c"]
+    assert list(js.stream_names(subject="sync.a")) == ["SYNC"]
+
+
+@pytest.mark.peer
+def test_several_threads_publish_through_one_publisher(
+    connection: sync.Connection, stream: sync.Stream
+) -> None:
+    with connection.jetstream().publisher(window=500) as publisher:
+
+        def work(worker: int) -> None:
+            for number in range(1_000):
+                publisher.send(f"sync.{worker}", b"%d" % number)
+
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert publisher.acked == 4_000
+    consumer = stream.create_consumer(durable_name="c", max_ack_pending=-1)
+    seen: dict[str, list[int]] = {}
+    for message in consumer.fetch(4_000):
+        seen.setdefault(message.subject, []).append(int(message.payload))
+    assert all(numbers == list(range(1_000)) for numbers in seen.values())
+
+
+@pytest.mark.peer
+def test_consume_by_iteration_batches_and_callback(
+    connection: sync.Connection, stream: sync.Stream
+) -> None:
+    with connection.jetstream().publisher() as publisher:
+        publisher.send_many(("sync.a", b"%d" % n) for n in range(900))
+    consumer = stream.create_consumer(durable_name="c", ack_wait=30)
+    seen: list[int] = []
+    with consumer.consume() as messages:
+        for message in messages:
+            message.ack()
+            seen.append(int(message.payload))
+            if len(seen) == 300:
+                break
+    with consumer.consume() as messages:
+        for batch in messages.batches(50):
+            consumer.ack_all(batch)
+            seen += [int(m.payload) for m in batch]
+            if len(seen) == 600:
+                break
+    enough = threading.Event()
+
+    def callback(message: sync.JetStreamMessage) -> None:
+        message.ack()
+        seen.append(int(message.payload))
+        if len(seen) == 900:
+            enough.set()
+
+    consumption = consumer.consume(callback)
+    assert enough.wait(10)
+    consumption.stop()
+    consumption.wait()
+    assert sorted(seen) == list(range(900))
+
+
+@pytest.mark.peer
+def test_a_deleted_consumer_ends_a_consume(
+    connection: sync.Connection, stream: sync.Stream
+) -> None:
+    consumer = stream.create_consumer(durable_name="c")
+    consumption = consumer.consume(lambda message: None)
+    time.sleep(0.05)
+    consumer.delete()
+    with pytest.raises(PullError, match="Consumer Deleted"):
+        consumption.wait()
+
+
+@pytest.mark.peer
+def test_closing_ends_a_wait_in_another_thread(connection: sync.Connection) -> None:
+    errors: list[Exception] = []
+
+    def work() -> None:
+        try:
+            connection.subscribe("never").next()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    time.sleep(0.05)
+    connection.close()
+    thread.join(5)
+    assert [type(error) for error in errors] == [ConnectionClosedError]
+    with pytest.raises(ConnectionClosedError):
+        connection.publish("a")
+    connection.close()
+
+
+@pytest.mark.peer
+def test_a_blocking_call_on_the_background_thread_is_refused(
+    reference_server: peers.ServerProcess,
+) -> None:
+    errors: list[Exception] = []
+    holder: list[sync.Connection] = []
+
+    def on_event(event: object) -> None:
+        if holder:
+            try:
+                holder[0].flush()
+            except Exception as error:
+                errors.append(error)
+
+    with sync.connect(reference_server.url, on_event=on_event) as connection:
+        holder.append(connection)
+        with connection.jetstream().publisher(retries=0, on_failure=on_event) as publisher:
+            publisher.send("no.stream")
+    assert isinstance(errors[0], ConfigurationError)
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_after_a_fork_the_child_is_told_to_connect_anew(
+    connection: sync.Connection,
+) -> None:
+    portal = connection._portal
+    portal._pid = -1  # as a child sees it
+    try:
+        with pytest.raises(ConnectionClosedError, match="after a fork"):
+            connection.publish("a")
+    finally:
+        portal._pid = os.getpid()
+
+
+def test_a_failed_connect_leaves_no_thread(free_port: int) -> None:
+    before = threading.active_count()
+    with pytest.raises(ConnectionClosedError, match=str(free_port)):
+        sync.connect(f"nats://127.0.0.1:{free_port}")
+    assert threading.active_count() == before
