@@ -3,11 +3,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from headrace.errors import ConfigurationError, ConnectFailedError
+import peers
+from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
 from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
@@ -116,6 +118,30 @@ def test_messages_that_expire_during_the_read_are_reported(make_feed: Callable[.
         read(feed, plan(feed, 100, 1500))
     kept = read(feed, plan(feed, 100, 1500, fail_on_data_loss=False))
     assert sequences(kept) == list(range(501, 1501))
+
+
+def test_messages_that_expire_behind_the_last_one_read_are_reported_too(
+    make_feed: Callable[..., Feed],
+) -> None:
+    feed = make_feed(max_msgs=1000)
+    feed.publish_numbers(1, 2000)
+    with pytest.raises(DataLossError, match="begins at sequence 1001 now"):
+        read(feed, plan(feed, 100, 900))
+
+
+@pytest.mark.peer
+def test_wrong_credentials_are_not_tried_again_and_again(
+    nats_server: Callable[..., peers.ServerProcess],
+) -> None:
+    server = nats_server(config='authorization { user: "me", password: "right" }')
+    wrong = Connection(servers=(f"nats://me:wrong@127.0.0.1:{server.port}",))
+    began = time.monotonic()
+    with pytest.raises(AuthorizationError) as raised:
+        list(read_range(lambda: Link.open(wrong), ReadPlan("S", 0, 1, str, 10, 5.0, True)))
+    assert time.monotonic() - began < 2.0
+    assert "wrong" not in str(raised.value)
+    right = Connection(servers=(server.url,), user="me", password="right")
+    Link.open(right).close()
 
 
 def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(feed: Feed) -> None:

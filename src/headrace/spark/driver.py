@@ -20,7 +20,13 @@ from ..api import base
 from ..api.consumers import ConsumerConfig, PullRequest
 from ..api.names import api_subject
 from ..api.streams import StreamConfig
-from ..errors import ConfigurationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from ..errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectionClosedError,
+    HeadraceError,
+    TimeoutError_,
+)
 from .control import Control
 from .link import Link
 from .offsets import Offset, StreamHead, check_epoch, check_range, next_end
@@ -165,6 +171,8 @@ class Driver:
                     self._tail = None
                     self._control = Control(self._connect(), self._options.stream)
                 return call(self._control)
+            except AuthorizationError:
+                raise
             except (ConnectionClosedError, TimeoutError_):
                 if self._control is not None:
                     self._control.link.close()

@@ -18,7 +18,7 @@ from ..api.acks import parse_ack_subject
 from ..api.consumers import ConsumerConfig, PullRequest
 from ..api.names import api_subject
 from ..api.streams import StreamConfig
-from ..errors import ConnectionClosedError, HeadraceError, TimeoutError_
+from ..errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ..wire import Frame
 from .control import Control, Stored
 from .link import Link
@@ -83,6 +83,10 @@ def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
         reader.release()
 
 
+class _StalledError(TimeoutError_):
+    """The server is there, but does not deliver: asking again would only take as long again."""
+
+
 class _RangeReader:
     def __init__(self, connect: Callable[[], Link], plan: ReadPlan) -> None:
         self._connect = connect
@@ -90,6 +94,7 @@ class _RangeReader:
         self._last = plan.lo  # every message up to here is in the buffer or was handed on
         self._checked = plan.lo  # up to here nothing expired before it was read
         self._buffer: list[Frame] = []
+        self._buffered_bytes = 0
         self._control: Control | None = None
         self._consumer = ""
         self._pattern = ""
@@ -103,6 +108,8 @@ class _RangeReader:
             try:
                 yield from self._attempt()
                 return
+            except (AuthorizationError, _StalledError):
+                raise
             except (ConnectionClosedError, TimeoutError_):
                 failures = 1 if self._last > before else failures + 1
                 if failures > RECONNECTS_MAX:
@@ -136,7 +143,8 @@ class _RangeReader:
         head, config = control.head()
         self._limited = config.retention == "limits"
         if config.retention == "workqueue":
-            yield from self._get_one_by_one(control, head.first_seq, head.last_seq)
+            window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes))
+            yield from self._get_one_by_one(control, head.first_seq, head.last_seq, window)
             return
         if self._last < plan.hi:
             ahead = min(head.messages, head.last_seq - self._last)
@@ -144,10 +152,12 @@ class _RangeReader:
             batch = max(1, min(PULL_MESSAGES_MAX, PULL_BYTES // head.mean_bytes))
             for frames in self._pull(control, batch, pending):
                 self._buffer += frames
-                while len(self._buffer) >= plan.rows_per_chunk:
+                self._buffered_bytes += sum(len(frame[5]) for frame in frames)
+                while self._is_chunk_full:
                     yield self._cut(control)
         while self._buffer:
             yield self._cut(control)
+        self._check_expiry(control, plan.hi, 0)
 
     def _create_consumer(self, control: Control, wanted: str, ahead: int) -> int:
         """Create the ephemeral consumer behind ``_last``; returns how many messages await it.
@@ -202,14 +212,13 @@ class _RangeReader:
                 asked = self._read_statuses(frames, asked)
             if not messages:
                 if time.monotonic() - quiet_since > plan.read_timeout_s:
-                    raise TimeoutError_(
+                    raise _StalledError(
                         f"stream {plan.stream!r}: nothing after sequence {self._last} came within "
                         f"{plan.read_timeout_s:g} s, though the server holds more"
                     )
                 if asked == 0 and self._is_complete(control):
                     return
                 continue
-            quiet_since = time.monotonic()
             asked = max(0, asked - len(messages))
             tokens = parse_ack_subject(messages[-1][3].decode())
             if tokens.stream_seq > plan.hi:
@@ -220,6 +229,7 @@ class _RangeReader:
                 return
             self._last = tokens.stream_seq
             yield messages
+            quiet_since = time.monotonic()  # not before: who takes the rows may take its time
             if self._last >= plan.hi or (tokens.pending == 0 and self._is_complete(control)):
                 self._last = plan.hi
                 return
@@ -254,6 +264,11 @@ class _RangeReader:
         following = control.next_stored(self._last + 1, self._pattern or ">")
         return following == 0 or following > self._plan.hi
 
+    @property
+    def _is_chunk_full(self) -> bool:
+        rows, size = len(self._buffer), self._buffered_bytes
+        return rows >= self._plan.rows_per_chunk or size > CHUNK_BYTES
+
     def _cut(self, control: Control) -> Chunk:
         """Take the next chunk off the buffer; the same range is always cut at the same places."""
         count = min(len(self._buffer), self._plan.rows_per_chunk)
@@ -263,7 +278,9 @@ class _RangeReader:
             count = sum(1 for total in accumulate(sizes) if total <= CHUNK_BYTES) or 1
             frames = frames[:count]
         del self._buffer[:count]
-        self._check_expiry(control, frames)
+        self._buffered_bytes -= sum(sizes[:count])
+        last = parse_ack_subject(frames[-1][3].decode()).stream_seq
+        self._check_expiry(control, last, len(frames))
         return Chunk(
             [frame[1] for frame in frames],
             [frame[5] for frame in frames],
@@ -273,16 +290,14 @@ class _RangeReader:
             [],
         )
 
-    def _check_expiry(self, control: Control, frames: list[Frame]) -> None:
-        """Raise if messages may have expired between planning and reading this chunk.
+    def _check_expiry(self, control: Control, last: int, rows: int) -> None:
+        """Raise if messages may have expired before they were among the ``rows`` up to ``last``.
 
         Limits remove from the head, so what lies behind the head now was there when it was delivered,
         and what came without a gap is complete whatever happened since.
         """
-        before = self._checked
-        last = parse_ack_subject(frames[-1][3].decode()).stream_seq
-        self._checked = last
-        if not (self._limited and self._plan.fail_on_data_loss) or last - before == len(frames):
+        before, self._checked = self._checked, last
+        if not (self._limited and self._plan.fail_on_data_loss) or last - before == rows:
             return
         first_seq = control.head()[0].first_seq
         if first_seq > before + 1:
@@ -292,12 +307,14 @@ class _RangeReader:
                 "messages longer, or set failOnDataLoss=false to go on without them"
             )
 
-    def _get_one_by_one(self, control: Control, first_seq: int, last_seq: int) -> Iterator[Chunk]:
+    def _get_one_by_one(
+        self, control: Control, first_seq: int, last_seq: int, window: int
+    ) -> Iterator[Chunk]:
         plan = self._plan
         stop = min(plan.hi, last_seq)
         rows: list[Stored] = []
-        for start in range(max(self._last + 1, first_seq), stop + 1, GETS_IN_FLIGHT):
-            rows += control.get_many(range(start, min(start + GETS_IN_FLIGHT, stop + 1)))
+        for start in range(max(self._last + 1, first_seq), stop + 1, window):
+            rows += control.get_many(range(start, min(start + window, stop + 1)))
             if len(rows) >= plan.rows_per_chunk or sum(len(r.payload) for r in rows) > CHUNK_BYTES:
                 yield _from_stored(rows)
                 self._last, rows = rows[-1].sequence, []
