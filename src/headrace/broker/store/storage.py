@@ -175,6 +175,7 @@ class FileStorage:
         self._unopened = self._list()
         self._staged = _Staged()
         self._inflight: deque[_Flight] = deque()
+        self._pending_bytes = 0
         self._completing = False
         leftovers = fs.listdir(self.directory + "/trash")
         self._trash_number = max([int(name) for name in leftovers if name.isdecimal()], default=0)
@@ -243,9 +244,20 @@ class FileStorage:
         return self._committer.stats
 
     @property
+    def pending_bytes(self) -> int:
+        """How many bytes of messages are staged or being committed, and not durable yet."""
+        inflight = sum([flight.batch.nbytes for flight in self._inflight])
+        return inflight + sum([log.staged_bytes for log in self._staged.dirty])
+
+    @property
     def pending_flushes(self) -> int:
         """How many flushes were handed over and are not yet completed."""
         return len(self._inflight)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes of the flushes handed over and not yet completed."""
+        return self._pending_bytes
 
     def streams(self) -> list[str]:
         """The names of all streams, sorted."""
@@ -341,6 +353,7 @@ class FileStorage:
         try:
             while self._inflight and self._inflight[0].batch.finished:
                 flight = self._inflight.popleft()
+                self._pending_bytes -= flight.batch.nbytes
                 if flight.batch.error is None:
                     self._succeed(flight)
                 else:
@@ -384,6 +397,7 @@ class FileStorage:
         if batch.error is None:
             batch.work.meta = self._meta.take()
         batch.nbytes = sum(len(b) for write in batch.work.writes for b in write.buffers)
+        self._pending_bytes += batch.nbytes
         self._inflight.append(_Flight(batch, staged))
         if batch.work:
             self._committer.submit(batch)
