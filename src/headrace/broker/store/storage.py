@@ -259,6 +259,15 @@ class FileStorage:
         """Bytes of the flushes handed over and not yet completed."""
         return self._pending_bytes
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much is staged or being committed, and not durable yet."""
+        pending = sum([flight.batch.nbytes for flight in self._inflight])
+        for log in self._staged.dirty:
+            if isinstance(log, FileLog):
+                pending += log._end - log._write_from
+        return pending
+
     def streams(self) -> list[str]:
         """The names of all streams, sorted."""
         return sorted({*self._logs, *self._unopened})
