@@ -35,7 +35,7 @@ def write(tmp_path: Path, text: str) -> Path:
         (["--user", "u", "--pass", "p"], {"user": "u", "pass": "p"}),
         (["--auth", "t", "-D", "-V"], {"auth": "t", "debug": True, "trace": True}),
         (["-DV"], {}),
-        (["--sync=interval:100ms", "--insecure"], {"sync": "interval:100ms", "insecure": True}),
+        (["--sync=interval:0.1", "--insecure"], {"sync": "interval:0.1", "insecure": True}),
     ],
 )
 def test_flags_are_those_a_nats_user_types(arguments: list[str], values: dict[str, object]) -> None:

@@ -49,7 +49,7 @@ def _switch(value: Any) -> bool:
 def _sync(value: Any) -> str:
     if isinstance(value, str) and (value in ("always", "os") or value.startswith("interval:")):
         return value
-    raise ValueError("'always', 'os' or 'interval:<duration>', as in 'interval:100ms'")
+    raise ValueError("'always', 'os' or 'interval:<seconds>', as in 'interval:0.1'")
 
 
 def _users(value: Any) -> list[User]:
@@ -105,7 +105,7 @@ SETTINGS: Final = (
         "sync",
         _sync,
         "when stored messages reach the disk: always (before they are acknowledged), "
-        "interval:<duration>, or os",
+        "interval:<seconds>, or os",
         ("--sync",),
         "MODE",
     ),

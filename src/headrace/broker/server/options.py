@@ -68,7 +68,7 @@ class BrokerOptions:
 
     ``port`` of 0 or -1 is any free one. ``store_dir`` of None keeps everything in memory.
     ``insecure`` permits serving strangers: a non-loopback ``host`` without authentication.
-    ``sync`` is ``always`` (on disk before it is acknowledged), ``interval:<duration>`` or ``os``.
+    ``sync`` is ``always`` (on disk before it is acknowledged), ``interval:<seconds>`` or ``os``.
     """
 
     host: str = "127.0.0.1"
