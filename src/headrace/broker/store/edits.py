@@ -69,6 +69,11 @@ class EditableLog(MessageLog):
         self._died: list[Segment] = []  # sealed segments whose last message went since then
         self._inflight: deque[Part] = deque()
 
+    @property
+    def staged_bytes(self) -> int:
+        """What the next flush will take of this stream, in bytes."""
+        raise NotImplementedError
+
     def _check_writable(self) -> None:
         """Raise StoreError if nothing may be changed any more."""
         raise NotImplementedError

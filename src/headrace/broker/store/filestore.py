@@ -85,6 +85,7 @@ class FileLog(EditableLog):
         end: int,
         cut_tail: bool,
         unfit_tail: bool,
+        jump: bool,
     ) -> None:
         super().__init__(name, segments[-1])
         self.directory = directory
@@ -102,8 +103,10 @@ class FileLog(EditableLog):
         self._marked = end  # where the last COMMIT record went
         self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
         self._unfit = segments[-1] if unfit_tail else None  # not to be appended to
+        self._jump = jump  # the next segment does not follow from the records there are
         self._statements: list[bytes] = []
         self._writes: list[SegmentWrite] = []
+        self._cut_bytes = 0  # what those writes hold
         self._opened: list[Segment] = []
         self._sealed: list[Segment] = []
         self._relog: list[tuple[int, int]] = []
@@ -111,6 +114,11 @@ class FileLog(EditableLog):
         if not segments[-1].durable:
             self._opened.append(segments[-1])
             self._clean = False
+
+    @property
+    def staged_bytes(self) -> int:
+        """What the next flush will take of this stream."""
+        return self._cut_bytes + self._end - self._write_from
 
     # -- appending
 
@@ -182,7 +190,7 @@ class FileLog(EditableLog):
         self._cut()
         tail = self._segments[-1]
         tail.sealed = True
-        tail.data_end = self._end
+        tail.data_end, tail.final_seq = self._end, self.last_seq
         self._sealed.append(tail)
         if not tail.live:
             self._died.append(tail)
@@ -249,6 +257,7 @@ class FileLog(EditableLog):
         part.end = self._end
         work.writes += self._writes
         self._writes = []
+        self._cut_bytes = 0
         mark = Watermark(self.last_seq, self._segments[-1].serial, self._end)
         work.marks.append((self.directory + "/watermark", mark.encode()))
         return part
@@ -292,6 +301,7 @@ class FileLog(EditableLog):
             ceiling=self._shelf.segment_bytes,
         )
         self._writes.append(write)
+        self._cut_bytes += self._end - self._write_from
         self._shelf.recent.grow(self._chunk, self._end - self._write_from)
         self._staged_parts = len(parts)
         self._write_from = self._end
@@ -300,7 +310,8 @@ class FileLog(EditableLog):
 
     def _header(self, tail: Segment) -> bytes:
         created = self._shelf.clock.now_ns()
-        return encode_header(Header(self.name, tail.salt, tail.serial, tail.base, created))
+        header = Header(self.name, tail.salt, tail.serial, tail.base, created, self._jump)
+        return encode_header(header)
 
     # -- completion
 
@@ -309,8 +320,9 @@ class FileLog(EditableLog):
         self._durable_end = part.end
         for segment in part.opened:
             segment.durable = True
+            self._jump = False
         for segment in part.sealed:
-            self._shelf.chore(seal_chore(segment, self._table.names, segment.last_seq))
+            self._shelf.chore(seal_chore(segment, self._table.names))
         super().complete(part)
         tail = self._segments[-1]
         idle = not self._inflight and self._clean
@@ -332,6 +344,7 @@ class FileLog(EditableLog):
         self._marked = min(self._marked, self._end)
         self._staged_parts = len(tail.chunks[-1].parts) if tail.chunks else 0
         self._statements, self._writes, self._relog = [], [], []
+        self._cut_bytes = 0
         self._opened, self._sealed = [], []
         self._aim()
 
@@ -375,8 +388,8 @@ class FileLog(EditableLog):
         tail = self._segments[-1]
         if len(tail) < worth or self._cut_tail or self._unfit is tail or not self._clean:
             return None
-        tail.data_end = self._end
-        return seal_chore(tail, self._table.names, self.last_seq)
+        tail.data_end, tail.final_seq = self._end, self.last_seq
+        return seal_chore(tail, self._table.names)
 
     def let_go(self, segment: Segment, chunk: Chunk) -> bool:
         """Whether the cache may drop the chunk; see ``shelf.Recent``."""

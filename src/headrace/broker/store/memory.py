@@ -32,6 +32,11 @@ class MemoryLog(EditableLog):
         self._clean = True
         self._segments[0].durable = True
 
+    @property
+    def staged_bytes(self) -> int:
+        """Nothing: in memory there is nothing to wait for."""
+        return 0
+
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
         """Stage one message; return its sequence. Raises StoreError once the stream is deleted."""
         if self._clean:
