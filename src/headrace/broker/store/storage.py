@@ -246,27 +246,12 @@ class FileStorage:
     @property
     def pending_bytes(self) -> int:
         """How many bytes of messages are staged or being committed, and not durable yet."""
-        inflight = sum([flight.batch.nbytes for flight in self._inflight])
-        return inflight + sum([log.staged_bytes for log in self._staged.dirty])
+        return self._pending_bytes + sum([log.staged_bytes for log in self._staged.dirty])
 
     @property
     def pending_flushes(self) -> int:
         """How many flushes were handed over and are not yet completed."""
         return len(self._inflight)
-
-    @property
-    def pending_bytes(self) -> int:
-        """Bytes of the flushes handed over and not yet completed."""
-        return self._pending_bytes
-
-    @property
-    def pending_bytes(self) -> int:
-        """How much is staged or being committed, and not durable yet."""
-        pending = sum([flight.batch.nbytes for flight in self._inflight])
-        for log in self._staged.dirty:
-            if isinstance(log, FileLog):
-                pending += log._end - log._write_from
-        return pending
 
     def streams(self) -> list[str]:
         """The names of all streams, sorted."""
