@@ -49,7 +49,8 @@ class Acks:
         elif body.startswith(NAK):
             self._refuse(stream_seq, consumer_seq, body)
         elif body.startswith(IN_PROGRESS):
-            state.in_progress(stream_seq, self._clock.monotonic_ns())
+            if state.in_progress(stream_seq, self._clock.monotonic_ns()):
+                self._consumer.touch()
         elif body.startswith(TERM):
             self._done(stream_seq, consumer_seq, only=True)
         elif body.startswith(NEXT):

@@ -69,6 +69,8 @@ class DeliveryState:
         """First deliveries since ``clear_log``."""
         self.again: list[tuple[int, int, int, int]] = []
         """Redeliveries since ``clear_log``: (stream, consumer sequence, deliveries, deadline)."""
+        self.moved: dict[int, int] = {}
+        """Deadlines set anew since ``clear_log``, by refusals and progress."""
         self.done: list[int] = []
         """Stream sequences that were acknowledged, terminated or given up since ``clear_log``."""
         self.reset(start_seq)
@@ -93,6 +95,7 @@ class DeliveryState:
         """Forget what changed, after journaling it."""
         self.runs = []
         self.again = []
+        self.moved = {}
         self.done = []
 
     # -- delivering
@@ -144,6 +147,7 @@ class DeliveryState:
         deadline_ns = now_ns + self._wait_ns(count)
         self._set_deadline(stream_seq, deadline_ns)
         self.again.append((stream_seq, consumer_seq, count, deadline_ns))
+        self.moved.pop(stream_seq, None)
         return consumer_seq, count
 
     # -- what consumers say
@@ -195,7 +199,11 @@ class DeliveryState:
                 delay_ns += self._wait_ns(count) - self.backoff_ns[0]
             self._queued.discard(stream_seq)
             self._set_deadline(stream_seq, now_ns + delay_ns)
+            self.moved[stream_seq] = now_ns + delay_ns
         else:
+            # Late from now on, also for whoever reads the journal.
+            self.pending[stream_seq] = (entry[0], now_ns)
+            self.moved[stream_seq] = now_ns
             self._queue([stream_seq])
         return True
 
@@ -203,8 +211,9 @@ class DeliveryState:
         """The consumer is still at it: its time starts anew."""
         if stream_seq not in self.pending:
             return False
-        count = self.deliveries.get(stream_seq, 1)
-        self._set_deadline(stream_seq, now_ns + self._wait_ns(count))
+        deadline_ns = now_ns + self._wait_ns(self.deliveries.get(stream_seq, 1))
+        self._set_deadline(stream_seq, deadline_ns)
+        self.moved[stream_seq] = deadline_ns
         return True
 
     def forget(self, stream_seqs: Iterable[int]) -> list[int]:
@@ -226,6 +235,11 @@ class DeliveryState:
         return self.deliveries.get(stream_seq, 1)
 
     # -- time
+
+    @property
+    def late(self) -> int:
+        """How many messages wait to be delivered again."""
+        return len(self._queued)
 
     def next_deadline_ns(self) -> int | None:
         """When ``expire`` may have something to do."""

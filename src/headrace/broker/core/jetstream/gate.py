@@ -68,19 +68,20 @@ class PubAcks:
         bus: Bus,
         error: Exception | None,
     ) -> None:
-        publish = bus.publish
         plain = self._plain
         if error is not None:
             refusal = encode_pub_error(self._name, store_refusal(error))
-            for _, reply in waiting:
-                publish(reply, b"", b"", refusal)
+            bus.publish_many([(reply, refusal) for _, reply in waiting])
         elif duplicates:
-            for position, (sequence, reply) in enumerate(waiting):
-                template = self._duplicate if position in duplicates else plain
-                publish(reply, b"", b"", template % sequence)
+            again = self._duplicate
+            bus.publish_many(
+                [
+                    (reply, (again if position in duplicates else plain) % sequence)
+                    for position, (sequence, reply) in enumerate(waiting)
+                ]
+            )
         else:
-            for sequence, reply in waiting:
-                publish(reply, b"", b"", plain % sequence)
+            bus.publish_many([(reply, plain % sequence) for sequence, reply in waiting])
 
 
 class _Reply(NamedTuple):

@@ -8,6 +8,7 @@ Snapshot:  ``1`` u8 · delivered consumer, delivered stream, floor consumer, flo
 Delta:     any number of
            ``N`` first deliveries: first consumer sequence, deadline u64, n u32, n × stream u64
            ``R`` redeliveries: n u32, n × (stream, consumer sequence, deliveries, deadline u64)
+           ``T`` deadlines set anew: n u32, n × (stream, deadline u64)
            ``D`` done: n u32, n × stream u64
            ``F`` the floor after these: floor consumer, floor stream u64
            ``P`` a position without tracking: delivered consumer, delivered stream u64
@@ -75,6 +76,10 @@ def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
         parts.append(_MANY.pack(b"R", len(state.again)))
         for sequence, consumer_seq, count, deadline_ns in state.again:
             parts.append(pack("<4Q", sequence, consumer_seq, count, deadline_ns + wall_offset_ns))
+    if state.moved:
+        parts.append(_MANY.pack(b"T", len(state.moved)))
+        for sequence, deadline_ns in state.moved.items():
+            parts.append(pack("<2Q", sequence, deadline_ns + wall_offset_ns))
     if state.done:
         parts.append(_MANY.pack(b"D", len(state.done)))
         parts.append(pack(f"<{len(state.done)}Q", *state.done))
@@ -140,6 +145,15 @@ def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: lis
                 pending[sequence] = (first, deadline_ns, count)
                 position[0] = max(position[0], consumer_seq)
             offset += size * 32
+        elif kind == b"T":
+            _, size = _MANY.unpack_from(delta, offset)
+            offset += _MANY.size
+            flat = unpack_from(f"<{size * 2}Q", delta, offset)
+            for sequence, deadline_ns in zip(flat[::2], flat[1::2], strict=True):
+                if sequence in pending:
+                    consumer_seq, _, count = pending[sequence]
+                    pending[sequence] = (consumer_seq, deadline_ns, count)
+            offset += size * 16
         elif kind == b"D":
             _, size = _MANY.unpack_from(delta, offset)
             offset += _MANY.size

@@ -66,7 +66,7 @@ class Pulls:
         consumer = self._consumer
         if consumer.context.ready.pop(consumer, False) is None:
             consumer.deliver()  # who came before is served before
-        available = consumer.num_pending() + len(consumer.state.redeliver)
+        available = consumer.num_pending() + consumer.state.late
         if not available and not request.expires_ns:
             self.say(request.inbox, statuses.NO_MESSAGES)
             return False

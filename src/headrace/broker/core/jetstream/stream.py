@@ -285,6 +285,7 @@ class Stream:
                 consumer.acks.forget_missing()
             for consumer in self.consumers.values():
                 consumer.state.skip_below(self.store.first_seq)
+                consumer.touch()
         return purged
 
     def _trim_head(
