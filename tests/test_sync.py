@@ -126,7 +126,9 @@ def test_publish_fetch_and_acknowledge(connection: sync.Connection, stream: sync
     assert batch.payloads == [b"%d" % n for n in range(3_000)]
     batch[0].ack_sync()
     batch.ack()
-    connection.flush()
+    deadline = time.monotonic() + 5
+    while consumer.info().num_ack_pending and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert consumer.info().num_ack_pending == 0
     assert not consumer.fetch(1, no_wait=True)
     assert [info.name for info in stream.consumers()] == ["c"]
@@ -174,21 +176,21 @@ def test_consume_by_iteration_batches_and_callback(
         for batch in messages.batches(50):
             consumer.ack_all(batch)
             seen += [int(m.payload) for m in batch]
-            if len(seen) == 600:
+            if len(seen) >= 600:
                 break
     enough = threading.Event()
 
     def callback(message: sync.JetStreamMessage) -> None:
         message.ack()
         seen.append(int(message.payload))
-        if len(seen) == 900:
+        if len(set(seen)) == 900:
             enough.set()
 
     consumption = consumer.consume(callback)
     assert enough.wait(10)
     consumption.stop()
     consumption.wait()
-    assert sorted(seen) == list(range(900))
+    assert set(seen) == set(range(900))
 
 
 @pytest.mark.peer

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 import peers
-from headrace.client import Connection, JetStream, Stream, connect
+from headrace.client import Connection, Consumer, JetStream, Stream, connect
 
 _numbers = itertools.count(1)
 
@@ -32,3 +33,15 @@ async def stream(js: JetStream) -> AsyncIterator[Stream]:
     yield stream
     if not js.connection.is_closed:
         await stream.delete()
+
+
+@pytest.fixture
+def ack_pending() -> Callable[[Consumer, int], Awaitable[None]]:
+    """Wait until so many messages are unacknowledged: acks are processed after their own fashion."""
+
+    async def wait(consumer: Consumer, expected: int) -> None:
+        async with asyncio.timeout(5):
+            while (await consumer.info()).num_ack_pending != expected:
+                await asyncio.sleep(0.01)
+
+    return wait

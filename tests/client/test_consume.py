@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 import peers
-from headrace.client import Connection, JetStream, JetStreamMessage, Stream, connect
+from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, Stream, connect
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -30,7 +30,10 @@ async def fill(js: JetStream, stream: Stream, count: int, size: int = 10) -> Non
     [{}, {"max_messages": 1}, {"max_messages": 7, "threshold_messages": 7}, {"max_bytes": 2_000}],
 )
 async def test_everything_comes_in_order_whatever_the_buffer(
-    js: JetStream, stream: Stream, limits: dict[str, int]
+    js: JetStream,
+    stream: Stream,
+    limits: dict[str, int],
+    ack_pending: Callable[[Consumer, int], Awaitable[None]],
 ) -> None:
     await fill(js, stream, 500)
     consumer = await stream.create_consumer(durable_name="c")
@@ -43,8 +46,7 @@ async def test_everything_comes_in_order_whatever_the_buffer(
             if len(seen) == 500:
                 break
     assert seen == list(range(1, 501))
-    await js.connection.flush()
-    assert (await consumer.info()).num_ack_pending == 0
+    await ack_pending(consumer, 0)
 
 
 async def test_batches_give_what_has_come(js: JetStream, stream: Stream) -> None:
