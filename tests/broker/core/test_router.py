@@ -188,6 +188,43 @@ def test_an_inbox_with_several_receivers_resolves_to_all_of_them() -> None:
     assert target.blocked
 
 
+@given(
+    st.lists(st.sampled_from([b"in.*", b"in.1", b"in.>", b"*.2", b"other"]), max_size=3),
+    st.lists(st.sampled_from([b"in.1", b"in.2", b"in.3", b"in.", b"other", b"x.1"]), max_size=8),
+    st.integers(-1, 3),
+)
+def test_publishing_many_is_publishing_each(
+    some_patterns: list[bytes], replies: list[bytes], messages_max: int
+) -> None:
+    def heard(*, at_once: bool) -> list[list[bytes]]:
+        router = make_router()
+        wires = []
+        for pattern in some_patterns:
+            subscription, wire = subscribe(router, pattern)
+            subscription.messages_max = messages_max or -1
+            wires.append(wire)
+        messages = [(reply, b"%d" % number) for number, reply in enumerate(replies)]
+        if at_once:
+            router.publish_many(messages)
+        else:
+            for reply, payload in messages:
+                router.publish(reply, b"", b"", payload)
+        return [wire.parts for wire in wires]
+
+    assert heard(at_once=True) == heard(at_once=False)
+
+
+def test_subjects_of_a_stream_are_remembered_one_by_one() -> None:
+    router = make_router()
+    router.add_sink(b"flights.>", lambda *args: None)
+    for _ in range(2):
+        for number in range(10):
+            router.find(b"flights.JFK.N%d" % number)
+    assert set(router.exact) == {b"flights.JFK.N%d" % number for number in range(10)}
+    subscription, _ = subscribe(router, b"flights.JFK.N3")
+    assert router.find(b"flights.JFK.N3").plain == (subscription,)
+
+
 def test_unique_inboxes_leave_nothing_in_the_caches() -> None:
     router = make_router()
     subscribe(router, b"_INBOX.x.*")

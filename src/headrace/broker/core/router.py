@@ -3,7 +3,8 @@
 A subject is looked up in three steps, each an order of magnitude dearer than the one before:
 
 1. ``exact``: the subject itself. Two kinds of subject are kept out, because each is used once: those
-   for which step 2 has the answer, and acknowledgements (``$JS.ACK.…``), which always walk.
+   for which step 2 has the answer (unless it is a stream's), and acknowledgements (``$JS.ACK.…``),
+   which always walk.
 2. ``prefixes``: all tokens but the last. If no pattern names the last token literally, every subject
    with this prefix has the same receivers; so a request's unique inbox, ``_INBOX.x.<unique>``, costs
    one lookup and leaves nothing behind. An entry keeps the literal tokens that do exist below the
@@ -119,7 +120,13 @@ class Router:
                 if last in literals:
                     break
             else:
-                return entry[0]
+                route = entry[0]
+                # What goes into a stream tends to come again, unlike the replies to an inbox.
+                if route.only_sink is not None and self._has_room(
+                    "exact", self.exact, EXACT_ENTRIES_MAX
+                ):
+                    self.exact[subject] = route
+                return route
         return self._find_in_trie(subject, head, last)
 
     def has_interest(self, subject: bytes) -> bool:
@@ -141,6 +148,31 @@ class Router:
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         return self.deliver(self.find(subject), subject, reply, headers, payload, None, 0)
+
+    def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
+        prefix: bytes | None = None
+        subscription: Subscription | None = None
+        for subject, payload in messages:
+            head, _dot, last = subject.rpartition(b".")
+            if head != prefix:
+                prefix = head
+                subscription = self._sole_receiver_below(head)
+            if subscription is None or not last:
+                self.publish(subject, b"", b"", payload)
+                prefix = None  # a sink may have changed who is there
+                continue
+            # Subscription.send, written out: replies to one client come by the thousand.
+            frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, subscription.sid, len(payload), payload)
+            output = subscription.output
+            parts = output.parts
+            if not parts:
+                output.touched.append(output)
+            parts.append(frame)
+            output.size = size = output.size + len(frame)
+            subscription.delivered += 1
+            if size > output.room:
+                output.session.overflow()
+                prefix = None
 
     def deliver(
         self,
@@ -193,6 +225,17 @@ class Router:
         return count
 
     # Private
+
+    def _sole_receiver_below(self, head: bytes) -> Subscription | None:
+        """The one subscription that receives every subject ``<head>.<token>``, if it is known."""
+        entry = self._prefixes.get(head)
+        if entry is None or any(entry[1]):
+            return None
+        route = entry[0]
+        if len(route.plain) != 1 or route.groups or route.sinks:
+            return None
+        subscription = route.plain[0]
+        return subscription if subscription.messages_max < 0 else None
 
     def _choose(self, route: Route, skip_client: int) -> list[Subscription]:
         """One member of each queue group, at random, who is not the publisher that wants no echo."""
