@@ -13,6 +13,7 @@ __all__ = ["COMMANDS", "main"]
 
 COMMANDS = {
     "serve": "run the broker",
+    "jobs": "deliver jobs over HTTP: push and pull consumers, retries, dead letters",
     "demo": "publish a year of real flights, read them with Spark, draw what delays carry",
 }
 """Commands and what they do; the module of each has its name."""

@@ -65,13 +65,15 @@ class Lane:
         with self._runtime.bell.ear(self.consumer.seq) as ear:
             hearing = asyncio.create_task(self._hear(ear))
             try:
-                while not (self._stopping and not self._calls and not self._results):
+                while True:
                     self._stir.clear()
                     try:
                         pause_s = await self._step()
                     except DatabaseUnavailableError as error:
                         _LOG.warning("push to %s waits: %s", self._name, error)
                         pause_s = limits.POLL_S
+                    if self._stopping and not self._calls and not self._results:
+                        return
                     try:
                         async with asyncio.timeout(pause_s):
                             await self._stir.wait()

@@ -142,3 +142,8 @@ FROM json_to_recordset(:items::json) AS item (
     job_seq bigint, number integer, kind text, started_us bigint, duration_us bigint, status integer,
     error text, excerpt text
 );
+
+-- name: delete_outcomes
+-- Exactly those that were published: a lower number may be committed later than a higher one.
+DELETE FROM outcome
+WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);

@@ -75,9 +75,6 @@ SELECT * FROM event WHERE seq > :at ORDER BY seq LIMIT :n;
 -- name: list_outcomes
 SELECT * FROM outcome ORDER BY seq LIMIT :n;
 
--- name: delete_outcomes
-DELETE FROM outcome WHERE seq <= :seq;
-
 -- name: oldest_ready_us
 SELECT created_us FROM job
 WHERE consumer_seq = :consumer_seq AND state = 1001 AND hold = 0

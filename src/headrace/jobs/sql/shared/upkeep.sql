@@ -45,3 +45,9 @@ DELETE FROM attempt WHERE seq IN (
 
 -- name: prune_events
 DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);
+
+-- name: next_upkeep_us
+-- When the next lease ends and the next scheduled message is due.
+SELECT
+    (SELECT min(lease_expires_us) FROM job WHERE state = 1002) AS lease_us,
+    (SELECT min(scheduled_us) FROM message WHERE status = 101) AS scheduled_us;

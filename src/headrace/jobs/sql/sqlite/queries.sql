@@ -134,3 +134,7 @@ SELECT json_extract(value, '$.job_seq'), json_extract(value, '$.number'), json_e
     json_extract(value, '$.started_us'), json_extract(value, '$.duration_us'),
     json_extract(value, '$.status'), json_extract(value, '$.error'), json_extract(value, '$.excerpt')
 FROM json_each(:items);
+
+-- name: delete_outcomes
+-- Exactly those that were published: a lower number may be committed later than a higher one.
+DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(:seqs));

@@ -1,0 +1,23 @@
+"""Speaking to a job service: asyncio, blocking, and a worker that keeps what it claims alive."""
+
+from __future__ import annotations
+
+from ..errors import JobsError
+from ..push.signature import WebhookVerificationError, verify
+from .aio import AsyncJobsClient
+from .blocking import JobsClient
+from .calls import ItemResult, LeasedJob
+from .worker import Fail, Worker, worker
+
+__all__ = [
+    "AsyncJobsClient",
+    "Fail",
+    "ItemResult",
+    "JobsClient",
+    "JobsError",
+    "LeasedJob",
+    "WebhookVerificationError",
+    "Worker",
+    "verify",
+    "worker",
+]

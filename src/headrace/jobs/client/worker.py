@@ -1,0 +1,215 @@
+"""A worker: claims what it has room for, keeps it alive while it works, finishes it, stops gracefully."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+from ..errors import JobsError
+from .aio import Queue
+from .calls import LeasedJob
+
+__all__ = ["Fail", "Worker", "worker"]
+
+Handler = Callable[[LeasedJob], Awaitable[Any]] | Callable[[LeasedJob], Any]
+
+_LOG: Final = logging.getLogger("headrace.jobs.worker")
+_AGAIN_S: Final = 1.0
+_BATCH: Final = 500
+
+
+class Fail(Exception):  # noqa: N818 - it is said, not caught: `raise Fail("…")`
+    """Raised by a handler: the job failed with ``reason``; ``dead`` gives it up for good."""
+
+    def __init__(self, reason: str, *, retry_in_s: float | None = None, dead: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_in_s = retry_in_s
+        self.dead = dead
+
+
+class Worker:
+    """Runs a handler over the jobs of a queue, up to ``concurrency`` at once.
+
+    A handler that returns completes its job; one that raises :class:`Fail` says how it failed; any other
+    exception fails the job with its text. A plain function runs on a thread. While handlers run, their
+    leases are extended every third of ``lease_s``; a handler whose lease is lost all the same is
+    cancelled, because somebody else has the job.
+    """
+
+    def __init__(
+        self,
+        queue: Queue,
+        handler: Handler,
+        *,
+        concurrency: int = 10,
+        lease_s: float = 30.0,
+        wait_s: float = 20.0,
+    ) -> None:
+        self._queue = queue
+        self._handler = handler
+        self._concurrency = concurrency
+        self._lease_s = lease_s
+        self._wait_s = wait_s
+        self._running: dict[str, tuple[LeasedJob, asyncio.Task[None]]] = {}
+        self._done: list[LeasedJob] = []
+        self._stir = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self.completed = 0
+        self.failed = 0
+        self.lost = 0
+
+    def stop(self) -> None:
+        """Claim no more; ``run`` returns when what is being worked on is finished."""
+        self._stopping.set()
+        self._stir.set()
+
+    async def run(self) -> None:
+        """Work until stopped. Cancelling ends at once; the jobs go to others when their leases end."""
+        background = [asyncio.create_task(self._keep_alive()), asyncio.create_task(self._finish())]
+        for part in background:
+            part.add_done_callback(lambda _: self._stir.set())
+        try:
+            while not self._stopping.is_set():
+                free = self._concurrency - len(self._running)
+                if free <= 0:
+                    await self._until_stirred(background)
+                    continue
+                for job in await self._claim(free):
+                    self._start(job)
+            while self._running or self._done:
+                await self._until_stirred(background)
+        finally:
+            tasks = [*background, *(task for _, task in self._running.values())]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _until_stirred(self, background: list[asyncio.Task[None]]) -> None:
+        """Until a handler ended, something was completed, or a part of us broke."""
+        for task in background:
+            if task.done():
+                task.result()
+        self._stir.clear()
+        await self._stir.wait()
+
+    async def _claim(self, free: int) -> list[LeasedJob]:
+        """Claim, giving up waiting when stopped."""
+        claim = asyncio.create_task(
+            self._queue.claim(min(free, _BATCH), lease_s=self._lease_s, wait_s=self._wait_s)
+        )
+        stop = asyncio.create_task(self._stopping.wait())
+        try:
+            await asyncio.wait([claim, stop], return_when=asyncio.FIRST_COMPLETED)
+            if not claim.done():
+                # What a cancelled claim may have got all the same is handed out again after its lease.
+                return []
+            return claim.result()
+        except JobsError as error:
+            if error.status in {400, 401, 403, 404, 412}:
+                raise
+            _LOG.warning("%s: no jobs for now: %s", self._queue.name, error)
+            await asyncio.sleep(_AGAIN_S)
+            return []
+        finally:
+            for task in (claim, stop):
+                task.cancel()
+            await asyncio.gather(claim, stop, return_exceptions=True)
+
+    def _start(self, job: LeasedJob) -> None:
+        task = asyncio.create_task(self._work(job), name=f"job-{job.id}")
+        self._running[job.id] = (job, task)
+
+    async def _work(self, job: LeasedJob) -> None:
+        try:
+            result = (
+                self._handler(job)
+                if inspect.iscoroutinefunction(self._handler)
+                else asyncio.to_thread(self._handler, job)
+            )
+            await result
+        except asyncio.CancelledError:
+            raise
+        except Fail as failure:
+            await self._report(job, failure)
+        except Exception as error:  # a handler may raise anything; it must not end the worker
+            _LOG.warning("%s: job %s failed", self._queue.name, job.id, exc_info=error)
+            await self._report(job, Fail(f"{type(error).__name__}: {error}"))
+        else:
+            self._done.append(job)
+            self._ready.set()
+        finally:
+            self._running.pop(job.id, None)
+            self._stir.set()
+
+    async def _report(self, job: LeasedJob, failure: Fail) -> None:
+        self.failed += 1
+        while True:
+            try:
+                await self._queue.fail(
+                    [job], failure.reason, retry_in_s=failure.retry_in_s, dead=failure.dead
+                )
+            except JobsError as error:
+                _LOG.warning("%s: job %s: %s", self._queue.name, job.id, error)
+                if 0 < error.status < 500:
+                    return
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                return
+
+    async def _finish(self) -> None:
+        """Complete what is done, whatever ended meanwhile together."""
+        while True:
+            if not self._done:
+                self._ready.clear()
+                await self._ready.wait()
+                continue
+            jobs = self._done[:_BATCH]
+            try:
+                results = await self._queue.complete(jobs)
+            except JobsError as error:
+                _LOG.warning("%s: completing waits: %s", self._queue.name, error)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            del self._done[: len(jobs)]
+            self.completed += sum(result.status == 200 for result in results)
+            self.lost += sum(result.status != 200 for result in results)
+            self._stir.set()
+
+    async def _keep_alive(self) -> None:
+        while True:
+            await asyncio.sleep(self._lease_s / 3)
+            held = [job for job, _ in self._running.values()] + self._done
+            for start in range(0, len(held), _BATCH):
+                await self._extend(held[start : start + _BATCH])
+
+    async def _extend(self, jobs: list[LeasedJob]) -> None:
+        try:
+            results = await self._queue.heartbeat(jobs, self._lease_s)
+        except JobsError as error:
+            _LOG.warning("%s: the heartbeat did not arrive: %s", self._queue.name, error)
+            return
+        for result in results:
+            if result.status != 200 and result.id in self._running:
+                self.lost += 1
+                self._running[result.id][1].cancel()
+
+
+def worker(queue: Queue, **options: Any) -> Callable[[Handler], Worker]:
+    """Makes a worker of a handler::
+
+    @worker(client.queue("orders", "mailer", channel_token=…, consumer_token=…), concurrency=20)
+    async def mail(job):
+        await send(job.payload)
+
+    await mail.run()
+    """
+
+    def decorate(handler: Handler) -> Worker:
+        return Worker(queue, handler, **options)
+
+    return decorate

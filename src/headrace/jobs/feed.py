@@ -1,0 +1,181 @@
+"""Streams at both ends: a channel fed by a durable pull consumer, outcomes published to a stream.
+
+In: one message for each sequence of the stream, effectively once. The id of a message says the stream,
+when it was created, and the sequence; a redelivery finds it there. A batch is acknowledged when its
+messages and their jobs are durable. Out: outcomes stand in a table until the stream has them, and their
+ids let the stream drop what is sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import re
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from ..client import Batch, Consumer, JetStream, JetStreamMessage, connect
+from ..errors import ConfigurationError, HeadraceError
+from . import ids, limits
+from .config import FeedConfig, OutcomesConfig
+from .errors import JobsError
+from .http.messages import RESERVED_HEADERS, RESERVED_PREFIXES
+from .models import NewMessage, rfc3339, state_name
+from .runtime import Runtime
+from .service import publishing, upkeep
+from .store import Row, Tx
+
+__all__ = ["feed_channel", "message_of", "publish_outcomes"]
+
+_LOG: Final = logging.getLogger("headrace.jobs.feed")
+_AGAIN_S: Final = 2.0
+_WAIT_S: Final = 5.0
+_OUTCOMES: Final = 200
+_OUTCOMES_TASK: Final = "outcomes"
+_OUTCOMES_LEAD_S: Final = 10.0
+_OUTCOMES_PAUSE_S: Final = 0.25
+_UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+async def feed_channel(runtime: Runtime, config: FeedConfig) -> None:
+    """Feed until cancelled. What goes wrong is logged and tried again: nothing is acknowledged early."""
+    await _for_ever(f"feeding {config.channel}", lambda: _feed(runtime, config))
+
+
+async def _feed(runtime: Runtime, config: FeedConfig) -> None:
+    async with _jetstream(config.url) as js:
+        stream = await js.stream(config.stream)
+        created = (await stream.info()).created or ""
+        consumer: Consumer = await stream.create_or_update_consumer(
+            durable_name=config.group,
+            filter_subject="" if config.filter == ">" else config.filter,
+            ack_policy="explicit",
+            max_ack_pending=config.batch * 4,
+        )
+        prefix = _prefix(config.stream, created)
+        while not runtime.draining.is_set():
+            batch: Batch = await consumer.fetch(config.batch, max_wait=_WAIT_S, eager=True)
+            if not batch:
+                continue
+            messages = [message_of(prefix, message) for message in batch]
+            now = runtime.now_us()
+            new = await runtime.database.write(
+                lambda tx, m=messages, now=now: publishing.feed(  # type: ignore[misc]
+                    tx, config.channel, m, now
+                )
+            )
+            batch.ack()
+            runtime.metrics.add("jobs_published_total", new, channel=config.channel)
+
+
+def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
+    """What a stream's message is in a channel: its headers that are not ours, its subject, its sequence."""
+    content_type = "application/octet-stream"
+    stored: dict[str, str] = {}
+    for name, value in message.headers.items():
+        lower = name.lower()
+        if lower == "content-type":
+            content_type = value[: limits.CONTENT_TYPE_CHARS_MAX]
+        elif (
+            lower not in RESERVED_HEADERS
+            and not lower.startswith((*RESERVED_PREFIXES, "nats-"))
+            and len(stored) < limits.METADATA_HEADERS_MAX
+        ):
+            stored[name] = value
+    sequence = message.metadata.stream_seq
+    stored["X-Headrace-Subject"] = message.subject
+    stored["X-Headrace-Sequence"] = str(sequence)
+    return NewMessage(
+        payload=message.payload,
+        content_type=content_type,
+        message_id=ids.check_id(f"{prefix}.{sequence}", "stream"),
+        headers=stored,
+    )
+
+
+def _prefix(stream: str, created: str) -> str:
+    """Names a stream and this incarnation of it: sequences begin anew when it is made anew."""
+    incarnation = hashlib.sha256(f"{stream} {created}".encode()).hexdigest()[:8]
+    return f"{_UNUSUAL.sub('_', stream)[:200]}.{incarnation}"
+
+
+async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:
+    """Publish what becomes of jobs until cancelled; one process at a time, in order."""
+    await _for_ever("publishing outcomes", lambda: _publish(runtime, config))
+
+
+async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
+    origin = await runtime.database.write(_database_id)
+    async with _jetstream(config.url) as js:
+        while not runtime.draining.is_set():
+            now = runtime.now_us()
+            rows = await runtime.database.write(
+                lambda tx, now=now: _next_outcomes(tx, runtime.node, now)  # type: ignore[misc]
+            )
+            if not rows:
+                await asyncio.sleep(_OUTCOMES_PAUSE_S)
+                continue
+            async with js.publisher() as publisher:
+                for row in rows:
+                    await publisher.send(
+                        config.subject, _outcome(row), msg_id=f"{origin}-{row['seq']}"
+                    )
+            done = json.dumps([row["seq"] for row in rows])
+            await runtime.database.write(
+                lambda tx, done=done: tx.run("delete_outcomes", seqs=done)  # type: ignore[misc]
+            )
+
+
+def _database_id(tx: Tx) -> str:
+    tx.run("add_meta", key="database_id", value=secrets.token_hex(8))
+    row = tx.one("get_meta", key="database_id")
+    if row is None:
+        raise AssertionError("it was put there by the statement before")
+    value: str = row["value"]
+    return value
+
+
+def _next_outcomes(tx: Tx, node: str, now: int) -> list[Row]:
+    if not upkeep.take_lead(tx, _OUTCOMES_TASK, node, _OUTCOMES_LEAD_S, now):
+        return []
+    return list(tx.all("list_outcomes", n=_OUTCOMES))
+
+
+def _outcome(row: Row) -> bytes:
+    return msgspec.json.encode(
+        {
+            "job": str(row["job_seq"]),
+            "channel": row["channel_id"],
+            "consumer": row["consumer_id"],
+            "message": row["message_id"],
+            "state": state_name(row["state"]),
+            "retries": row["retries"],
+            "error": row["error"],
+            "at": rfc3339(row["at_us"]),
+        }
+    )
+
+
+@asynccontextmanager
+async def _jetstream(url: str) -> AsyncIterator[JetStream]:
+    async with connect(url) as connection:
+        yield connection.jetstream()
+
+
+async def _for_ever(what: str, attempt: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    while True:
+        try:
+            await attempt()
+            return
+        except ConfigurationError:
+            raise
+        except (HeadraceError, OSError) as error:
+            code = f"{error.code}: " if isinstance(error, JobsError) else ""
+            _LOG.warning("%s was interrupted: %s%s", what, code, error)
+        await asyncio.sleep(_AGAIN_S)

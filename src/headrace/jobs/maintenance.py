@@ -1,0 +1,148 @@
+"""Does in time what nobody asks for: ends leases, dispatches scheduled messages, folds counts, retains.
+
+Of all processes on one database one leads, under a lease of its own; when it is gone another takes over
+within that lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+from . import limits
+from .archive import Archive
+from .errors import DatabaseUnavailableError
+from .runtime import Runtime
+from .service import publishing, retention, upkeep
+
+__all__ = ["Maintenance"]
+
+_LOG: Final = logging.getLogger("headrace.jobs.maintenance")
+_TASK: Final = "upkeep"
+_TICK_S: Final = 0.25
+_LEAD_S: Final = 10.0
+_RENEW_S: Final = 3.0
+_FOLD_S: Final = 5.0
+_RETAIN_S: Final = 60.0
+
+
+class Maintenance:
+    """``run`` until cancelled. ``retain`` can also be called by itself, as ``headrace jobs prune`` does."""
+
+    def __init__(
+        self, runtime: Runtime, keep: retention.Keep | None = None, archive: Archive | None = None
+    ) -> None:
+        self._runtime = runtime
+        self._keep = keep or retention.Keep()
+        self._archive = archive
+        self._leads_until_s = 0.0
+        self._last_s: dict[str, float] = {}
+
+    async def run(self) -> None:
+        """Tick until cancelled; a database that does not answer is asked again."""
+        while True:
+            try:
+                await self.tick()
+            except DatabaseUnavailableError as error:
+                self._leads_until_s = 0.0
+                _LOG.warning("maintenance waits: %s", error)
+            await asyncio.sleep(_TICK_S)
+
+    async def tick(self) -> None:
+        """Do what is due now, if this process leads."""
+        if not await self._lead():
+            return
+        runtime, now = self._runtime, self._runtime.now_us()
+        upcoming = await runtime.database.read(lambda tx: tx.one("next_upkeep_us"))
+        if upcoming is None:
+            raise AssertionError("an aggregate has one row")
+        if upcoming["lease_us"] is not None and upcoming["lease_us"] <= now:
+            await self._expire()
+        if upcoming["scheduled_us"] is not None and upcoming["scheduled_us"] <= now:
+            await self._dispatch()
+        if self._is_time("fold", _FOLD_S):
+            await runtime.database.write(lambda tx: tx.run("fold_counters"))
+        if self._is_time("retain", _RETAIN_S):
+            await self.retain()
+
+    async def resign(self) -> None:
+        """Let another lead at once."""
+        node = self._runtime.node
+        if self._leads_until_s:
+            self._leads_until_s = 0.0
+            await self._runtime.database.write(
+                lambda tx: tx.run("drop_lead", task=_TASK, holder=node)
+            )
+
+    async def _lead(self) -> bool:
+        now_s = self._now_s()
+        if now_s < self._leads_until_s - _LEAD_S + _RENEW_S:
+            return True
+        runtime, now = self._runtime, self._runtime.now_us()
+        leads = await runtime.database.write(
+            lambda tx: upkeep.take_lead(tx, _TASK, runtime.node, _LEAD_S, now)
+        )
+        self._leads_until_s = now_s + _LEAD_S if leads else 0.0
+        return leads
+
+    def _now_s(self) -> float:
+        return self._runtime.clock.monotonic_ns() / 1e9
+
+    def _is_time(self, what: str, every_s: float) -> bool:
+        now_s = self._now_s()
+        if now_s - self._last_s.get(what, float("-inf")) < every_s:
+            return False
+        self._last_s[what] = now_s
+        return True
+
+    async def _expire(self) -> None:
+        runtime, expired = self._runtime, limits.SWEEP_ROWS
+        while expired == limits.SWEEP_ROWS:
+            swept = await runtime.database.write(
+                lambda tx: upkeep.expire_leases(tx, runtime.now_us())
+            )
+            expired = swept.expired
+            runtime.metrics.add("jobs_lease_expired_total", expired)
+            runtime.metrics.add("jobs_dead_total", swept.dead, cause="expired")
+
+    async def _dispatch(self) -> None:
+        runtime, count = self._runtime, 1
+        while count:
+            count, late_us = await runtime.database.write(
+                lambda tx: publishing.dispatch_due(tx, runtime.now_us())
+            )
+            if count:
+                runtime.metrics.set("scheduler_lag_seconds", late_us / 1e6)
+
+    async def retain(self) -> retention.Removed:
+        """Archive and remove what may go. What is archived is on disk before it is removed."""
+        runtime, keep, total = self._runtime, self._keep, retention.Removed()
+        after: int | None = 0
+        while after is not None:
+            after = await self._retain_window(after, total)
+        while True:
+            notes = await runtime.database.write(
+                lambda tx: retention.prune_notes(tx, keep, runtime.now_us())
+            )
+            self._count(notes, total)
+            if not any(count >= limits.SWEEP_ROWS for count in notes.rows.values()):
+                return total
+
+    async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
+        keep, now = self._keep, self._runtime.now_us()
+        database = self._runtime.database
+        window = await database.read(lambda tx: retention.look(tx, keep, after, now))
+        if window.messages:
+            if self._archive is not None:
+                await asyncio.to_thread(self._archive.write, window)
+            self._count(
+                await database.write(lambda tx: retention.remove(tx, keep, window, now)), total
+            )
+        return window.after
+
+    def _count(self, removed: retention.Removed, total: retention.Removed) -> None:
+        for table, count in removed.rows.items():
+            total.add(table, count)
+            if count:
+                self._runtime.metrics.add("prune_rows_total", count, table=table)

@@ -1,0 +1,127 @@
+"""Definitions from configuration: applied when the configuration is new or changed, left alone otherwise.
+
+What people change over HTTP stays until the configuration itself changes. A consumer with a type that is
+neither push nor pull is not created, as specified; everything else that is wrong stops the start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from ..errors import ConfigurationError
+from .errors import JobsError
+from .models import ConsumerSettings, Options
+from .push.signature import new_secret
+from .service import definitions
+from .store import Tx
+
+__all__ = ["Seeds", "apply_seeds"]
+
+_LOG: Final = logging.getLogger("headrace.jobs")
+
+
+class SeedConsumer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    token: str
+    name: str | None = None
+    type: str = ""
+    callback_url: str = ""
+    max_retries: int | None = None
+    settings: ConsumerSettings | None = None
+
+
+class SeedChannel(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    token: str
+    name: str | None = None
+    consumers: dict[str, SeedConsumer] = {}
+
+
+class SeedProducer(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    token: str
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seeds:
+    """Producers and channels with their consumers, by id."""
+
+    producers: dict[str, SeedProducer] = field(default_factory=dict, repr=False)
+    channels: dict[str, SeedChannel] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def read(cls, document: dict[str, Any]) -> Seeds:
+        """From the tables ``producers`` and ``channels`` of a configuration."""
+        try:
+            return cls(
+                msgspec.convert(document.get("producers", {}), dict[str, SeedProducer]),
+                msgspec.convert(document.get("channels", {}), dict[str, SeedChannel]),
+            )
+        except msgspec.ValidationError as error:
+            raise ConfigurationError(f"definitions in the configuration: {error}") from None
+
+    def digest(self) -> str:
+        """Changes when anything in it changes."""
+        return hashlib.sha256(msgspec.json.encode([self.producers, self.channels])).hexdigest()
+
+
+class _Unconditional(definitions.Precondition):
+    def check(self, updated_us: int) -> None:
+        del updated_us
+
+
+def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
+    """Create or change everything in ``seeds``, or nothing. Whether the configuration was new."""
+    digest = seeds.digest()
+    known = tx.one("get_meta", key="seed_digest")
+    if known is not None and known["value"] == digest:
+        return False
+    always = _Unconditional()
+    try:
+        for producer_id, producer in seeds.producers.items():
+            change = definitions.Change(producer.name, producer.token)
+            definitions.put_producer(tx, producer_id, change, always, now)
+        for channel_id, channel in seeds.channels.items():
+            change = definitions.Change(channel.name, channel.token)
+            definitions.put_channel(tx, channel_id, change, always, now)
+            for consumer_id, consumer in channel.consumers.items():
+                _put(tx, channel_id, consumer_id, consumer, options, now)
+    except JobsError as error:
+        raise ConfigurationError(f"definitions in the configuration: {error}") from None
+    tx.run("put_meta", key="seed_digest", value=digest)
+    return True
+
+
+def _put(
+    tx: Tx, channel_id: str, consumer_id: str, seed: SeedConsumer, options: Options, now: int
+) -> None:
+    if seed.type not in {"", "push", "pull"}:
+        _LOG.warning(
+            "the configured consumer %s/%s is not created: its type is %r, accepted are push and pull",
+            channel_id,
+            consumer_id,
+            seed.type,
+        )
+        return
+    change = definitions.ConsumerChange(
+        name=seed.name,
+        token=seed.token,
+        callback_url=seed.callback_url or None,
+        kind=seed.type or None,
+        max_retries=seed.max_retries,
+        settings=seed.settings,
+    )
+    definitions.put_consumer(
+        tx,
+        channel_id,
+        consumer_id,
+        change,
+        None,
+        now,
+        defaults=options.default_settings(),
+        max_retries=options.max_retries,
+        new_secret=new_secret,
+    )

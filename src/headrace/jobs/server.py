@@ -1,0 +1,196 @@
+"""One process of the service: HTTP, push, maintenance, feeds; started, drained, ended."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+
+from .archive import Archive
+from .config import Config
+from .http import create_app
+from .http.gateway import Gateway
+from .maintenance import Maintenance
+from .push.engine import PushEngine
+from .runtime import Runtime
+from .seeds import Seeds, apply_seeds
+from .service.retention import Keep
+from .store import open_database
+
+__all__ = ["keep_of", "make_runtime", "serve"]
+
+_LOG: Final = logging.getLogger("headrace.jobs")
+_DAY_S: Final = 86_400.0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, without its signal handlers: ours know what draining means here."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def make_runtime(config: Config) -> Runtime:
+    """The runtime ``config`` describes, not yet started."""
+    return Runtime(
+        open_database(config.database, threads=config.database_threads),
+        config.options(),
+        admin_token=config.admin_token or None,
+    )
+
+
+def keep_of(config: Config) -> Keep:
+    """How long things are kept."""
+
+    def seconds(days: float | None) -> float | None:
+        return None if days is None else days * _DAY_S
+
+    return Keep(
+        messages_s=seconds(config.keep_messages_days),
+        dead_s=seconds(config.keep_dead_days),
+        attempts_s=seconds(config.keep_attempts_days),
+    )
+
+
+def make_maintenance(runtime: Runtime, config: Config) -> Maintenance:
+    """Retention and the rest, as configured."""
+    archive = None
+    if config.archive_directory:
+        archive = Archive(Path(config.archive_directory), runtime.node)
+    return Maintenance(runtime, keep_of(config), archive)
+
+
+async def serve(config: Config, ready: Callable[[str], None]) -> None:
+    """Serve until SIGINT or SIGTERM, then drain; a second signal ends at once.
+
+    ``ready`` is told the address when requests are answered. Draining: no new connection, waiting claims
+    are answered, push calls under way are finished and written down, within ``drain_seconds``.
+    """
+    listener = socket.create_server(
+        (config.host, config.port),
+        family=socket.AF_INET6 if ":" in config.host else socket.AF_INET,
+        backlog=1024,
+    )
+    runtime = make_runtime(config)
+    with listener:
+        await runtime.start()
+        try:
+            await _prepare(runtime, config)
+            await _serve_on(runtime, config, listener, ready)
+        finally:
+            await runtime.close()
+
+
+async def _prepare(runtime: Runtime, config: Config) -> None:
+    seeds = Seeds.read({"producers": config.producers, "channels": config.channels})
+    if seeds.producers or seeds.channels:
+        now = runtime.now_us()
+        options = runtime.options
+        if await runtime.database.write(lambda tx: apply_seeds(tx, seeds, options, now)):
+            _LOG.info("definitions of the configuration applied")
+
+
+async def _serve_on(
+    runtime: Runtime, config: Config, listener: socket.socket, ready: Callable[[str], None]
+) -> None:
+    gateway = None
+    if config.gateway is not None:
+        gateway = Gateway(
+            config.gateway.secrets,
+            tolerance_s=config.gateway.tolerance_seconds,
+            exempt=config.gateway.exempt,
+            v2_only=config.gateway.v2_only,
+        )
+    server = _Server(
+        uvicorn.Config(
+            create_app(runtime, gateway),
+            lifespan="off",
+            http="httptools",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
+        )
+    )
+    engine = PushEngine(runtime) if config.push else None
+    maintenance = make_maintenance(runtime, config)
+    tasks = [asyncio.create_task(maintenance.run(), name="jobs-maintenance")]
+    tasks += _stream_tasks(runtime, config)
+    push = asyncio.create_task(engine.run(), name="jobs-push") if engine is not None else None
+
+    def drain() -> None:
+        if server.should_exit:
+            server.force_exit = True
+            return
+        server.should_exit = True
+        runtime.draining.set()
+        runtime.bell.ring(())
+        if engine is not None:
+            engine.stop()
+
+    with _signals(drain):
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        host, port = listener.getsockname()[:2]
+        ready(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
+        watched = [serving, *tasks, *([push] if push is not None else [])]
+        try:
+            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            drain()
+            await serving
+            if push is not None and not server.force_exit:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(asyncio.shield(push), config.drain_seconds)
+            await maintenance.resign()
+        finally:
+            for task in watched:
+                task.cancel()
+            ended = await asyncio.gather(*watched, return_exceptions=True)
+    _raise_defects(done, ended)
+
+
+def _raise_defects(done: set[asyncio.Task[None]], ended: list[Any]) -> None:
+    """A part that ended by an error ends the process with it."""
+    for task in done:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+    for result in ended:
+        if isinstance(result, Exception):
+            raise result
+
+
+def _stream_tasks(runtime: Runtime, config: Config) -> list[asyncio.Task[None]]:
+    if not config.feeds and config.outcomes is None:
+        return []
+    from .feed import feed_channel, publish_outcomes
+
+    tasks = [
+        asyncio.create_task(feed_channel(runtime, feed), name=f"jobs-feed-{feed.channel}")
+        for feed in config.feeds
+    ]
+    if config.outcomes is not None:
+        tasks.append(
+            asyncio.create_task(publish_outcomes(runtime, config.outcomes), name="jobs-outcomes")
+        )
+    return tasks
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    handled = (signal.SIGINT, signal.SIGTERM)
+    for number in handled:
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in handled:
+            loop.remove_signal_handler(number)

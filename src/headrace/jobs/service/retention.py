@@ -1,0 +1,110 @@
+"""What may go: messages whose jobs are all finished, once they are old enough.
+
+A run looks at the messages once, in the order in which they came, in bounded windows: however many are
+blocked by an unfinished job, the next window begins after them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .. import limits
+from ..states import State
+from ..store import Row, Tx
+
+__all__ = ["Keep", "Removed", "Window", "look", "prune_notes", "remove"]
+
+_DISPATCHED = 102
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """How long things are kept, in seconds; ``None`` is for ever."""
+
+    messages_s: float | None = None
+    dead_s: float | None = None
+    attempts_s: float | None = 7 * 24 * 3600.0
+    events_s: float | None = 90 * 24 * 3600.0
+
+    def allows(self, message: Row, jobs: Sequence[Row], now: int) -> bool:
+        """Whether a message may go, with these jobs."""
+        if self.messages_s is None or message["status"] != _DISPATCHED:
+            return False
+        if message["received_us"] > now - self.messages_s * 1e6:
+            return False
+        return all(job["state"] == State.DELIVERED or self._dead_may_go(job, now) for job in jobs)
+
+    def _dead_may_go(self, job: Row, now: int) -> bool:
+        return (
+            job["state"] == State.DEAD
+            and self.dead_s is not None
+            and bool(job["changed_us"] <= now - self.dead_s * 1e6)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Messages that may go, with their jobs, and where to look next (``None``: seen all)."""
+
+    messages: Sequence[Row]
+    jobs: dict[int, list[Row]]
+    after: int | None
+
+
+@dataclass(slots=True)
+class Removed:
+    """How many rows went, by table."""
+
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def add(self, table: str, count: int) -> None:
+        self.rows[table] = self.rows.get(table, 0) + count
+
+
+def look(tx: Tx, keep: Keep, after: int, now: int) -> Window:
+    """One window of messages after ``after``."""
+    if keep.messages_s is None:
+        return Window([], {}, None)
+    rows = tx.all("scan_old_messages", after=after, n=limits.SWEEP_ROWS)
+    young = [row for row in rows if row["received_us"] > now - keep.messages_s * 1e6]
+    jobs = _jobs_of(tx, [row["seq"] for row in rows])
+    ready = [row for row in rows if keep.allows(row, jobs.get(row["seq"], []), now)]
+    # Behind a window of young messages there are only younger ones.
+    over = len(rows) < limits.SWEEP_ROWS or len(young) == len(rows)
+    return Window(ready, jobs, None if over else rows[-1]["seq"])
+
+
+def remove(tx: Tx, keep: Keep, window: Window, now: int) -> Removed:
+    """Remove what :func:`look` found, except what changed since (a dead letter sent back, say)."""
+    jobs = _jobs_of(tx, [row["seq"] for row in window.messages])
+    seqs = [
+        row["seq"] for row in window.messages if keep.allows(row, jobs.get(row["seq"], []), now)
+    ]
+    removed = Removed()
+    if seqs:
+        removed.add("job", tx.run("delete_jobs_of_messages", seqs=json.dumps(seqs)))
+        removed.add("message", tx.run("delete_messages", seqs=json.dumps(seqs)))
+    return removed
+
+
+def prune_notes(tx: Tx, keep: Keep, now: int) -> Removed:
+    """Remove a bounded number of old attempts and events."""
+    removed = Removed()
+    for table, query, age_s in (
+        ("attempt", "prune_attempts", keep.attempts_s),
+        ("event", "prune_events", keep.events_s),
+    ):
+        if age_s is not None:
+            before = now - round(age_s * 1e6)
+            removed.add(table, tx.run(query, before=before, n=limits.SWEEP_ROWS))
+    return removed
+
+
+def _jobs_of(tx: Tx, seqs: Sequence[int]) -> dict[int, list[Row]]:
+    jobs: dict[int, list[Row]] = {}
+    if seqs:
+        for row in tx.all("jobs_of_messages", seqs=json.dumps(list(seqs))):
+            jobs.setdefault(row["message_seq"], []).append(row)
+    return jobs
