@@ -1,0 +1,90 @@
+"""A proxy between client and server that can hurt the connections going through it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from types import TracebackType
+from typing import Self
+
+
+class ChaosProxy:
+    """Forwards TCP to ``host:port``. ``reset()`` cuts every connection with RST, ``swallow()`` turns
+    them into black holes, where bytes vanish and nothing is closed."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._pipes: set[_Pipe] = set()
+        self._server: asyncio.Server | None = None
+        self.port = 0
+        self.accepted = 0
+
+    @property
+    def url(self) -> str:
+        return f"nats://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        self.reset()
+        while self._pipes:
+            await asyncio.sleep(0.001)
+        await self._server.wait_closed()
+
+    def reset(self) -> None:
+        for pipe in list(self._pipes):
+            pipe.reset()
+
+    def swallow(self) -> None:
+        for pipe in list(self._pipes):
+            pipe.swallowing = True
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        try:
+            up_reader, up_writer = await asyncio.open_connection(*self._target)
+        except OSError:
+            writer.close()
+            return
+        pipe = _Pipe(writer, up_writer)
+        self._pipes.add(pipe)
+        try:
+            await asyncio.gather(pipe.pump(reader, up_writer), pipe.pump(up_reader, writer))
+        finally:
+            self._pipes.discard(pipe)
+
+
+class _Pipe:
+    def __init__(self, *writers: asyncio.StreamWriter) -> None:
+        self.writers = writers
+        self.swallowing = False
+
+    def reset(self) -> None:
+        for writer in self.writers:
+            raw = writer.get_extra_info("socket")
+            if raw is not None and raw.fileno() >= 0:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            writer.transport.abort()
+
+    async def pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                if not self.swallowing:
+                    writer.write(data)
+                    await writer.drain()
+        except OSError:
+            pass  # cut on purpose
+        finally:
+            for side in self.writers:
+                side.transport.abort()
