@@ -207,7 +207,7 @@ def test_without_a_command_the_commands_are_listed() -> None:
 def test_an_unknown_command_is_told_what_is_accepted() -> None:
     done = run("sevre")
     assert done.returncode == 2
-    assert done.stderr == "headrace: no command 'sevre'; accepted are serve, demo\n"
+    assert done.stderr.startswith("headrace: no command 'sevre'; accepted are serve, ")
 
 
 def test_the_help_of_serve_explains_its_flags() -> None:

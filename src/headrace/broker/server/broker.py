@@ -132,6 +132,7 @@ class Broker:
             if options.jetstream:
                 storage = self._storage = await open_storage(options, loop, pump)
                 hub.start_jetstream(storage.storage)
+                storage.tell()
                 pump.wake()
             if options.monitor_port is not None:
                 self._monitor = Monitor(hub)

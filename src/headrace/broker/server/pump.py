@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from ..core.hub import Hub
 from .connection import Connection
@@ -38,10 +37,12 @@ class Pump:
             self._tick_is_due = True
             self.loop.call_soon(self._tick)
 
-    def run(self, job: Callable[..., Any], *args: Any) -> None:
-        """Do something to the hub from outside a tick (a completed flush), and the tick after it."""
-        job(*args)
-        self.wake()
+    def run(self, job: Callable[[], None]) -> None:
+        """Do something to the hub from outside (a completed flush), and the tick after it, at once."""
+        try:
+            job()
+        finally:
+            self._tick()
 
     def stop(self) -> None:
         """No more ticks and timers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OpenStorage", "open_storage"]
 
+logger = logging.getLogger("headrace.broker")
+
 Result = TypeVar("Result")
 
 
@@ -25,6 +28,22 @@ class OpenStorage:
 
     def __init__(self, storage: FileStorage | MemoryStorage) -> None:
         self.storage = storage
+        self._reported = 0
+        self._failure_reported = False
+
+    def tell(self) -> None:
+        """Log what the storage found wrong since the last call, and its failure once."""
+        if isinstance(self.storage, MemoryStorage):
+            return
+        report = self.storage.report
+        while self._reported < len(report):
+            finding = report[self._reported]
+            self._reported += 1
+            logger.warning("Store: %s, byte %d: %s", finding.path, finding.offset, finding.what)
+        failed = self.storage.failed
+        if failed is not None and not self._failure_reported:
+            self._failure_reported = True
+            logger.error("Store: read-only from here on, restart when it is repaired: %s", failed)
 
     async def flushed(self) -> None:
         """Wait until everything staged so far is on disk, or is known not to be."""
@@ -57,15 +76,20 @@ async def open_storage(
     def notify() -> None:
         """On the commit thread: a flush is done."""
         try:
-            loop.call_soon_threadsafe(pump.run, storage.complete)
+            loop.call_soon_threadsafe(pump.run, complete)
         except RuntimeError:
             pass  # the loop was closed without stopping the broker: nobody is left to tell
+
+    def complete() -> None:
+        storage.complete()
+        opened.tell()
 
     def make() -> FileStorage:
         return FileStorage(Path(directory), sync=options.sync, notify=notify)
 
     storage = await _beside_the_loop(make, FileStorage.close)
-    return OpenStorage(storage)
+    opened = OpenStorage(storage)
+    return opened
 
 
 async def _beside_the_loop(job: Callable[[], Result], undo: Callable[[Result], None]) -> Result:

@@ -1,0 +1,104 @@
+"""The broker and its disk: what is kept, what is said when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+
+import nats
+import pytest
+
+from headrace.broker import Broker
+from headrace.broker.core.hub_monitor import healthz
+from headrace.errors import ConfigurationError, StoreLockedError
+
+
+async def publish(broker: Broker, count: int) -> int:
+    """Publish into a stream of ours; the last sequence."""
+    client = await nats.connect(broker.client_url, allow_reconnect=False)
+    streams = client.jetstream()
+    await streams.add_stream(name="S", subjects=["s.>"])
+    acks = [await streams.publish("s.x", b"%d" % number) for number in range(count)]
+    await client.close()
+    return acks[-1].seq
+
+
+async def test_streams_outlive_the_broker(tmp_path: Path, no_leaks: None) -> None:
+    async with Broker(store_dir=tmp_path / "store") as broker:
+        assert await publish(broker, 20) == 20
+    async with Broker(store_dir=tmp_path / "store") as broker:
+        assert await publish(broker, 1) == 21
+
+
+async def test_what_is_on_its_way_when_the_broker_stops_is_acknowledged_and_kept(
+    tmp_path: Path,
+) -> None:
+    connect = b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\nSUB in.* 1\r\n'
+    messages = b"".join(b"PUB s.x in.%d 1\r\nx\r\n" % number for number in range(500))
+    async with Broker(store_dir=tmp_path / "store") as broker:
+        await publish(broker, 1)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(connect + b"PING\r\n")
+        await reader.readuntil(b"PONG\r\n")
+        writer.write(messages + b"PING\r\n")
+        await reader.readuntil(b"PONG\r\n")  # received; the disk has hardly begun
+    heard = await reader.read()
+    writer.close()
+    acknowledged = heard.count(b'{"stream":"S","seq":')
+    async with Broker(store_dir=tmp_path / "store") as broker:
+        assert await publish(broker, 1) == 1 + 500 + 1
+    assert acknowledged <= 500
+
+
+async def test_two_brokers_do_not_share_a_directory(tmp_path: Path, no_leaks: None) -> None:
+    async with Broker(store_dir=tmp_path / "store"):
+        with pytest.raises(StoreLockedError):
+            await Broker(store_dir=tmp_path / "store").start()
+    async with Broker(store_dir=tmp_path / "store"):
+        pass
+
+
+async def test_a_wrong_sync_mode_is_named(tmp_path: Path, no_leaks: None) -> None:
+    with pytest.raises(ConfigurationError, match="sync is 'sometimes'; accepted are"):
+        await Broker(store_dir=tmp_path / "store", sync="sometimes").start()
+
+
+async def test_damage_on_the_disk_is_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    directory = tmp_path / "store"
+    async with Broker(store_dir=directory) as broker:
+        await publish(broker, 50)
+    (segment,) = sorted(directory.rglob("*.seg"))
+    data = bytearray(segment.read_bytes())
+    data[data.index(b"s.x") + 3] ^= 0xFF
+    segment.write_bytes(data)
+    caplog.set_level(logging.WARNING)
+    async with Broker(store_dir=directory) as broker:
+        client = await nats.connect(broker.client_url, allow_reconnect=False)
+        subscription = await client.jetstream().pull_subscribe("s.x", durable="d")
+        got = await subscription.fetch(49, timeout=5)
+        assert len(got) == 49
+        await client.close()
+    assert f"Store: {segment}, byte 4096" in caplog.text
+    assert "message 1 lost" in caplog.text
+
+
+async def test_a_failing_disk_makes_the_broker_unhealthy_and_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise OSError(5, "Input/output error")
+
+    async with Broker(store_dir=tmp_path / "store") as broker:
+        assert await publish(broker, 1) == 1
+        assert healthz(broker.hub)[0] == 200
+        monkeypatch.setattr("headrace.broker.store.files.LocalFiles.fdatasync", broken)
+        with pytest.raises(Exception, match=r"nats|store|Input"):
+            await publish(broker, 1)
+        status, document = healthz(broker.hub)
+        assert status == 503
+        assert "Input/output error" in document["error"]
+        monkeypatch.undo()
+    assert caplog.text.count("read-only from here on") == 1
