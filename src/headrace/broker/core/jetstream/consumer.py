@@ -172,6 +172,14 @@ class Consumer:
         elif end is not TurnEnd.STALLED:
             self.stream.hungry[self] = None
 
+    def may_have_more(self) -> bool:
+        """Whether new messages in the stream may be for this consumer, as far as is cheap to tell."""
+        literal = self.filter.literal if self.filter is not None else None
+        if literal is None or self.queue.has_one_shots or self.state.late:
+            return True
+        found = self.stream.store.subject(literal)
+        return found is not None and found.last_seq >= self.state.next_seq
+
     def room(self) -> int:
         """How many more messages may be pending acknowledgement."""
         limit = self._max_ack_pending
@@ -267,6 +275,12 @@ class Consumer:
         """A turn moved the position; ``pending`` is what is left."""
         if not self.chosen:
             self.pending_count.advance(pending, self.state.next_seq)
+
+    def skip_to(self, next_seq: int) -> None:
+        """Nothing before ``next_seq`` is left for this consumer."""
+        if next_seq > self.state.next_seq:
+            self.pending_count.moved(self.state.next_seq, next_seq)
+            self.state.next_seq = next_seq
 
     def wants(self, subject: bytes) -> bool:
         """Whether a message on this subject is one for this consumer."""

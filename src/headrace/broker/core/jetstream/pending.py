@@ -48,6 +48,11 @@ class PendingCount:
         self._counted_to = last_seq
         return self._value
 
+    def moved(self, old_seq: int, next_seq: int) -> None:
+        """The position moved over messages that do not match."""
+        if self._next_seq == old_seq:
+            self._next_seq = next_seq
+
     def advance(self, value: int, next_seq: int) -> None:
         """Deliveries moved the position; ``value`` is what is left from there on."""
         self._value = value

@@ -232,9 +232,10 @@ class Stream:
 
     def on_durable(self) -> None:
         """New messages are on disk: who waits may have them."""
-        if self.hungry:
-            self.context.ready.update(self.hungry)
-            self.hungry.clear()
+        for consumer in list(self.hungry):
+            if consumer.may_have_more():
+                del self.hungry[consumer]
+                self.context.ready[consumer] = None
 
     def resume_blocked(self) -> None:
         """Receivers have room again: who stopped for that reason goes on."""

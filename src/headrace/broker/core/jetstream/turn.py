@@ -47,6 +47,7 @@ class Turn:
         self._number = 0
         self._now_ns = 0
         self._pending = 0
+        self._counted = False
         self._left = 0
         self._aside: list[WaitingRequest] = []
         self._blocked = False
@@ -61,13 +62,19 @@ class Turn:
         self._left = _TURN_MESSAGES
         self._blocked = False
         self.delivered = False
-        self._pending = consumer.num_pending()
+        self._counted = False
         served = not consumer.state.redeliver or self._redeliver()
         end = self._deliver_new() if served else self._stopped()
         queue = consumer.queue
         while self._aside:
             queue.push_front(self._aside.pop())
         return end
+
+    def _count(self) -> None:
+        """Count what is pending, once per turn and only when there is something to deliver."""
+        if not self._counted:
+            self._counted = True
+            self._pending = self._consumer.num_pending()
 
     def _stopped(self) -> TurnEnd:
         """No request could be served."""
@@ -86,6 +93,7 @@ class Turn:
                 continue
             if self._left <= 0:
                 return False
+            self._count()
             request = self._choose()
             if request is None:
                 return False
@@ -107,9 +115,9 @@ class Turn:
             wanted = min(queue.wanted, room, self._left)
             messages = consumer.read(wanted, _TURN_BYTES)
             if not messages:
-                consumer.state.next_seq = max(consumer.state.next_seq, store.durable_seq + 1)
-                consumer.advance_pending(self._pending)
+                consumer.skip_to(store.durable_seq + 1)
                 return TurnEnd.EXHAUSTED
+            self._count()
             if not self._hand_out(messages):
                 return self._stopped()
 
