@@ -35,8 +35,11 @@ class Part:
         "last_seq",
         "log",
         "opened",
+        "ranges",
+        "relog",
         "removed",
         "sealed",
+        "tail",
     )
 
     def __init__(
@@ -56,7 +59,10 @@ class Part:
         self.died = died
         self.opened: list[Segment] = []  # file streams: segments this part creates
         self.sealed: list[Segment] = []  # … and finishes
-        self.end = 0  # … and where the tail's data ends
+        self.tail: Segment | None = None  # … and the tail, with the removals recorded in it
+        self.end = 0  # … up to where
+        self.ranges: list[tuple[int, int]] = []
+        self.relog: list[tuple[int, int]] = []  # … of which these were recorded before, elsewhere
 
 
 class EditableLog(MessageLog):

@@ -102,7 +102,7 @@ class FileLog(EditableLog):
         self._end = self._durable_end = self._write_from = end
         self._marked = end  # where the last COMMIT record went
         self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
-        self._unfit = segments[-1] if unfit_tail else None  # not to be appended to
+        self._unfit = segments[-1] if unfit_tail else None  # damaged: not to be appended to
         self._jump = jump  # the next segment does not follow from the records there are
         self._statements: list[bytes] = []
         self._writes: list[SegmentWrite] = []
@@ -207,10 +207,12 @@ class FileLog(EditableLog):
     def _aim(self) -> None:
         tail = self._segments[-1]
         tail.ensure()
-        if tail.sealed or tail is self._unfit:
+        follows = tail.rel is None and tail.base + len(tail) == self.last_seq + 1
+        if tail is self._unfit or not follows:
             tail.sealed = True
-            self._limit = 0
+            self._limit = 0  # the next message begins a new segment
         else:
+            tail.sealed, tail.max_ns = False, None
             self._limit = self._shelf.segment_bytes
         if not tail.chunks:
             self._open_chunk(tail)
@@ -234,7 +236,6 @@ class FileLog(EditableLog):
         self.last_seq = last_seq
         self._first = last_seq + 1
         self._state(encode_skip(last_seq, self._salt))
-        self._unfit = self._segments[-1]
         self._aim()
 
     # -- staging
@@ -242,7 +243,8 @@ class FileLog(EditableLog):
     def stage(self, work: Work) -> Part:
         """Turn what changed since the last flush into writes; what to do once they are durable."""
         self._clean = True
-        self._state_removals()
+        relog, self._relog = self._relog, []
+        ranges = self._state_removals(relog)
         if self._end - self._marked >= _COMMIT_EVERY:
             durable_end = self._durable_end if self._segments[-1].durable else 0
             self._state(encode_commit(self.durable_seq, durable_end, self._salt))
@@ -254,7 +256,8 @@ class FileLog(EditableLog):
         part = self._take_part()
         part.opened, self._opened = self._opened, []
         part.sealed, self._sealed = self._sealed, []
-        part.end = self._end
+        part.tail, part.end = self._segments[-1], self._end
+        part.ranges, part.relog = ranges, relog
         work.writes += self._writes
         self._writes = []
         self._cut_bytes = 0
@@ -266,18 +269,15 @@ class FileLog(EditableLog):
         self._statements.append(record)
         self._end += len(record)
 
-    def _state_removals(self) -> None:
-        ranges = self._relog
+    def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
         first = self._first
-        ranges += [(sequence, sequence) for sequence in self._removed if sequence >= first]
+        ranges = relog + [(sequence, sequence) for sequence in self._removed if sequence >= first]
         if first > self._floor:
             ranges.append((self._floor, first - 1))
-        if ranges:
-            self._relog = []
-            ranges = coalesce(ranges)
-            self._segments[-1].removals += ranges
-            for record in encode_removals(self.last_seq, ranges, self._salt):
-                self._state(record)
+        ranges = coalesce(ranges)
+        for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
+            self._state(record)
+        return ranges
 
     def _cut(self) -> None:
         """What has gathered for the tail's file becomes one write."""
@@ -318,6 +318,8 @@ class FileLog(EditableLog):
     def complete(self, part: Part) -> None:
         """The oldest part in flight is on disk."""
         self._durable_end = part.end
+        if part.tail is not None:
+            part.tail.removals += part.ranges
         for segment in part.opened:
             segment.durable = True
             self._jump = False
@@ -337,15 +339,20 @@ class FileLog(EditableLog):
 
     def fail(self) -> None:
         """Take back everything that is not on disk; see ``EditableLog.fail``."""
+        relog = [pair for part in self._inflight for pair in part.relog]
+        self._relog = relog + self._relog
         super().fail()
+        if self._relog:
+            self._restage()
         tail = self._segments[-1]
-        tail.sealed, tail.max_ns = False, None
         self._end = self._write_from = self._durable_end
         self._marked = min(self._marked, self._end)
         self._staged_parts = len(tail.chunks[-1].parts) if tail.chunks else 0
-        self._statements, self._writes, self._relog = [], [], []
+        self._statements, self._writes = [], []
         self._cut_bytes = 0
         self._opened, self._sealed = [], []
+        self._cut_bytes = 0
+        self._cut_tail = True
         self._aim()
 
     def _bury(self, segment: Segment) -> None:

@@ -46,6 +46,7 @@ class Segment:
         "dead",
         "durable",
         "end_rel",
+        "final_seq",
         "head",
         "load",
         "max_ns",
@@ -82,6 +83,7 @@ class Segment:
         self.chunks: list[Chunk] = []
         self.removals: list[tuple[int, int]] = []
         self.data_end = 0
+        self.final_seq = base - 1  # once sealed: the stream's last sequence by then
         self.durable = False  # whether its file is known to be on disk
         self.sealed = False  # whether no message will be added
         self.bodies: list[tuple[bytes, bytes] | None] = []  # memory streams: headers, payload

@@ -54,6 +54,7 @@ def new_log(
         end=HEADER_BYTES,
         cut_tail=False,
         unfit_tail=False,
+        jump=last_seq > 0,
     )
 
 
@@ -91,6 +92,9 @@ class _Opening:
         self._end = HEADER_BYTES
         self._cut_tail = False
         self._unfit = False
+        self._jump = False
+        self._alien: list[str] = []  # files that are put aside
+        self._unreadable: set[int] = set()  # serials of files without a whole header
         self._to_seal: list[Segment] = []
 
     def run(self) -> FileLog:
@@ -100,15 +104,44 @@ class _Opening:
             self._report(mark_path, 0, "the watermark is damaged and was ignored")
         files = self._files()
         for number, file in enumerate(files):
-            following = files[number + 1].header.base if number + 1 < len(files) else None
+            before = files[number - 1].header.serial if number else 0
+            if not self._stopped and not self._follows(before, file):
+                self._stopped = True
             if self._stopped:
-                self._report(file.path, 0, "it follows a torn write and was never acknowledged")
-                self._quarantine.take(file.path, self._shelf.root)
-            elif file.summary is not None and file.footer is not None:
+                self._put_aside(files[number:])
+                break
+            following = files[number + 1].header.base if number + 1 < len(files) else None
+            if file.summary is not None and file.footer is not None:
                 self._sealed(file, file.footer, file.summary)
             else:
                 self._scanned(file, following)
+        for path in self._alien:  # only now: an unreadable segment shows that what follows is torn
+            self._quarantine.take(path, self._shelf.root)
         return self._finish(files)
+
+    def _follows(self, before: int, file: _File) -> bool:
+        """Whether a file continues where the one before it ends, or has a reason not to.
+
+        ``before`` is the serial of the file before it, 0 if it is the first one.
+        """
+        header = file.header
+        if header.base <= self._expected or header.jump:
+            return True
+        between = range(before + 1, header.serial)
+        if between and self._unreadable.isdisjoint(between):
+            return True  # a segment without live messages was removed
+        if self._torn(self._expected):
+            return False
+        self._report(
+            file.path, 0, "the segment before it is cut short", (self._expected, header.base - 1)
+        )
+        return True
+
+    def _put_aside(self, files: list[_File]) -> None:
+        """Files behind a torn write, the last first: what is left must still look torn."""
+        for file in reversed(files):
+            self._report(file.path, 0, "it follows a torn write and was never acknowledged")
+            self._quarantine.take(file.path, self._shelf.root)
 
     # -- files
 
@@ -120,7 +153,7 @@ class _Opening:
                 continue
             file = self._examine(path) if entry.endswith(".seg") else None
             if file is None:
-                self._quarantine.take(path, self._shelf.root)
+                self._alien.append(path)
             else:
                 found.append(file)
         found.sort(key=lambda file: file.header.serial)
@@ -134,6 +167,7 @@ class _Opening:
             data = fs.pread(handle, HEADER_BYTES, 0)
             header, damaged = decode_header(data, path)
             if header is None:
+                self._unreadable.add(_serial_of(path))
                 if data.strip(b"\0"):
                     self._report(path, 0, "the segment has no readable header; put aside")
                 return None
@@ -182,6 +216,7 @@ class _Opening:
         self._subjects[segment] = summary.subjects
         self._removals += summary.removals
         self._nbytes += summary.nbytes
+        segment.final_seq = summary.last_seq
         self._expected = max(self._expected, summary.last_seq + 1)
         self._end, self._cut_tail = footer.data_end, True
 
@@ -215,6 +250,7 @@ class _Opening:
             self._unfit = True
         self._nbytes += sum(segment.sizes)
         self._cut_tail = False
+        segment.final_seq = self._expected - 1
         if following is not None and not damaged and not self._stopped:
             self._to_seal.append(segment)
 
@@ -333,7 +369,7 @@ class _Opening:
             where = self._segments[-1].path if self._segments else mark_path
             self._report(where, self._end, "the end is missing", (self._expected, known))
             self._expected = known + 1
-            self._unfit = True
+            self._unfit = self._jump = True
         last_seq = self._expected - 1
         if not self._segments:
             serial = max([self._known.serial, *(file.header.serial for file in files)], default=0)
@@ -358,9 +394,12 @@ class _Opening:
             end=self._end,
             cut_tail=self._cut_tail,
             unfit_tail=self._unfit,
+            jump=self._jump,
         )
         for segment in self._to_seal:
-            self._shelf.chore(seal_chore(segment, self._table.names, segment.last_seq))
+            if segment is tail:
+                continue  # what followed it was put aside
+            self._shelf.chore(seal_chore(segment, self._table.names))
         return log
 
     def _apply_removals(self) -> None:
@@ -422,6 +461,11 @@ class _Opening:
     ) -> None:
         finding: Finding = damage(path, offset, what, self._name, lost)
         self._shelf.report(finding)
+
+
+def _serial_of(path: str) -> int:
+    digits = path.rpartition("/")[2].removesuffix(".seg")
+    return int(digits) if digits.isdecimal() else 0
 
 
 def _read(shelf: Shelf, path: str, size: int) -> bytes:

@@ -11,12 +11,12 @@ from .writer import Writer
 __all__ = ["seal_chore", "unlink_chore"]
 
 
-def seal_chore(segment: Segment, names: list[bytes], last_seq: int) -> Chore:
+def seal_chore(segment: Segment, names: list[bytes]) -> Chore:
     """Write the footer of a segment whose records are all durable, and give back unused space.
 
     On a full disk the segment simply stays without: opening the stream will read its records.
     """
-    path, data_end = segment.path, segment.data_end
+    path, data_end, last_seq = segment.path, segment.data_end, segment.final_seq
     arrays = (segment.offsets, segment.sizes, segment.sids, segment.stamps, segment.rel)
     removals = list(segment.removals)
 
@@ -44,17 +44,5 @@ def seal_chore(segment: Segment, names: list[bytes], last_seq: int) -> Chore:
 
 
 def unlink_chore(path: str) -> Chore:
-    """Remove the file of a dead segment. If that is refused, the next start will do it."""
-
-    def unlink(writer: Writer) -> None:
-        writer.forget(path)
-        if not writer.fs.exists(path):
-            return  # its stream was deleted meanwhile
-        try:
-            writer.fs.unlink(path)
-            writer.fs.fsync_dir(path.rpartition("/")[0])
-        except OSError as error:
-            if not is_full(error):
-                raise explain(error, f"removing {path}") from error
-
-    return unlink
+    """Remove the file of a dead segment."""
+    return lambda writer: writer.remove(path)

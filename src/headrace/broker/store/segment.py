@@ -47,7 +47,7 @@ FORMAT_VERSION: Final = 1
 HEADER_BYTES: Final = 4096
 _COPY_BYTES: Final = HEADER_BYTES // 2
 _MAGIC: Final = b"HRSEGMNT"
-_HEADER: Final = struct.Struct("<8sHHIQQq")
+_HEADER: Final = struct.Struct("<8sHHIQQqB")
 _SUMMARY: Final = struct.Struct("<QQQqqIIIB")
 _TRAILER: Final = struct.Struct("<8sQQIIII")
 _TRAILER_MAGIC: Final = b"HRFOOTER"
@@ -56,13 +56,18 @@ _U32: Final = struct.Struct("<I")
 
 
 class Header(NamedTuple):
-    """Who a segment file belongs to. ``salt`` seeds the checksum of its records."""
+    """Who a segment file belongs to. ``salt`` seeds the checksum of its records.
+
+    ``jump`` says that ``base`` does not follow from the records before, because some were lost. Apart
+    from that, a gap between two files with successive serials means that the first one is torn.
+    """
 
     name: str
     salt: int
     serial: int
     base: int
     created_ns: int
+    jump: bool
 
 
 def encode_header(header: Header) -> bytes:
@@ -76,6 +81,7 @@ def encode_header(header: Header) -> bytes:
         header.serial,
         header.base,
         header.created_ns,
+        header.jump,
     )
     body += name
     copy = (body + _U32.pack(crc32(body))).ljust(_COPY_BYTES, b"\0")
@@ -104,7 +110,7 @@ def _decode_copy(data: bytes) -> Header | int | None:
     """A header; the version number if it is one we do not know; None if damaged."""
     if len(data) < _HEADER.size or data[:8] != _MAGIC:
         return None
-    _, version, name_len, salt, serial, base, created_ns = _HEADER.unpack_from(data)
+    _, version, name_len, salt, serial, base, created_ns, jump = _HEADER.unpack_from(data)
     if version != FORMAT_VERSION:
         return int(version)
     stop = _HEADER.size + name_len
@@ -114,7 +120,7 @@ def _decode_copy(data: bytes) -> Header | int | None:
         name = data[_HEADER.size : stop].decode()
     except UnicodeDecodeError:
         return None
-    return Header(name, salt, serial, base, created_ns)
+    return Header(name, salt, serial, base, created_ns, bool(jump))
 
 
 class Summary(NamedTuple):

@@ -261,7 +261,8 @@ class FileStorage:
         """Make an empty stream, durable with the next flush.
 
         Raises StoreError if it exists or the name is too long. A ``memory`` stream takes part in
-        flushes but leaves nothing on disk.
+        flushes but leaves nothing on disk. If one of this name was deleted since the last flush, what
+        is staged so far is committed first, as a flush of its own that nobody hears of.
         """
         self._check()
         if name in self._logs or name in self._unopened:
@@ -384,12 +385,11 @@ class FileStorage:
             # the caller learns it here. So what came since goes, too.
             batch.error, self._poison = self._poison, None
             self._take_back_staged()
-        staged, self._staged = self._staged, _Staged()
-        batch.work = staged.work
-        for log in staged.dirty:
-            batch.parts.append(log.stage(batch.work))
-        if batch.error is None:
+            staged = _Staged()
+        else:
+            staged, self._staged = self._staged, _Staged()
             batch.work.meta = self._meta.take()
+        self._fill(batch, staged)
         batch.nbytes = sum(len(b) for write in batch.work.writes for b in write.buffers)
         self._pending_bytes += batch.nbytes
         self._inflight.append(_Flight(batch, staged))
@@ -397,6 +397,12 @@ class FileStorage:
             self._committer.submit(batch)
         else:
             batch.finished = True
+
+    def _fill(self, batch: Batch, staged: _Staged) -> None:
+        work = batch.work
+        work.directories, work.retired = staged.work.directories, staged.work.retired
+        for log in staged.dirty:
+            batch.parts.append(log.stage(work))
 
     def _succeed(self, flight: _Flight) -> None:
         for part in flight.batch.parts:

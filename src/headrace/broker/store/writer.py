@@ -8,6 +8,7 @@ the power goes, metadata never speaks of messages that are not there.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
@@ -110,10 +111,11 @@ class Writer:
         self._allocated: dict[str, int] = {}
         self._preallocate = True
         self._unsynced: dict[str, None] = {}
+        self._dead: deque[str] = deque()
 
     def commit(self, group: list[Work]) -> None:
         """Carry out a group as one. Raises StoreFullError with nothing left of it, or StoreFailedError."""
-        undo: list[Callable[[], None]] = []
+        undo: list[_Undo] = []
         touched: dict[str, None] = {}
         directories: dict[str, None] = {}
         doing = "writing"
@@ -130,7 +132,7 @@ class Writer:
             self._meta.write([work.meta for work in group if work.meta is not None], self._sync)
         except OSError as error:
             if is_full(error):
-                self._undo(undo)
+                self._undo(undo, directories)
             raise explain(error, doing) from error
         self._finish(group)
 
@@ -163,10 +165,10 @@ class Writer:
             return self.handles.get(path, create=True)
 
     def _make_directory(
-        self, directory: str, directories: dict[str, None], undo: list[Callable[[], None]]
+        self, directory: str, directories: dict[str, None], undo: list[_Undo]
     ) -> None:
         self.fs.mkdir(directory)
-        undo.append(lambda: self.fs.rmdir(directory))
+        undo.append((lambda: self.fs.rmdir(directory), None))
         directories[directory.rpartition("/")[0]] = None
 
     def _write_segment(
@@ -175,12 +177,12 @@ class Writer:
         writes: list[SegmentWrite],
         touched: dict[str, None],
         directories: dict[str, None],
-        undo: list[Callable[[], None]],
+        undo: list[_Undo],
     ) -> None:
         first = writes[0]
         handle = self.handles.get(path, create=first.header is not None)
         if first.header is not None:
-            undo.append(lambda: self._remove(path))
+            undo.append((lambda: self._remove(path), None))
             self._allocated[path] = 0
             write_all(self.fs, handle, first.header, 0)
             self._allocated[path] = len(first.header)
@@ -190,7 +192,7 @@ class Writer:
                 self._allocated[path] = self.fs.size(handle)
             if first.truncate:
                 self._cut(path, handle, first.offset)
-            undo.append(lambda: self._cut(path, self.handles.get(path), first.offset))
+            undo.append((lambda: self._cut(path, self.handles.get(path), first.offset), path))
         data = b"".join([buffer for write in writes for buffer in write.buffers])
         if data:
             messages = any(write.messages for write in writes)
@@ -230,10 +232,17 @@ class Writer:
         self.forget(path)
         self.fs.unlink(path)
 
-    def _undo(self, undo: list[Callable[[], None]]) -> None:
+    def _undo(self, undo: list[_Undo], directories: dict[str, None]) -> None:
+        """Leave nothing of a refused batch, not even after a power cut."""
         try:
-            for step in reversed(undo):
+            for step, _ in reversed(undo):
                 step()
+            for _, path in undo:
+                if path is not None and self._sync:
+                    self.fs.fdatasync(self.handles.get(path))
+            for directory in directories:
+                if self.fs.exists(directory):
+                    self.fs.fsync_dir(directory)
         except OSError as error:
             raise StoreFailedError(
                 f"could not take back a batch that did not fit: {error.strerror}"
@@ -271,6 +280,7 @@ class Writer:
 
     def _retire(self, source: str, target: str) -> None:
         self.handles.drop_under(source)
+        self._dead = deque(path for path in self._dead if not path.startswith(source + "/"))
         for path in [path for path in self._allocated if path.startswith(source + "/")]:
             self.forget(path)
         self.fs.rename(source, target)
@@ -283,8 +293,33 @@ class Writer:
         self._allocated.pop(path, None)
         self._unsynced.pop(path, None)
 
+    def remove(self, path: str) -> None:
+        """Remove the file of a dead segment, after all those given before.
+
+        The order matters: a later segment may hold the record that an earlier one is dead. If a
+        removal is refused, it and those after it wait for the next one, or the next start.
+        """
+        self.forget(path)
+        self._dead.append(path)
+        try:
+            while self._dead:
+                path = self._dead[0]
+                if self.fs.exists(path):  # or else its stream was deleted meanwhile
+                    self.fs.unlink(path)
+                directory = path.rpartition("/")[0]
+                if self.fs.exists(directory):
+                    self.fs.fsync_dir(directory)
+                self._dead.popleft()
+        except OSError as error:
+            if not is_full(error):
+                raise explain(error, f"removing {path}") from error
+
     def close(self) -> None:
         self.handles.close()
+
+
+_Undo = tuple[Callable[[], None], str | None]
+"""A step back, and the file to sync after it."""
 
 
 def _by_path(group: list[Work]) -> dict[str, list[SegmentWrite]]:

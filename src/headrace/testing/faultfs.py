@@ -1,0 +1,408 @@
+"""A file system in memory that fails on purpose: the disk a store's tests run on.
+
+It matches ``headrace.broker.store.FileSystem``. What is written is lost by a power cut unless it was
+synced, as on a real disk:
+
+- of the writes to a file since its last ``fdatasync`` each survives or not by itself, in whole or in
+  part; what comes after a surviving write never loses a truncation that came before it;
+- of the creations, renames and removals since the last ``fsync_dir`` of their directory some first
+  ones survive, in the order they were made;
+- after a failed ``fdatasync`` the data is gone although a second one succeeds, as on Linux.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from typing import Final, Literal
+
+__all__ = ["Fault", "FaultFS", "PowerCut"]
+
+Fault = Literal["crash", "crash after", "enospc", "eio", "short"]
+"""What happens at a chosen operation: the power goes before or after it, it is refused, or a write
+takes half of the bytes."""
+
+_SECTOR: Final = 512
+
+
+class PowerCut(BaseException):
+    """The machine is off. Not an Exception: nothing may handle it and go on."""
+
+
+class _Node:
+    """A file: its content as programs see it, what is on the platter, and the difference."""
+
+    def __init__(self) -> None:
+        self.content = bytearray()
+        self.synced = b""
+        self.pending: list[tuple[int, bytes] | int] = []  # writes, or the length cut to
+        self.locked_by = -1
+
+    def copy(self) -> _Node:
+        twin = _Node()
+        twin.content = bytearray(self.content)
+        twin.synced = bytes(self.content)
+        return twin
+
+
+class _Directory:
+    def __init__(self) -> None:
+        self.entries: dict[str, _Node | _Directory] = {}
+        self.synced: dict[str, _Node | _Directory] = {}
+
+
+_Change = tuple[_Directory, str, "_Node | _Directory | None"]
+
+
+class FaultFS:
+    """A file system in memory with a disk of ``capacity`` bytes (None: any number).
+
+    ``operations`` counts the calls that change or sync something; ``fail`` makes one of them go wrong.
+    """
+
+    def __init__(self, *, capacity: int | None = None) -> None:
+        self.capacity = capacity
+        self.operations = 0
+        self.log: list[str] = []
+        self._root = _Directory()
+        self._handles: dict[int, _Node] = {}
+        self._next_handle = 3
+        self._changes: list[list[_Change]] = []  # directory changes not yet synced, each atomic
+        self._faults: dict[int, Fault] = {}
+        self._off = False
+
+    # -- for tests
+
+    def fail(self, operation: int, fault: Fault) -> None:
+        """Let the operation with this number (counted from 1) go wrong."""
+        self._faults[operation] = fault
+
+    def power_cut(self, rng: random.Random) -> FaultFS:
+        """Switch off, and return the disk as it is found when power is back."""
+        self._off = True
+        kept = rng.randrange(len(self._changes) + 1)
+        for change in self._changes[:kept]:
+            _apply(change)
+        survivor = FaultFS(capacity=self.capacity)
+        survivor._root = _survive_directory(self._root, rng)
+        return survivor
+
+    def kill(self) -> FaultFS:
+        """End the process, not the machine: everything written is there, locks are free."""
+        self._off = True
+        survivor = FaultFS(capacity=self.capacity)
+        survivor._root = _copy_directory(self._root)
+        return survivor
+
+    def files(self) -> list[str]:
+        """The paths of all files, sorted."""
+        return sorted(_walk(self._root, ""))
+
+    def content(self, path: str) -> bytes:
+        """What is in a file."""
+        return bytes(self._file(path).content)
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Replace a file's content behind everyone's back, durably."""
+        node = self._file(path)
+        node.content = bytearray(content)
+        node.synced = bytes(content)
+        node.pending = []
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """Turn one bit of a file over."""
+        content = bytearray(self.content(path))
+        content[bit // 8] ^= 1 << bit % 8
+        self.overwrite(path, bytes(content))
+
+    # -- the port
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        if create:
+            self._step("create", path)
+            directory, name = self._parent(path)
+            if name in directory.entries:
+                raise _error(errno.EEXIST, path)
+            node = _Node()
+            self._change([(directory, name, node)])
+        else:
+            self._alive()
+            node = self._file(path)
+        handle = self._next_handle
+        self._next_handle += 1
+        self._handles[handle] = node
+        return handle
+
+    def close(self, handle: int) -> None:
+        node = self._handles.pop(handle)
+        if node.locked_by == handle:
+            node.locked_by = -1
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        self._alive()
+        return bytes(self._handles[handle].content[offset : offset + length])
+
+    def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
+        taken = bytes(data)
+        if self._step("write", f"{handle} {offset} {len(taken)}") == "short" and len(taken) > 1:
+            taken = taken[: len(taken) // 2]
+        node = self._handles[handle]
+        end = offset + len(taken)
+        room = self._room()
+        if room is not None and end - len(node.content) > room:
+            end = max(offset, len(node.content) + room)
+            taken = taken[: end - offset]
+            if not taken:
+                raise _error(errno.ENOSPC, "write")
+        self._grow(node, end)
+        node.content[offset:end] = taken
+        node.pending.append((offset, taken))
+        self._after()
+        return len(taken)
+
+    def fdatasync(self, handle: int) -> None:
+        node = self._handles[handle]
+        try:
+            self._step("fdatasync", str(handle))
+        except OSError:
+            node.pending = []  # the kernel marks the pages clean all the same
+            raise
+        node.synced = _settle(node.synced, node.pending)
+        node.pending = []
+        self._after()
+
+    def allocate(self, handle: int, offset: int, length: int) -> bool:
+        self._step("allocate", f"{handle} {offset} {length}")
+        node = self._handles[handle]
+        room = self._room()
+        if room is not None and offset + length - len(node.content) > room:
+            raise _error(errno.ENOSPC, "allocate")
+        self._grow(node, offset + length)
+        node.pending.append((offset + length, b""))
+        self._after()
+        return True
+
+    def truncate(self, handle: int, length: int) -> None:
+        self._step("truncate", f"{handle} {length}")
+        node = self._handles[handle]
+        self._grow(node, length)
+        del node.content[length:]
+        node.pending.append(length)
+        self._after()
+
+    def size(self, handle: int) -> int:
+        self._alive()
+        return len(self._handles[handle].content)
+
+    def lock(self, handle: int) -> bool:
+        node = self._handles[handle]
+        if node.locked_by not in (-1, handle):
+            return False
+        node.locked_by = handle
+        return True
+
+    def mkdir(self, path: str) -> None:
+        self._step("mkdir", path)
+        directory, name = self._parent(path)
+        if name in directory.entries:
+            raise _error(errno.EEXIST, path)
+        self._change([(directory, name, _Directory())])
+
+    def rename(self, source: str, target: str) -> None:
+        self._step("rename", f"{source} {target}")
+        here, name = self._parent(source)
+        there, new_name = self._parent(target)
+        if name not in here.entries:
+            raise _error(errno.ENOENT, source)
+        self._change([(there, new_name, here.entries[name]), (here, name, None)])
+
+    def unlink(self, path: str) -> None:
+        self._step("unlink", path)
+        self._file(path)
+        directory, name = self._parent(path)
+        self._change([(directory, name, None)])
+
+    def rmdir(self, path: str) -> None:
+        self._step("rmdir", path)
+        if self._directory(path).entries:
+            raise _error(errno.ENOTEMPTY, path)
+        directory, name = self._parent(path)
+        self._change([(directory, name, None)])
+
+    def listdir(self, path: str) -> list[str]:
+        self._alive()
+        return sorted(self._directory(path).entries)
+
+    def exists(self, path: str) -> bool:
+        self._alive()
+        try:
+            self._find(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def fsync_dir(self, path: str) -> None:
+        self._step("fsync_dir", path)
+        directory = self._directory(path)
+        later: list[list[_Change]] = []
+        for change in self._changes:
+            if any(where is directory for where, _, _ in change):
+                _apply(change)
+            else:
+                later.append(change)
+        self._changes = later
+        self._after()
+
+    # -- inside
+
+    def _alive(self) -> None:
+        if self._off:
+            raise PowerCut
+
+    def _step(self, what: str, about: str) -> Fault | None:
+        self._alive()
+        self.operations += 1
+        self.log.append(f"{self.operations} {what} {about}")
+        fault = self._faults.get(self.operations)
+        if fault == "crash":
+            self._off = True
+            raise PowerCut
+        if fault == "enospc":
+            raise _error(errno.ENOSPC, about)
+        if fault == "eio":
+            raise _error(errno.EIO, about)
+        return fault
+
+    def _after(self) -> None:
+        if self._faults.get(self.operations) == "crash after":
+            self._off = True
+            raise PowerCut
+
+    def _change(self, change: list[_Change]) -> None:
+        for directory, name, entry in change:
+            if entry is None:
+                directory.entries.pop(name, None)
+            else:
+                directory.entries[name] = entry
+        self._changes.append(change)
+        self._after()
+
+    def _grow(self, node: _Node, length: int) -> None:
+        if length > len(node.content):
+            node.content.extend(bytes(length - len(node.content)))
+
+    def _room(self) -> int | None:
+        if self.capacity is None:
+            return None
+        used = sum(len(self._file(path).content) for path in self.files())
+        return max(0, self.capacity - used)
+
+    def _find(self, path: str) -> _Node | _Directory:
+        entry: _Node | _Directory = self._root
+        for part in path.strip("/").split("/") if path.strip("/") else ():
+            if not isinstance(entry, _Directory) or part not in entry.entries:
+                raise _error(errno.ENOENT, path)
+            entry = entry.entries[part]
+        return entry
+
+    def _file(self, path: str) -> _Node:
+        entry = self._find(path)
+        if isinstance(entry, _Directory):
+            raise _error(errno.EISDIR, path)
+        return entry
+
+    def _directory(self, path: str) -> _Directory:
+        entry = self._find(path)
+        if not isinstance(entry, _Directory):
+            raise _error(errno.ENOTDIR, path)
+        return entry
+
+    def _parent(self, path: str) -> tuple[_Directory, str]:
+        parent, _, name = path.rpartition("/")
+        return self._directory(parent), name
+
+
+def _error(number: int, about: str) -> OSError:
+    return OSError(number, os.strerror(number), about)
+
+
+def _apply(change: list[_Change]) -> None:
+    for directory, name, entry in change:
+        if entry is None:
+            directory.synced.pop(name, None)
+        else:
+            directory.synced[name] = entry
+
+
+def _settle(content: bytes, pending: list[tuple[int, bytes] | int]) -> bytes:
+    """The content once these operations are on the platter."""
+    settled = bytearray(content)
+    for operation in pending:
+        if isinstance(operation, int):
+            del settled[operation:]
+            settled.extend(bytes(operation - len(settled)))
+        else:
+            offset, data = operation
+            settled.extend(bytes(max(0, offset + len(data) - len(settled))))
+            settled[offset : offset + len(data)] = data
+    return bytes(settled)
+
+
+def _survive(node: _Node, rng: random.Random) -> _Node:
+    kept: list[tuple[int, bytes] | int] = []
+    must_cut = False
+    for operation in reversed(node.pending):
+        if isinstance(operation, int):
+            if must_cut or rng.random() < 0.5:
+                kept.append(operation)
+                must_cut = True
+            continue
+        offset, data = operation
+        fate = rng.random()
+        if fate < 0.4:
+            continue
+        if fate < 0.6:
+            kept.extend(
+                (offset + at, data[at : at + _SECTOR])
+                for at in range(0, len(data), _SECTOR)
+                if rng.random() < 0.5
+            )
+        else:
+            kept.append(operation)
+        must_cut = True
+    survivor = _Node()
+    survivor.synced = _settle(node.synced, kept[::-1])
+    survivor.content = bytearray(survivor.synced)
+    return survivor
+
+
+def _survive_directory(directory: _Directory, rng: random.Random) -> _Directory:
+    survivor = _Directory()
+    for name, entry in directory.synced.items():
+        if isinstance(entry, _Directory):
+            survivor.entries[name] = _survive_directory(entry, rng)
+        else:
+            survivor.entries[name] = _survive(entry, rng)
+    survivor.synced = dict(survivor.entries)
+    return survivor
+
+
+def _copy_directory(directory: _Directory) -> _Directory:
+    twin = _Directory()
+    for name, entry in directory.entries.items():
+        twin.entries[name] = (
+            _copy_directory(entry) if isinstance(entry, _Directory) else entry.copy()
+        )
+    twin.synced = dict(twin.entries)
+    return twin
+
+
+def _walk(directory: _Directory, path: str) -> list[str]:
+    paths: list[str] = []
+    for name, entry in directory.entries.items():
+        if isinstance(entry, _Directory):
+            paths += _walk(entry, f"{path}/{name}")
+        else:
+            paths.append(f"{path}/{name}")
+    return paths
