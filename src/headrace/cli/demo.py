@@ -73,14 +73,10 @@ def run(args: argparse.Namespace) -> int:
     try:
         run_demo(settings, screen)
     except KeyboardInterrupt:
-        print(
-            "headrace demo: interrupted; nothing is lost, the same command goes on from here.",
-            file=sys.stderr,
-        )
+        screen.complain("interrupted; nothing is lost, the same command goes on from here.")
         return INTERRUPTED
     except Exception as error:
-        sentence = explain(error, args.dir, args.dir / "spark.log")
-        print(f"headrace demo: {sentence}", file=sys.stderr)
+        screen.complain(explain(error, args.dir, args.dir / "spark.log"))
         return 1
     finally:
         screen.close()

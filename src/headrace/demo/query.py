@@ -72,6 +72,8 @@ def start_spark(master: str, log: Path) -> SparkSession:
             .config("spark.log.level", "WARN")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")
+            # The whole job is shorter than Java's optimising compiler needs to pay for itself.
+            .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(log.parent / "warehouse"))

@@ -31,19 +31,26 @@ class Stage:
 class Screen:
     """The terminal, or whatever standard output is.
 
-    It keeps a descriptor of its own, because standard output is lent to Spark's processes while they
-    start.
+    It keeps descriptors of its own, because standard output and error are lent to Spark's processes
+    while they start.
     """
 
     def __init__(self) -> None:
         from rich.console import Console
 
         self._out: TextIO = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+        self._errors: TextIO = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
         self._console = Console(file=self._out, highlight=False)
         self.stages: list[Stage] = []
 
     def close(self) -> None:
         self._out.close()
+        self._errors.close()
+
+    def complain(self, sentence: str) -> None:
+        """One line on standard error, as every command says why it failed."""
+        self._errors.write(f"headrace demo: {sentence}\n")
+        self._errors.flush()
 
     def say(self, text: str) -> None:
         """One plain line."""
