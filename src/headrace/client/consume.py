@@ -209,6 +209,11 @@ class Consumption:
         elif self._frames:
             await asyncio.shield(self._ended)
 
+    def _abandon(self) -> None:
+        """End without a word to anybody; what is in the buffer can still be taken."""
+        self._session.close_route(self._route)
+        self._end(None)
+
     async def __aenter__(self) -> Self:
         return self
 

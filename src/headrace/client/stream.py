@@ -35,6 +35,7 @@ from ..wire.headers import Headers, parse_headers
 from .apicalls import Api, config_from
 from .consumer import Consumer
 from .consumers import Consumers
+from .ordered import OrderedConsumer
 
 __all__ = ["Stream", "StreamMessage"]
 
@@ -188,6 +189,18 @@ class Stream:
     async def consumer(self, name: str) -> Consumer:
         """An existing consumer. Raises JetStreamApiError (10014) if there is none of this name."""
         return await self._consumers.get(name)
+
+    async def ordered_consumer(
+        self, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> OrderedConsumer:
+        """A consumer that reads in order, each message once, without acks; see ``OrderedConsumer``.
+
+        Of the configuration the filters, where to start, ``headers_only``, ``replay_policy`` and
+        ``inactive_threshold`` (default 300 s) count.
+        """
+        ordered = OrderedConsumer(self._api, self.name, config_from(ConsumerConfig, config, values))
+        await ordered._current()
+        return ordered
 
     async def delete_consumer(self, name: str) -> None:
         """Delete a consumer. Raises JetStreamApiError (10014) if there is none of this name."""
