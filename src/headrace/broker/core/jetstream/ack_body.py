@@ -6,6 +6,7 @@ import msgspec
 
 from ....api.acks import NAK
 from .durations import parse_duration
+from .ranges import DURATION_NS_MAX
 
 __all__ = ["nak_delay_ns"]
 
@@ -21,7 +22,9 @@ def nak_delay_ns(body: bytes) -> int:
         return 0
     if text.startswith(b"{"):
         try:
-            return max(msgspec.json.decode(text, type=_Delay).delay, 0)
+            delay_ns = msgspec.json.decode(text, type=_Delay).delay
         except msgspec.DecodeError:
             return 0
-    return max(parse_duration(text.decode(errors="replace")) or 0, 0)
+    else:
+        delay_ns = parse_duration(text.decode(errors="replace")) or 0
+    return min(max(delay_ns, 0), DURATION_NS_MAX)

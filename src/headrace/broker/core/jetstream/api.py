@@ -15,10 +15,13 @@ from typing import Any, Final, NamedTuple, TypeVar
 from ....api.base import Document, DocumentError, decode
 from ....api.envelope import encode_response
 from ....api.errors import Errors
+from ....errors import StoreError
 from ..ports import Origin
 from .context import Context, Refused
+from .gate import store_refusal
 from .options import JetStreamOptions
 from .publish_headers import read_headers
+from .ranges import check_ranges, read_number
 
 __all__ = ["Answer", "ApiDispatcher", "Call", "dynamic_metadata", "required_level_too_high"]
 
@@ -45,7 +48,7 @@ class Call:
         """The request body, strictly; an empty body is the default document."""
         if not self.payload.strip():
             return kind()
-        return decode(self.payload, kind, strict=True)
+        return check_ranges(decode(self.payload, kind, strict=True))
 
     def expect_empty(self) -> None:
         """Refuse a body other than nothing or ``{}``."""
@@ -75,8 +78,8 @@ def required_level_too_high(headers: bytes, level: int) -> bool:
     """Whether a request demands a higher API level than ours."""
     if _LEVEL not in headers:
         return False
-    wanted = read_headers(headers).get(_LEVEL, b"")
-    return not wanted.isdigit() or int(wanted) > level
+    wanted = read_number(read_headers(headers).get(_LEVEL, b""))
+    return wanted is None or wanted > level
 
 
 def dynamic_metadata(options: JetStreamOptions, level: str, *, listed: bool) -> dict[str, str]:
@@ -164,6 +167,9 @@ class ApiDispatcher:
             answer = route.endpoint(call)
         except Refused as refusal:
             self._refuse(route, call, refusal)
+            return
+        except StoreError as error:
+            self._refuse(route, call, Refused(store_refusal(error)))
             return
         except DocumentError as error:
             text = _in_server_words(str(error))

@@ -23,6 +23,7 @@ from .consumer_config import (
 from .consumer_info import consumer_info
 from .consumer_start import filters_of
 from .context import Context, Refused
+from .ranges import check_ranges
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -74,7 +75,7 @@ class ConsumerCreation:
         return self._apply(request, call, call.names[1])
 
     def _read(self, call: Call) -> CreateConsumerRequest:
-        request = decode_create_consumer(call.payload.strip() or b"{}")
+        request = check_ranges(decode_create_consumer(call.payload.strip() or b"{}"))
         if request.action not in _ACTIONS:
             raise DocumentError(f'unknown consumer action: "{request.action}"')
         if request.stream_name != call.names[0]:

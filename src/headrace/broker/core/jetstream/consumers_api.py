@@ -89,7 +89,7 @@ class ConsumersApi:
 
     def names(self, call: Call) -> Document:
         names = sorted(self._stream(call).consumers)
-        offset = min(call.read(OffsetRequest).offset, len(names))
+        offset = min(max(call.read(OffsetRequest).offset, 0), len(names))
         return ConsumerNamesResponse(
             total=len(names),
             offset=offset,
@@ -99,7 +99,7 @@ class ConsumersApi:
 
     def list_consumers(self, call: Call) -> Document:
         consumers = [consumer for _, consumer in sorted(self._stream(call).consumers.items())]
-        offset = min(call.read(OffsetRequest).offset, len(consumers))
+        offset = min(max(call.read(OffsetRequest).offset, 0), len(consumers))
         page = consumers[offset : offset + INFOS_PER_PAGE]
         return ConsumerListResponse(
             total=len(consumers),
@@ -124,6 +124,8 @@ class ConsumersApi:
 
     def reset(self, call: Call) -> Answer | None:
         wanted = call.read(ResetRequest).seq
+        if wanted < 0:
+            raise DocumentError("json: cannot unmarshal a negative number into field seq")
         try:
             consumer = self._consumer(call)
         except Refused:

@@ -45,6 +45,7 @@ class Context:
         "options",
         "random",
         "ready",
+        "removed",
         "settling",
         "storage",
         "timers",
@@ -71,6 +72,8 @@ class Context:
         """Streams with appended messages since the last end of a tick."""
         self.appended: dict[Stream, None] = {}
         """Streams with appended messages since the last flush started."""
+        self.removed: dict[Stream, list[int]] = {}
+        """Messages their consumers are done with, removed since the last flush started."""
         self.ready: dict[Consumer, None] = {}
         """Consumers that may have something to deliver, in the order they became so."""
         self.dirty_consumers: dict[Consumer, None] = {}

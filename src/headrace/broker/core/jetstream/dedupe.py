@@ -37,6 +37,15 @@ class DuplicateWindow:
             self._sequences[message_id] = sequence
             self._by_time.append((now_ns, message_id))
 
+    def forget_after(self, sequence: int) -> None:
+        """Messages after ``sequence`` were not kept after all."""
+        self._by_time = deque(
+            entry for entry in self._by_time if self._sequences.get(entry[1], 0) <= sequence
+        )
+        self._sequences = {id_: seq for id_, seq in self._sequences.items() if seq <= sequence}
+        if self.last_id not in self._sequences and self._by_time:
+            self.last_id = self._by_time[-1][1]
+
     def expire(self, now_ns: int) -> None:
         """Forget what is older than the window."""
         by_time = self._by_time

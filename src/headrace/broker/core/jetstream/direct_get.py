@@ -18,6 +18,7 @@ from ..ports import Origin
 from .api import ApiDispatcher, required_level_too_high
 from .context import Context
 from .messages_api import find_message
+from .ranges import check_ranges
 from .statuses import status, with_headers
 
 if TYPE_CHECKING:
@@ -63,7 +64,11 @@ class DirectGet:
             self._status(reply, status(names.EMPTY_REQUEST))
             return
         try:
-            request = decode(payload, DirectGetRequest) if payload.strip() else DirectGetRequest()
+            request = (
+                check_ranges(decode(payload, DirectGetRequest))
+                if payload.strip()
+                else DirectGetRequest()
+            )
             if subject:
                 if request != DirectGetRequest(no_hdr=request.no_hdr):
                     self._status(reply, _BAD)

@@ -17,6 +17,7 @@ _UNITS: Final = {
     "m": 60_000_000_000,
     "h": 3_600_000_000_000,
 }
+_CHARS_MAX: Final = 64
 _PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
@@ -24,6 +25,8 @@ def parse_duration(text: str) -> int | None:
     """Nanoseconds, or None when the text is no duration."""
     negative = text.startswith("-")
     rest = text[1:] if text[:1] in ("-", "+") else text
+    if len(rest) > _CHARS_MAX:
+        return None
     if rest == "0":
         return 0
     total = 0.0

@@ -47,6 +47,7 @@ class JetStream:
         context.gate = DurableGate(bus, storage, clock, timers, self._stage, self._completed)
         self._gate = context.gate
         self._flushing: dict[Stream, None] = {}
+        self._removing: dict[Stream, list[int]] = {}
         self._turn_asked = False
         self._api = ApiDispatcher(context)
         StreamsApi(context, self.registry, self._api)
@@ -128,10 +129,14 @@ class JetStream:
         self.registry.stage_consumers()
         context = self._context
         self._flushing, context.appended = context.appended, {}
+        self._removing, context.removed = context.removed, {}
 
-    def _completed(self) -> None:
-        """A flush is done: what it carried may be delivered."""
+    def _completed(self, error: Exception | None) -> None:
+        """A flush is done: what it carried may be delivered; or it failed, and is taken back."""
         streams, self._flushing = self._flushing, {}
+        removed, self._removing = self._removing, {}
+        if error is not None:
+            self.registry.take_back(removed)
         for stream in streams:
             stream.on_durable()
         if self._context.ready:

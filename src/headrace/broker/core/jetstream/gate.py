@@ -103,10 +103,10 @@ class DurableGate:
         clock: Clock,
         timers: Timers,
         stage: Callable[[], None],
-        completed: Callable[[], None],
+        completed: Callable[[Exception | None], None],
     ) -> None:
         """``stage`` is called before each flush to hand the last changes to the storage, and
-        ``completed`` after each one, when its acknowledgements are out."""
+        ``completed`` after each one, with its error, when its acknowledgements are out."""
         self._bus = bus
         self._storage = storage
         self._clock = clock
@@ -172,5 +172,5 @@ class DurableGate:
             elif kind:
                 # An ack that did not become durable gets no answer: the client will ask again.
                 self._bus.publish(reply, b"", b"", encode_error(kind, store_refusal(error)))
-        self._completed()
+        self._completed(error)
         self.flush()

@@ -10,6 +10,7 @@ from ....subjects import SubjectFilter, is_literal, is_valid_pattern
 from .context import Refused
 from .durations import parse_duration
 from .publish_headers import read_headers
+from .ranges import read_number
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -97,7 +98,8 @@ class PublishChecks:
     def _check_ttl(self, text: bytes) -> None:
         shown = text.decode(errors="replace")
         if shown != "never":
-            ttl_ns = int(shown) * _NS if shown.isdecimal() else parse_duration(shown)
+            seconds = read_number(text)
+            ttl_ns = seconds * _NS if seconds is not None else parse_duration(shown)
             if ttl_ns is None or ttl_ns < _NS:
                 raise Refused(Errors.MESSAGE_TTL_INVALID)
         raise Refused(Errors.MESSAGE_TTL_DISABLED)
@@ -160,4 +162,4 @@ class PublishChecks:
 
 def _is_sequence(text: bytes, sequence: int) -> bool:
     """Whether an expectation holds; one that is no number never does."""
-    return text.isdigit() and int(text) == sequence
+    return read_number(text) == sequence

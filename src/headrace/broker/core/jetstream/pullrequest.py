@@ -11,12 +11,14 @@ from ....api import names
 from ....api.base import DocumentError, decode
 from ....api.consumers import ConsumerConfig, PullRequest
 from .durations import format_duration
+from .ranges import check_ranges, read_number
 from .statuses import bad_request, status
 
 __all__ = ["ParsedPull", "check_pull", "parse_pull"]
 
 _NS: Final = 1_000_000_000
 _PRIORITY_MAX: Final = 9
+_REMEMBERED_BYTES_MAX: Final = 256
 
 
 class ParsedPull(msgspec.Struct, frozen=True):
@@ -27,23 +29,30 @@ class ParsedPull(msgspec.Struct, frozen=True):
     refusal: bytes = b""
 
 
-@lru_cache(maxsize=4096)
 def parse_pull(body: bytes) -> ParsedPull:
     """Read a body: empty, a number, a JSON object; any other text asks for one message.
 
-    Clients repeat themselves, so the last few thousand bodies are remembered.
+    Clients repeat themselves, so the last few thousand bodies are remembered, unless they are long.
     """
+    return _parse_again(body) if len(body) <= _REMEMBERED_BYTES_MAX else _parse(body)
+
+
+def _parse(body: bytes) -> ParsedPull:
     text = body.strip()
     if not text.startswith(b"{"):
-        batch = int(text) if text.isdigit() else 1
+        batch = read_number(text)
+        batch = 1 if batch is None else batch
         return ParsedPull(PullRequest(batch=batch), plain=True)
     try:
-        request = decode(text, PullRequest)
+        request = check_ranges(decode(text, PullRequest))
     except DocumentError as error:
         return ParsedPull(PullRequest(), refusal=bad_request(str(error)))
     if request.idle_heartbeat > 0 and 2 * request.idle_heartbeat > request.expires:
         return ParsedPull(request, refusal=bad_request("heartbeat value too large"))
     return ParsedPull(request)
+
+
+_parse_again = lru_cache(maxsize=4096)(_parse)
 
 
 def check_pull(parsed: ParsedPull, config: ConsumerConfig) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -177,6 +178,28 @@ class Registry:
         consumer.on_inactive = self.delete_consumer
         consumer.restore(*state) if state is not None else consumer.start()
         self._admit(consumer)
+
+    def take_back(self, removed: Mapping[Stream, Sequence[int]]) -> None:
+        """A flush failed: follow the storage back to what it still has.
+
+        A stream whose creation was in it is no more. One whose deletion was in it is deleted again:
+        its configuration is gone already. ``removed`` are messages nobody needs, by stream.
+        """
+        storage = self._context.storage
+        there = set(storage.streams())
+        for stream in list(self.streams.values()):
+            if stream.name in there:
+                stream.take_back(removed.get(stream, ()))
+                continue
+            stream.close()
+            for consumer in list(stream.consumers.values()):
+                self._drop_consumer(consumer)
+            del self.streams[stream.name]
+            storage.meta.delete(_STREAM + stream.name)
+        if storage.failed is None:
+            for name in there.difference(self.streams):
+                storage.delete_stream(name)
+                self._context.gate.want_soon()
 
     # -- questions
 

@@ -60,6 +60,7 @@ class Stream:
         self._now_ns = context.clock.now_ns
         self._last_ns = 0
         self._dirty = False
+        self._closed = False
         self._age_timer: Timer | None = None
         self._sinks: tuple[bytes, ...] = ()
         self._configure()
@@ -72,7 +73,8 @@ class Stream:
         self._arm_age_timer()
 
     def close(self) -> None:
-        """Stop listening; consumers are closed by the engine."""
+        """Stop listening; consumers are closed by the registry."""
+        self._closed = True
         self._listen([])
         if self._age_timer is not None:
             self._age_timer.cancel()
@@ -225,6 +227,8 @@ class Stream:
     def end_of_batch(self) -> None:
         """Once per tick with new messages: bring the stream within its limits."""
         self._dirty = False
+        if self._closed:
+            return
         if self._bounded:
             self._trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
         if self._age_timer is None:
@@ -273,7 +277,8 @@ class Stream:
 
     def remove_done(self, sequences: Sequence[int]) -> None:
         """Remove messages nobody needs any more; committed with the next flush."""
-        if sequences and self.store.remove(sequences):
+        if sequences and self._writable() and self.store.remove(sequences):
+            self.context.removed.setdefault(self, []).extend(sequences)
             self.context.gate.want_soon()
 
     def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
@@ -292,6 +297,8 @@ class Stream:
     def _trim_head(
         self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0
     ) -> None:
+        if not self._writable():
+            return
         removed = self.store.trim(
             max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns
         )
@@ -314,6 +321,19 @@ class Stream:
         self._age_timer = None
         self.expire()
         self._arm_age_timer()
+
+    def take_back(self, done: Sequence[int]) -> None:
+        """A flush failed: its messages are gone again, and what it removed is back.
+
+        ``done`` are the removed ones that nobody needs: they are removed once more.
+        """
+        self.removals += 1
+        self.window.forget_after(self.store.last_seq)
+        self.remove_done(done)
+
+    def _writable(self) -> bool:
+        """False once the store has failed: then limits rest, and monitoring shows the failure."""
+        return self.context.storage.failed is None
 
     # -- questions
 

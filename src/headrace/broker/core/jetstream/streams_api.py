@@ -163,7 +163,7 @@ class StreamsApi:
 
     def purge(self, call: Call) -> Document:
         request = call.read(PurgeRequest)
-        if request.seq > 0 and request.keep > 0:
+        if (request.seq > 0 and request.keep > 0) or min(request.seq, request.keep) < 0:
             raise Refused(Errors.BAD_REQUEST)
         stream = self._stream(call)
         stream.check_not_sealed()
@@ -177,7 +177,7 @@ class StreamsApi:
     def names(self, call: Call) -> Answer:
         request = call.read(StreamNamesRequest)
         found = self._matching(request.subject)
-        offset = min(request.offset, len(found))
+        offset = min(max(request.offset, 0), len(found))
         names = [stream.name for stream in found[offset : offset + NAMES_PER_PAGE]]
         page = {"total": len(found), "offset": offset, "limit": NAMES_PER_PAGE}
         return Answer(None, {**page, "streams": names or None})  # null, as the public server says
@@ -185,7 +185,7 @@ class StreamsApi:
     def list_streams(self, call: Call) -> Document:
         request = call.read(StreamNamesRequest)
         found = self._matching(request.subject)
-        offset = min(request.offset, len(found))
+        offset = min(max(request.offset, 0), len(found))
         page = found[offset : offset + INFOS_PER_PAGE]
         return StreamListResponse(
             total=len(found),
@@ -233,7 +233,8 @@ class StreamsApi:
     def _subjects(self, stream: Stream, request: StreamInfoRequest) -> tuple[dict[str, int], int]:
         scope = _filter(request.subjects_filter)
         counts = sorted((s, state.count) for s, state in stream.store.subjects(scope))
-        page = counts[request.offset : request.offset + SUBJECTS_PER_PAGE]
+        offset = max(request.offset, 0)
+        page = counts[offset : offset + SUBJECTS_PER_PAGE]
         return {subject.decode(): count for subject, count in page}, len(counts)
 
 

@@ -1,0 +1,39 @@
+"""Numbers a server can count with: 64 bits, durations of at most 292 years, digits worth reading."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from ....api.base import Document, DocumentError
+
+__all__ = ["DURATION_NS_MAX", "check_ranges", "read_number"]
+
+_INT_MAX: Final = 2**63 - 1
+_SECONDS_MAX: Final = _INT_MAX / 1e9
+_DIGITS_MAX: Final = 18
+DURATION_NS_MAX: Final = 10 * 365 * 86_400 * 1_000_000_000
+"""Ten years: a longer delay is cut to this."""
+
+D = TypeVar("D", bound=Document)
+
+
+def check_ranges(document: D) -> D:
+    """The document, if its numbers are within range. Raises DocumentError naming the field."""
+    for field in msgspec.structs.fields(document):
+        value = getattr(document, field.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, Document):
+                check_ranges(item)
+            elif isinstance(item, float):
+                if abs(item) > _SECONDS_MAX:
+                    raise DocumentError(f"json: duration out of range in {field.encode_name}")
+            elif isinstance(item, int) and abs(item) > _INT_MAX:
+                raise DocumentError(f"json: number out of range in {field.encode_name}")
+    return document
+
+
+def read_number(text: bytes) -> int | None:
+    """A decimal number of reasonable length without sign, or None."""
+    return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else None
