@@ -20,8 +20,11 @@ from .writer import Work, Writer
 __all__ = ["Batch", "Chore", "CommitStats", "Committer"]
 
 Done = Callable[[Exception | None], None]
-Chore = Callable[[Writer], None]
-"""Work that no one waits for, run on the commit thread between batches: footers, unlinking."""
+Chore = Callable[[Writer], bool | None]
+"""Work that no one waits for, run on the commit thread between batches: footers, unlinking.
+
+One that returns True has more to do and is called again, after the batches that came meanwhile.
+"""
 
 
 class Batch:
@@ -158,7 +161,10 @@ class Committer:
             self._notify()
         for item in items:
             if not isinstance(item, Batch):
-                self.run_chore(item)
+                while self.run_chore(item):
+                    if self._threaded and not self._stopping:
+                        self.submit(item)
+                        break
 
     def _commit(self, batches: list[Batch]) -> StoreError | None:
         if self.failed is not None:
@@ -184,16 +190,20 @@ class Committer:
         stats.commit_ns_max = max(stats.commit_ns_max, took)
         return None
 
-    def run_chore(self, chore: Chore) -> None:
-        """Carry out a chore here and now: on the commit thread, or when it has ended."""
+    def run_chore(self, chore: Chore) -> bool:
+        """Carry out a chore here and now: on the commit thread, or when it has ended.
+
+        Returns whether it has more to do.
+        """
         if self.failed is not None:
-            return
+            return False
         try:
-            chore(self._writer)
+            return bool(chore(self._writer))
         except OSError as error:
             self._fail(StoreFailedError(f"tidying up: {error.strerror or error}"))
         except StoreFailedError as failed:
             self._fail(failed)
+        return False
 
     def _sync_if_due(self) -> None:
         if self._interval_ns is not None and self._clock.monotonic_ns() >= self._next_sync_ns:

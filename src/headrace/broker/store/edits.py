@@ -84,6 +84,9 @@ class EditableLog(MessageLog):
         """Raise StoreError if nothing may be changed any more."""
         raise NotImplementedError
 
+    def _thinned(self, segment: Segment) -> None:
+        """A message in the interior of a sealed segment was removed."""
+
     def _skip_to(self, last_seq: int) -> None:
         """Sequences up to ``last_seq`` will not be used; the next append starts a segment there."""
         raise NotImplementedError
@@ -99,6 +102,8 @@ class EditableLog(MessageLog):
                 segment.mark_dead(position)
                 self._drop(segment, position)
                 removed.append(sequence)
+                if segment.sealed:
+                    self._thinned(segment)
         if len(removed) > before:
             self._advance_first()
             self._maybe_renumber()
@@ -181,6 +186,8 @@ class EditableLog(MessageLog):
                 segment.mark_dead(position)
                 self._drop(segment, position)
                 self._removed.append(segment.sequence(position))
+            if segment.sealed:
+                self._thinned(segment)
         self._advance_first()
         self._maybe_renumber()
 

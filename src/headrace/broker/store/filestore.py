@@ -7,14 +7,16 @@ at the end of a stream never touches the disk.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 from zlib import crc32
 
 from ...errors import StoreError
 from ...message import StoredMessage
 from .commit import Chore
+from .compaction import Compaction, is_sparse
 from .edits import EditableLog, Part
 from .findings import damage
 from .index import Chunk, Segment, SubjectTable
@@ -52,8 +54,9 @@ _unpack_u32 = U32.unpack_from
 _new = tuple.__new__
 
 
-def segment_path(directory: str, serial: int) -> str:
-    return f"{directory}/{serial:010d}.seg"
+def segment_path(directory: str, serial: int, generation: int = 0) -> str:
+    """Where a segment lies: ``0000000001.seg``, compacted ``0000000001.1.seg`` and so on."""
+    return f"{directory}/{serial:010d}{f'.{generation}' if generation else ''}.seg"
 
 
 def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -310,7 +313,8 @@ class FileLog(EditableLog):
 
     def _header(self, tail: Segment) -> bytes:
         created = self._shelf.clock.now_ns()
-        header = Header(self.name, tail.salt, tail.serial, tail.base, created, self._jump)
+        tail.jump = self._jump
+        header = Header(self.name, tail.salt, tail.serial, tail.base, created, tail.jump)
         return encode_header(header)
 
     # -- completion
@@ -376,7 +380,68 @@ class FileLog(EditableLog):
         for view in self._views.values():
             view.forget(segment.serial)
         self._shelf.discard(segment)
+        if segment.generation:  # a compaction that was cancelled too late may have left the next
+            newest = segment_path(self.directory, segment.serial, segment.generation)
+            self._shelf.chore(unlink_chore(newest))
         self._shelf.chore(unlink_chore(segment.path))
+
+    # -- compaction
+
+    def _thinned(self, segment: Segment) -> None:
+        if is_sparse(segment, self._shelf.segment_bytes):
+            self._shelf.compactor.note(self, segment)
+
+    def compaction(
+        self, segment: Segment, finish: Callable[[Compaction], None]
+    ) -> Compaction | None:
+        """What it takes to compact a segment; None if there is no more reason to.
+
+        Messages whose removal is not durable yet are kept: it may be taken back.
+        """
+        if segment not in self._segments[:-1] or not segment.durable or not segment.live:
+            return None
+        segment.ensure()
+        doubtful = {*self._removed, *(s for part in self._inflight for s in part.removed)}
+        floor = self._inflight[0].floor if self._inflight else self._floor
+        positions = array("I")
+        for position in range(segment.lower(floor), len(segment)):
+            if segment.is_live(position) or segment.sequence(position) in doubtful:
+                positions.append(position)
+        segment.generation += 1
+        target = segment_path(self.directory, segment.serial, segment.generation)
+        created = self._shelf.clock.now_ns()
+        header = Header(
+            self.name,
+            segment.salt,
+            segment.serial,
+            segment.base,
+            created,
+            jump=segment.jump,
+            compacted=True,
+        )
+        return Compaction(self, segment, positions, self._table.names, header, target, finish)
+
+    def switch(self, done: Compaction) -> None:
+        """The compacted file is on disk: use it from now on, and remove the old one."""
+        segment, old = done.segment, done.segment.path
+        live = [
+            segment.is_live(position) and segment.sequence(position) >= self._first
+            for position in done.positions
+        ]
+        head = segment.lower(self._first)
+        segment.head = bisect_left(done.positions, head)
+        segment.sizes = array("I", map(segment.sizes.__getitem__, done.positions))
+        segment.sids = array("I", map(segment.sids.__getitem__, done.positions))
+        segment.stamps = array("q", map(segment.stamps.__getitem__, done.positions))
+        segment.alive = bytearray(map(segment.is_live, done.positions))
+        segment.offsets, segment.rel = done.offsets, done.rel
+        segment.dead = live.count(False)
+        segment.counts, segment.counted = {}, 0
+        segment.version += 1
+        segment.data_end = done.data_end
+        self._shelf.discard(segment)
+        segment.path = done.target
+        self._shelf.chore(unlink_chore(old))
 
     @property
     def clean(self) -> bool:

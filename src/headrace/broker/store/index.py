@@ -47,7 +47,9 @@ class Segment:
         "durable",
         "end_rel",
         "final_seq",
+        "generation",
         "head",
+        "jump",
         "load",
         "max_ns",
         "n",
@@ -83,6 +85,8 @@ class Segment:
         self.chunks: list[Chunk] = []
         self.removals: list[tuple[int, int]] = []
         self.data_end = 0
+        self.jump = False  # its base does not follow from the records before it
+        self.generation = 0  # how often it was compacted
         self.final_seq = base - 1  # once sealed: the stream's last sequence by then
         self.durable = False  # whether its file is known to be on disk
         self.sealed = False  # whether no message will be added

@@ -8,6 +8,7 @@ in it are never used again. Nothing is deleted or overwritten: after damage, a n
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -16,7 +17,7 @@ from .filestore import FileLog, coalesce, segment_path
 from .findings import Finding, Quarantine, damage
 from .index import Segment, SubjectTable
 from .record import COMMIT, HEAD_BYTES, MESSAGE, REMOVAL, SKIP, U64, Found, ranges_of, scan
-from .seal import seal_chore
+from .seal import seal_chore, unlink_chore
 from .segment import (
     HEADER_BYTES,
     TRAILER_BYTES,
@@ -35,6 +36,7 @@ __all__ = ["new_log", "open_log"]
 
 _FOOTER_READ: Final = 64 * 1024
 _EVERYTHING: Final = 1 << 63
+_NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
 
 
 def new_log(
@@ -68,6 +70,7 @@ class _File(NamedTuple):
 
     path: str
     header: Header
+    generation: int
     size: int
     footer: Footer | None
     summary: Summary | None
@@ -146,20 +149,35 @@ class _Opening:
     # -- files
 
     def _files(self) -> list[_File]:
-        found: list[_File] = []
+        found: dict[int, _File] = {}
+        leftovers: list[tuple[str, int]] = []
         for entry in self._shelf.fs.listdir(self._directory):
             path = f"{self._directory}/{entry}"
+            serial, generation = _place(entry)
             if entry == "watermark":
                 continue
-            file = self._examine(path) if entry.endswith(".seg") else None
+            if entry.endswith(".seg.tmp") and serial:
+                leftovers.append((path, serial))
+                continue
+            file = self._examine(path, serial, generation) if serial else None
             if file is None:
                 self._alien.append(path)
+                continue
+            rival = found.get(serial)
+            if rival is None or rival.generation < generation:
+                found[serial], rival = file, rival
+            if rival is not None:
+                leftovers.append((rival.path if found[serial] is file else path, serial))
+        for path, serial in leftovers:
+            if (
+                serial in found
+            ):  # what a compaction did not come to remove: its records are all there
+                self._shelf.chore(unlink_chore(path))
             else:
-                found.append(file)
-        found.sort(key=lambda file: file.header.serial)
-        return found
+                self._alien.append(path)
+        return [found[serial] for serial in sorted(found)]
 
-    def _examine(self, path: str) -> _File | None:
+    def _examine(self, path: str, serial: int, generation: int) -> _File | None:
         fs = self._shelf.fs
         handle = fs.open(path)
         try:
@@ -167,23 +185,25 @@ class _Opening:
             data = fs.pread(handle, HEADER_BYTES, 0)
             header, damaged = decode_header(data, path)
             if header is None:
-                self._unreadable.add(_serial_of(path))
+                self._unreadable.add(serial)
                 if data.strip(b"\0"):
                     self._report(path, 0, "the segment has no readable header; put aside")
                 return None
-            if header.name != self._name or path != segment_path(self._directory, header.serial):
+            if header.name != self._name or header.serial != serial:
                 self._report(
                     path, 0, f"a segment of stream {header.name!r}, out of place; put aside"
                 )
                 return None
             if damaged:
                 self._report(path, 0, "one of the two headers is damaged")
-            return self._with_footer(path, header, size, handle)
+            return self._with_footer(path, header, generation, size, handle)
         finally:
             fs.close(handle)
 
-    def _with_footer(self, path: str, header: Header, size: int, handle: int) -> _File:
-        nothing = _File(path, header, size, None, None)
+    def _with_footer(
+        self, path: str, header: Header, generation: int, size: int, handle: int
+    ) -> _File:
+        nothing = _File(path, header, generation, size, None, None)
         if size < HEADER_BYTES + TRAILER_BYTES:
             return nothing
         fs = self._shelf.fs
@@ -200,7 +220,7 @@ class _Opening:
         summary = decode_summary(raw, footer)
         if summary is None:
             self._report(path, footer.summary_at, "the footer is damaged; the records were read")
-        return _File(path, header, size, footer, summary)
+        return _File(path, header, generation, size, footer, summary)
 
     # -- segments
 
@@ -224,6 +244,8 @@ class _Opening:
         header = file.header
         segment = Segment(header.serial, header.base, salt=header.salt, path=file.path)
         segment.durable = True
+        segment.generation = file.generation
+        segment.jump = header.jump
         self._segments.append(segment)
         self._expected = max(self._expected, header.base)
         self._unfit = False
@@ -239,12 +261,14 @@ class _Opening:
             if item.kind == COMMIT:
                 durable_end = max(durable_end, U64.unpack_from(data, item.offset + HEAD_BYTES)[0])
                 durable_seq = max(durable_seq, item.sequence)
-        if self._known.serial > segment.serial:
+        if self._known.serial > segment.serial or file.header.compacted:
             durable_end = _EVERYTHING
         self._known = self._known._replace(sequence=max(durable_seq, self._known.sequence))
         rel = array("I")
-        damaged = self._walk(segment, data, found, rel, durable_end, following)
-        segment.data_end = len(data.rstrip(b"\0"))
+        compacted = file.header.compacted
+        damaged = self._walk(segment, data, found, rel, durable_end, following, compacted)
+        # A checksum may end in zeros: what is in use ends with the last record or beyond it.
+        segment.data_end = max(self._end, len(data.rstrip(b"\0")))
         if rel and rel[-1] != len(rel) - 1:
             segment.rel = rel
             self._unfit = True
@@ -262,9 +286,10 @@ class _Opening:
         rel: array[int],
         durable_end: int,
         following: int | None,
+        compacted: bool,
     ) -> bool:
         """Take over the records up to a torn write; whether there was damage to acknowledged bytes."""
-        damaged = False
+        damaged = hole = False
         base = segment.base
         intern = self._table.intern
         offsets, sizes, sids, stamps = (
@@ -278,12 +303,13 @@ class _Opening:
             if kind == MESSAGE:
                 if sequence < self._expected or (following is not None and sequence >= following):
                     continue  # superseded: what was taken back or torn, and then written elsewhere
-                if sequence > self._expected:
-                    if self._torn(self._expected):
+                if sequence > self._expected and (hole or not compacted):
+                    if not compacted and self._torn(self._expected):
                         self._stop(segment, offset)
                         break
                     self._lost(segment, offset, self._expected, sequence - 1)
                     damaged = True
+                hole = False
                 at = offset + HEAD_BYTES + (4 if flags else 0)
                 offsets(offset)
                 sizes(size)
@@ -298,7 +324,6 @@ class _Opening:
                 self._expected = max(self._expected, sequence + 1)
             elif kind == SKIP:
                 self._expected = max(self._expected, sequence + 1)
-                self._unfit = True
             elif kind == 0:
                 self._unfit = True
                 if following == self._expected:
@@ -306,7 +331,7 @@ class _Opening:
                 if offset >= durable_end and self._torn(self._expected):
                     self._stop(segment, offset)
                     break
-                damaged = True
+                damaged = hole = True
                 self._quarantine.keep(
                     segment.path, self._shelf.root, offset, data[offset : offset + size]
                 )
@@ -463,9 +488,10 @@ class _Opening:
         self._shelf.report(finding)
 
 
-def _serial_of(path: str) -> int:
-    digits = path.rpartition("/")[2].removesuffix(".seg")
-    return int(digits) if digits.isdecimal() else 0
+def _place(entry: str) -> tuple[int, int]:
+    """Serial and generation in the name of a segment file; serial 0 if it is something else."""
+    match = _NAME.fullmatch(entry)
+    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
 def _read(shelf: Shelf, path: str, size: int) -> bytes:

@@ -60,6 +60,7 @@ class Header(NamedTuple):
 
     ``jump`` says that ``base`` does not follow from the records before, because some were lost. Apart
     from that, a gap between two files with successive serials means that the first one is torn.
+    ``compacted`` says that sequences missing in between were removed.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Header(NamedTuple):
     base: int
     created_ns: int
     jump: bool
+    compacted: bool = False
 
 
 def encode_header(header: Header) -> bytes:
@@ -81,7 +83,7 @@ def encode_header(header: Header) -> bytes:
         header.serial,
         header.base,
         header.created_ns,
-        header.jump,
+        header.jump | header.compacted << 1,
     )
     body += name
     copy = (body + _U32.pack(crc32(body))).ljust(_COPY_BYTES, b"\0")
@@ -110,7 +112,7 @@ def _decode_copy(data: bytes) -> Header | int | None:
     """A header; the version number if it is one we do not know; None if damaged."""
     if len(data) < _HEADER.size or data[:8] != _MAGIC:
         return None
-    _, version, name_len, salt, serial, base, created_ns, jump = _HEADER.unpack_from(data)
+    _, version, name_len, salt, serial, base, created_ns, flags = _HEADER.unpack_from(data)
     if version != FORMAT_VERSION:
         return int(version)
     stop = _HEADER.size + name_len
@@ -120,7 +122,7 @@ def _decode_copy(data: bytes) -> Header | int | None:
         name = data[_HEADER.size : stop].decode()
     except UnicodeDecodeError:
         return None
-    return Header(name, salt, serial, base, created_ns, bool(jump))
+    return Header(name, salt, serial, base, created_ns, bool(flags & 1), bool(flags & 2))
 
 
 class Summary(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from ...clock import Clock
 from .commit import Chore
+from .compaction import Compactor
 from .edits import EditableLog
 from .files import FileSystem, Handles
 from .findings import Finding
@@ -125,6 +126,7 @@ class Shelf:
         soil: Callable[[EditableLog], None],
         restage: Callable[[EditableLog], None],
         chore: Callable[[Chore], None],
+        notify: Callable[[], None],
     ) -> None:
         self.fs = fs
         self.root = root
@@ -135,11 +137,13 @@ class Shelf:
         self.soil = soil  # a stream is about to change; raises StoreError if it must not
         self.restage = restage  # a stream has something for the next flush
         self.chore = chore
+        self.compactor = Compactor(chore, notify)
         self.handles = Handles(fs, _READ_HANDLES)
         self.recent = Recent(cache_bytes - cache_bytes // 8)
         self.blocks = Blocks(fs, self.handles, cache_bytes // 8)
 
     def discard(self, segment: Segment) -> None:
         """Nothing of the segment stays in memory or open."""
+        self.compactor.forget(segment)
         self.recent.discard(segment)
         self.blocks.discard(segment)

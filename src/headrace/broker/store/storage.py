@@ -166,6 +166,7 @@ class FileStorage:
             soil=self._soil,
             restage=self._restage,
             chore=self._committer.submit,
+            notify=notify if notify is not None else _ignore,
         )
         self._threaded = threaded
         self._closed = False
@@ -354,9 +355,11 @@ class FileStorage:
                 else:
                     self._fail(flight, flight.batch.error)
                 flight.batch.done(flight.batch.error)
+            self._shelf.recent.shrink()
+            if self.failed is None:
+                self._shelf.compactor.pump()
         finally:
             self._completing = False
-        self._shelf.recent.shrink()
 
     def close(self) -> None:
         """Flush, write what makes the next start quick, and release the directory.
@@ -366,6 +369,7 @@ class FileStorage:
         if self._closed:
             return
         self._submit(_ignore_outcome)
+        self._shelf.compactor.stop()
         self._committer.stop()
         self.complete()
         self._closed = True
