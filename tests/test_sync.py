@@ -136,6 +136,28 @@ def test_publish_fetch_and_acknowledge(connection: sync.Connection, stream: sync
 
 
 @pytest.mark.peer
+def test_reading_in_order_and_key_values(connection: sync.Connection, stream: sync.Stream) -> None:
+    js = connection.jetstream()
+    with js.publisher() as publisher:
+        publisher.send_many(("sync.a", b"%d" % n) for n in range(500))
+    ordered = stream.ordered_consumer()
+    assert ordered.next().payload == b"0"
+    assert len(ordered.fetch(99)) == 99
+    with ordered.consume() as messages:
+        rest = [int(next(messages).payload) for _ in range(400)]
+    assert rest == list(range(100, 500))
+    bucket = js.create_key_value("SYNC", storage="memory")
+    bucket.put("a", b"1")
+    with bucket.watch() as watch:
+        assert [entry.value for entry in watch.initial()] == [b"1"]
+        bucket.put("a", b"2")
+        assert next(watch).value == b"2"
+    assert bucket.keys() == ["a"]
+    assert "SYNC" in list(js.key_values())
+    js.delete_key_value("SYNC")
+
+
+@pytest.mark.peer
 def test_several_threads_publish_through_one_publisher(
     connection: sync.Connection, stream: sync.Stream
 ) -> None:

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from .client.consumer import Consumer
     from .client.jetstream import JetStream
     from .client.jsmessage import Batch, JetStreamMessage
+    from .client.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
     from .client.message import Message
     from .client.options import Options
+    from .client.ordered import OrderedConsumer
     from .client.publisher import Publisher, PublishError, PublishFailure
     from .client.stream import Stream, StreamMessage
     from .client.subscription import Subscription
@@ -57,16 +59,21 @@ __all__ = [
     "ConsumerInfo",
     "Consumption",
     "DisconnectedError",
+    "Entry",
     "HeadraceError",
     "HeartbeatMissedError",
     "InvalidSubjectError",
     "JetStream",
     "JetStreamApiError",
     "JetStreamMessage",
+    "KeyExistsError",
+    "KeyNotFoundError",
+    "KeyValue",
     "LimitExceededError",
     "Message",
     "NoRespondersError",
     "Options",
+    "OrderedConsumer",
     "ProtocolError",
     "PubAck",
     "PublishError",
@@ -94,8 +101,10 @@ _HOMES = {
     "client.consumer": ("Consumer",),
     "client.jetstream": ("JetStream",),
     "client.jsmessage": ("Batch", "JetStreamMessage"),
+    "client.keyvalue": ("Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue"),
     "client.message": ("Message",),
     "client.options": ("Options",),
+    "client.ordered": ("OrderedConsumer",),
     "client.publisher": ("PublishError", "PublishFailure", "Publisher"),
     "client.stream": ("Stream", "StreamMessage"),
     "client.subscription": ("Subscription",),

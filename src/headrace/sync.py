@@ -19,7 +19,9 @@ from __future__ import annotations
 from .client.blocking.connection import Connection, Subscription, connect
 from .client.blocking.consumer import Consumer, Consumption
 from .client.blocking.jetstream import JetStream, Stream
+from .client.blocking.keyvalue import KeyValue
 from .client.blocking.messages import Batch, JetStreamMessage, Message
+from .client.blocking.ordered import OrderedConsumer
 from .client.blocking.publisher import Publisher
 
 __all__ = [
@@ -29,7 +31,9 @@ __all__ = [
     "Consumption",
     "JetStream",
     "JetStreamMessage",
+    "KeyValue",
     "Message",
+    "OrderedConsumer",
     "Publisher",
     "Stream",
     "Subscription",

@@ -7,8 +7,10 @@ from .consume import Consumption
 from .consumer import Consumer
 from .jetstream import JetStream
 from .jsmessage import Batch, JetStreamMessage
+from .keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
 from .message import Message
 from .options import Options
+from .ordered import OrderedConsumer
 from .publisher import Publisher, PublishError, PublishFailure
 from .stream import Stream, StreamMessage
 from .subscription import Subscription
@@ -18,10 +20,15 @@ __all__ = [
     "Connection",
     "Consumer",
     "Consumption",
+    "Entry",
     "JetStream",
     "JetStreamMessage",
+    "KeyExistsError",
+    "KeyNotFoundError",
+    "KeyValue",
     "Message",
     "Options",
+    "OrderedConsumer",
     "PublishError",
     "PublishFailure",
     "Publisher",

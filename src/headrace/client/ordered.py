@@ -218,6 +218,20 @@ class OrderedConsumption:
             self._inner = None
         raise StopAsyncIteration
 
+    async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
+        """What has come, at least one message, and at most ``max_messages`` if given; empty at the end."""
+        messages: list[JetStreamMessage] = []
+        try:
+            while not messages or (
+                self._inner is not None
+                and self._inner.buffered
+                and (not max_messages or len(messages) < max_messages)
+            ):
+                messages.append(await anext(self))
+        except StopAsyncIteration:
+            return messages
+        return messages
+
     async def stop(self) -> None:
         """End now, and delete the consumer behind it."""
         if self._over:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from ...api.consumers import ConsumerConfig, ConsumerInfo
-from ...api.streams import StreamConfig, StreamInfo
+from ...api.streams import StorageKind, StreamConfig, StreamInfo
 from .. import jetstream as aio
 from .. import stream as aio_stream
 from ..publisher import PublishFailure
 from .consumer import Consumer
-from .portal import Blocking, Portal, blocking
+from .keyvalue import KeyValue
+from .ordered import OrderedConsumer
+from .portal import Blocking, blocking, iterate
 from .publisher import Publisher
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 __all__ = ["JetStream", "Stream"]
-
-T = TypeVar("T")
 
 
 class Stream(Blocking):
@@ -67,6 +67,13 @@ class Stream(Blocking):
         return Consumer(
             self._portal, self._portal.run(self._inner.create_or_update_consumer(config, **values))
         )
+
+    def ordered_consumer(
+        self, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> OrderedConsumer:
+        """As ``headrace.Stream.ordered_consumer``."""
+        call = self._inner.ordered_consumer(config, **values)
+        return OrderedConsumer(self._portal, self._portal.run(call))
 
     def consumer(self, name: str) -> Consumer:
         """An existing consumer. Raises JetStreamApiError (10014) if there is none of this name."""
@@ -152,6 +159,45 @@ class JetStream(Blocking):
         """The name of each stream, or of those that have ``subject``."""
         return iterate(self._portal, self._inner.stream_names(subject=subject))
 
+    delete_key_value = blocking(aio.JetStream.delete_key_value)
+
+    def key_value(self, bucket: str) -> KeyValue:
+        """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
+        return KeyValue(self._portal, self._portal.run(self._inner.key_value(bucket)))
+
+    def create_key_value(
+        self,
+        bucket: str,
+        *,
+        description: str = "",
+        history: int = 1,
+        ttl: float = 0,
+        max_value_size: int = -1,
+        max_bytes: int = -1,
+        storage: StorageKind = "file",
+        num_replicas: int = 1,
+        marker_ttl: float = 0,
+    ) -> KeyValue:
+        """Create a bucket; see ``headrace.JetStream.create_key_value`` for the arguments."""
+        inner = self._portal.run(
+            self._inner.create_key_value(
+                bucket,
+                description=description,
+                history=history,
+                ttl=ttl,
+                max_value_size=max_value_size,
+                max_bytes=max_bytes,
+                storage=storage,
+                num_replicas=num_replicas,
+                marker_ttl=marker_ttl,
+            )
+        )
+        return KeyValue(self._portal, inner)
+
+    def key_values(self) -> Iterator[str]:
+        """The name of each bucket."""
+        return iterate(self._portal, self._inner.key_values())
+
     def consumer(self, stream: str, name: str) -> Consumer:
         """An existing consumer. Raises JetStreamApiError (10014, 10059) if there is none."""
         return Consumer(self._portal, self._portal.run(self._inner.consumer(stream, name)))
@@ -178,14 +224,3 @@ class JetStream(Blocking):
         """As ``Stream.create_or_update_consumer``."""
         call = self._inner.create_or_update_consumer(stream, config, **values)
         return Consumer(self._portal, self._portal.run(call))
-
-
-def iterate(portal: Portal, items: AsyncIterator[T]) -> Iterator[T]:
-    """The items of an asynchronous listing, page by page as they are asked for."""
-    end: Any = object()
-
-    async def one() -> T:
-        return await anext(items, end)
-
-    while (item := portal.run(one())) is not end:
-        yield item

@@ -7,12 +7,12 @@ import functools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError, PullError
 
-__all__ = ["Blocking", "Portal", "blocking", "call_on_thread"]
+__all__ = ["Blocking", "Portal", "blocking", "call_on_thread", "iterate"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -162,3 +162,14 @@ def call_on_thread(
     thread = threading.Thread(target=work, name=name, daemon=True)
     thread.start()
     return thread
+
+
+def iterate(portal: Portal, items: AsyncIterator[T]) -> Iterator[T]:
+    """The items of an asynchronous listing, page by page as they are asked for."""
+    end: Any = object()
+
+    async def one() -> T:
+        return await anext(items, end)
+
+    while (item := portal.run(one())) is not end:
+        yield item
