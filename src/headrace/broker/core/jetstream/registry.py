@@ -123,18 +123,22 @@ class Registry:
         stream = consumer.stream
         del stream.consumers[consumer.name]
         self._acks.remove(consumer)
-        if consumer.journaled:
+        if consumer.journaled and self._context.storage.failed is None:
             meta = self._context.storage.meta
             meta.delete(_CONSUMER + consumer.key)
             meta.delete(_STATE + consumer.key)
         self._context.gate.want()
 
     def stage_consumers(self) -> None:
-        """Hand the changes of consumers since the last flush to the journal."""
+        """Hand the changes of consumers since the last flush to the journal.
+
+        Once the store has failed they are dropped: a restart finds the consumers as they were then.
+        """
         meta = self._context.storage.meta
+        writable = self._context.storage.failed is None
         for consumer in self._context.dirty_consumers:
             value, is_delta = consumer.take_changes()
-            if not consumer.journaled:
+            if not consumer.journaled or not writable:
                 continue
             if is_delta:
                 meta.append(_STATE + consumer.key, value)
@@ -195,7 +199,8 @@ class Registry:
             for consumer in list(stream.consumers.values()):
                 self._drop_consumer(consumer)
             del self.streams[stream.name]
-            storage.meta.delete(_STREAM + stream.name)
+            if storage.failed is None:
+                storage.meta.delete(_STREAM + stream.name)
         if storage.failed is None:
             for name in there.difference(self.streams):
                 storage.delete_stream(name)

@@ -1,0 +1,86 @@
+"""A disk that is full or fails: what was refused is not there, and what was there still works."""
+
+from __future__ import annotations
+
+from headrace.broker.store import FileStorage
+from headrace.testing.faultfs import FaultFS
+from jetstream_world import SECOND, Client, World
+
+
+def bottle() -> tuple[FaultFS, World, Client]:
+    fs = FaultFS()
+    storage = FileStorage("/store", fs=fs, threaded=False)
+    world = World(storage)
+    return fs, world, world.client()
+
+
+def fill_up(fs: FaultFS) -> None:
+    """The next write finds no room; after it there is some again."""
+    fs.fail(fs.operations + 1, "enospc")
+
+
+def test_a_publish_refused_for_lack_of_room_is_not_remembered_as_a_duplicate() -> None:
+    fs, _world, client = bottle()
+    client.stream()
+    client.put(b"s.a", Nats_Msg_Id="zero")
+    fill_up(fs)
+    refused = client.put(b"s.a", Nats_Msg_Id="one")
+    assert refused["error"]["err_code"] == 10023
+    assert client.put(b"s.a", Nats_Expected_Last_Msg_Id="one")["error"]["err_code"] == 10070
+    again = client.put(b"s.a", Nats_Msg_Id="one", Nats_Expected_Last_Msg_Id="zero")
+    assert "duplicate" not in again
+    assert again["seq"] == client.api("STREAM.INFO.S")["state"]["last_seq"]
+
+
+def test_pending_counts_forget_what_was_refused() -> None:
+    fs, _world, client = bottle()
+    client.stream()
+    client.consumer()
+    client.put(b"s.a")
+    assert client.info()["num_pending"] == 1
+    fill_up(fs)
+    client.put(b"s.a")
+    assert client.info()["num_pending"] == 1
+    assert [m.stream_seq for m in client.pull({"batch": 5, "no_wait": True}).take()[:-1]] == [1]
+
+
+def test_a_stream_refused_for_lack_of_room_does_not_exist() -> None:
+    fs, _world, client = bottle()
+    client.stream()
+    fill_up(fs)
+    answer = client.stream("T")
+    assert answer["error"]["err_code"] == 10023
+    assert client.api("STREAM.NAMES")["streams"] == ["S"]
+    assert client.request(b"t.a").take()[0].status == "503"
+    assert "error" not in client.stream("T")
+
+
+def test_a_work_queue_message_whose_removal_did_not_fit_is_removed_later() -> None:
+    fs, world, client = bottle()
+    client.stream(retention="workqueue")
+    client.consumer()
+    client.put(b"s.a")
+    (message,) = client.pull(b"1").take()
+    fill_up(fs)
+    client.publish(message.reply, b"+ACK")
+    world.advance(1)
+    world.advance(1)
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 0
+    assert client.info()["num_ack_pending"] == 0
+
+
+def test_a_failed_disk_refuses_changes_and_still_delivers_what_it_has() -> None:
+    fs, world, client = bottle()
+    client.stream(max_msgs=5)
+    client.consumer()
+    client.put(b"s.a", b"kept")
+    fs.fail(fs.operations + 1, "eio")
+    assert client.put(b"s.a")["error"]["code"] == 503
+    assert client.put(b"s.a")["error"]["code"] == 503
+    assert client.stream("T")["error"]["code"] == 503
+    inbox = client.pull({"batch": 5, "expires": SECOND})
+    (message,) = inbox.take()
+    assert message.payload == b"kept"
+    client.publish(message.reply, b"+ACK")
+    world.advance(5)
+    assert client.api("STREAM.INFO.S")["config"]["name"] == "S"
