@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Acks"]
 
+_DELETED: Final = "Unacknowledged message was deleted"
 _PLAIN: Final = frozenset({b"", ACK, b"+OK"})
 
 
@@ -52,7 +53,7 @@ class Acks:
             if state.in_progress(stream_seq, self._clock.monotonic_ns()):
                 self._consumer.touch()
         elif body.startswith(TERM):
-            self._done(stream_seq, consumer_seq, only=True)
+            self._terminate(stream_seq, consumer_seq, body[len(TERM) :].strip())
         elif body.startswith(NEXT):
             self._done(stream_seq, consumer_seq)
             if reply:
@@ -74,13 +75,25 @@ class Acks:
             self.last_ns = self._clock.now_ns()
             self._freed()
 
+    def _terminate(self, stream_seq: int, consumer_seq: int, reason: bytes) -> None:
+        consumer = self._consumer
+        if stream_seq in consumer.state.pending:
+            deliveries = consumer.state.count_of(stream_seq)
+            text = reason.decode(errors="replace")
+            tell = consumer.context.advisories.terminated
+            tell(consumer, stream_seq, consumer_seq, deliveries, text)
+        self._done(stream_seq, consumer_seq, only=True)
+
     def _refuse(self, stream_seq: int, consumer_seq: int, body: bytes) -> None:
+        consumer = self._consumer
         now_ns = self._clock.monotonic_ns()
-        if self._consumer.state.refuse(stream_seq, consumer_seq, now_ns, nak_delay_ns(body)):
-            self._consumer.touch()
+        deliveries = consumer.state.count_of(stream_seq)
+        if consumer.state.refuse(stream_seq, consumer_seq, now_ns, nak_delay_ns(body)):
+            consumer.context.advisories.refused(consumer, stream_seq, consumer_seq, deliveries)
+            consumer.touch()
             self.give_up_exhausted()
-            self._consumer.wake()
-            self._consumer.alarm.arm()
+            consumer.wake()
+            consumer.alarm.arm()
 
     def _freed(self) -> None:
         """Pending deliveries became fewer."""
@@ -98,14 +111,22 @@ class Acks:
 
     def give_up_exhausted(self) -> None:
         """Messages delivered as often as allowed are not pending any more."""
-        exhausted = self._consumer.state.exhausted
-        if exhausted:
-            exhausted.clear()
+        consumer = self._consumer
+        if consumer.state.exhausted:
+            for stream_seq, deliveries in consumer.state.exhausted:
+                consumer.context.advisories.exhausted(consumer, stream_seq, deliveries)
+            consumer.state.exhausted.clear()
             self._freed()
 
     def forget(self, stream_seqs: Sequence[int]) -> None:
         """Messages left the stream: deliveries of them are over."""
-        self._forgotten(self._consumer.state.forget(stream_seqs))
+        consumer = self._consumer
+        pending = consumer.state.pending
+        for sequence in stream_seqs:
+            if sequence in pending:
+                position = (sequence, pending[sequence][0], consumer.state.count_of(sequence))
+                consumer.context.advisories.terminated(consumer, *position, _DELETED)
+        self._forgotten(consumer.state.forget(stream_seqs))
 
     def forget_below(self, stream_seq: int) -> None:
         """Everything before ``stream_seq`` left the stream."""

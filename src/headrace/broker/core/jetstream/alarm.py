@@ -67,6 +67,7 @@ class Alarm:
             consumer.wake()
         if consumer.paused_until_ns and not consumer.is_paused(self._clock.now_ns()):
             consumer.paused_until_ns = 0
+            consumer.context.advisories.paused(consumer, 0)
             consumer.wake()
         if consumer.inactive_ns and self._inactive_at_ns() <= now_ns and not self._is_used(now_ns):
             consumer.on_inactive(consumer)

@@ -16,7 +16,7 @@ from .consumer_start import choose_messages, filter_of, start_sequence
 from .context import Context
 from .delivery import DeliveryState
 from .pending import PendingCount
-from .policy import PinnedClient, make_policy
+from .policy import PinnedClient, Policy, make_policy
 from .pullqueue import PullQueue
 from .pulls import Pulls
 from .stream import Stream
@@ -45,7 +45,7 @@ class Consumer:
         self.journaled = stream.config.storage == "file" and not config.mem_storage
         self.on_inactive: Callable[[Consumer], None] = lambda _consumer: None
         self.state = DeliveryState(start_seq=1, tracks=config.ack_policy != "none", ack_wait_ns=0)
-        self.policy = make_policy(config, self._new_pin)
+        self.policy = self._make_policy()
         self.queue = PullQueue(config.max_waiting, self.policy.lanes)
         self.pulls = Pulls(self)
         self.acks = Acks(self)
@@ -126,14 +126,23 @@ class Consumer:
 
     def _change_policy(self) -> None:
         waiting = list(self.queue)
-        self.policy = make_policy(self.config, self._new_pin)
+        self.policy = self._make_policy()
         self.queue = PullQueue(self.config.max_waiting, self.policy.lanes)
         for request in waiting:
             request.lane = self.policy.lane(request)
             self.queue.add(request)
 
-    def _new_pin(self) -> str:
-        return self.context.new_name(_PIN_ID_CHARS)
+    def _make_policy(self) -> Policy:
+        policy = make_policy(self.config, lambda: self.context.new_name(_PIN_ID_CHARS))
+        if isinstance(policy, PinnedClient):
+            policy.on_change = self._pin_changed
+        return policy
+
+    def _pin_changed(self, what: str, pin_id: str) -> None:
+        if what == "pinned":
+            self.context.advisories.pinned(self, pin_id)
+        else:
+            self.context.advisories.unpinned(self, what)
 
     # -- delivering
 

@@ -116,6 +116,7 @@ class ConsumersApi:
         until = format_time(until_ns) if pauses else None
         consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until))
         self._registry.journal_consumer(consumer)
+        self._context.advisories.paused(consumer, until_ns if pauses else 0)
         return PauseResponse(
             paused=pauses,
             pause_until=until or ZERO_TIME,
@@ -149,6 +150,8 @@ class ConsumersApi:
         if isinstance(consumer.policy, PinnedClient):
             consumer.policy.unpin("admin")
             consumer.wake()
+        else:  # as the public server tells it
+            self._context.advisories.unpinned(consumer, "admin")
         return Answer(None, {})
 
     def _stream(self, call: Call) -> Stream:

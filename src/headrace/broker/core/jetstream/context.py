@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from ....api.errors import ErrorSpec
+from .advisories import Advisories
 
 if TYPE_CHECKING:
     from ....clock import Clock
@@ -35,6 +36,7 @@ class Context:
     """The ports and the marks of one engine."""
 
     __slots__ = (
+        "advisories",
         "appended",
         "bus",
         "clock",
@@ -68,6 +70,7 @@ class Context:
         self.random = random
         self.timers = timers
         self.options = options
+        self.advisories = Advisories(self)
         self.dirty_streams: list[Stream] = []
         """Streams with appended messages since the last end of a tick."""
         self.appended: dict[Stream, None] = {}

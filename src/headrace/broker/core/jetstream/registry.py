@@ -59,6 +59,7 @@ class Registry:
         self.streams[config.name] = stream
         self._journal_stream(stream)
         stream.open()
+        context.advisories.stream(config.name, "create")
         return stream
 
     def update_stream(self, stream: Stream, config: StreamConfig) -> None:
@@ -68,6 +69,7 @@ class Registry:
         if interest_matters:
             stream.retention.consumers_changed()
         self._journal_stream(stream)
+        self._context.advisories.stream(stream.name, "modify")
 
     def delete_stream(self, stream: Stream) -> None:
         """Remove a stream, its consumers and its messages."""
@@ -80,6 +82,7 @@ class Registry:
         context.storage.meta.delete(_STREAM + stream.name)
         context.storage.delete_stream(stream.name)
         context.gate.want()
+        context.advisories.stream(stream.name, "delete")
 
     def _journal_stream(self, stream: Stream) -> None:
         if stream.config.storage == "file":
@@ -97,6 +100,7 @@ class Registry:
         self._admit(consumer)
         self.journal_consumer(consumer)
         stream.retention.consumers_changed()
+        self._context.advisories.consumer(consumer, "create")
         return consumer
 
     def journal_consumer(self, consumer: Consumer) -> None:
@@ -123,6 +127,7 @@ class Registry:
         stream = consumer.stream
         del stream.consumers[consumer.name]
         self._acks.remove(consumer)
+        self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
             meta = self._context.storage.meta
             meta.delete(_CONSUMER + consumer.key)

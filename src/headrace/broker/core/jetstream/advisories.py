@@ -1,0 +1,122 @@
+"""What the server tells about itself on ``$JS.EVENT.ADVISORY.…``, when somebody listens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ....api.times import ZERO_TIME, format_time
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+    from .context import Context
+
+__all__ = ["Advisories"]
+
+_SUBJECT: Final = "$JS.EVENT.ADVISORY."
+_TYPE: Final = "io.nats.jetstream.advisory.v1."
+_ACCOUNT: Final = "$G"
+_ID_CHARS: Final = 22
+_STREAM_EVENTS: Final = {"create": "CREATED", "delete": "DELETED", "modify": "UPDATED"}
+_CONSUMER_EVENTS: Final = {"create": "CREATED", "delete": "DELETED"}
+
+
+class Advisories:
+    """Publishes advisories; building one costs nothing while nobody listens."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def stream(self, name: str, action: str) -> None:
+        """A stream was made (``create``), changed (``modify``) or removed (``delete``)."""
+        event = f"STREAM.{_STREAM_EVENTS[action]}.{name}"
+        self._publish(event, "stream_action", stream=name, action=action)
+
+    def consumer(self, consumer: Consumer, action: str) -> None:
+        """A consumer was made (``create``) or removed (``delete``)."""
+        self._about(consumer, _CONSUMER_EVENTS[action], "consumer_action", action=action)
+
+    def refused(
+        self, consumer: Consumer, stream_seq: int, consumer_seq: int, deliveries: int
+    ) -> None:
+        """A delivery was refused (``-NAK``)."""
+        self._about(
+            consumer,
+            "MSG_NAKED",
+            "nak",
+            consumer_seq=consumer_seq,
+            stream_seq=stream_seq,
+            deliveries=deliveries,
+        )
+
+    def terminated(
+        self,
+        consumer: Consumer,
+        stream_seq: int,
+        consumer_seq: int,
+        deliveries: int,
+        reason: str,
+    ) -> None:
+        """A message will not be delivered again (``+TERM``, or it was deleted)."""
+        self._about(
+            consumer,
+            "MSG_TERMINATED",
+            "terminated",
+            consumer_seq=consumer_seq,
+            stream_seq=stream_seq,
+            deliveries=deliveries,
+            **({"reason": reason} if reason else {}),
+        )
+
+    def exhausted(self, consumer: Consumer, stream_seq: int, deliveries: int) -> None:
+        """A message was delivered as often as allowed."""
+        self._about(
+            consumer, "MAX_DELIVERIES", "max_deliver", stream_seq=stream_seq, deliveries=deliveries
+        )
+
+    def paused(self, consumer: Consumer, until_ns: int) -> None:
+        """A consumer paused until a time, or went on (0)."""
+        until = format_time(until_ns) if until_ns else ZERO_TIME
+        self._about(consumer, "PAUSE", "consumer_pause", paused=bool(until_ns), pause_until=until)
+
+    def pinned(self, consumer: Consumer, pin_id: str) -> None:
+        """A client was pinned."""
+        group = consumer.config.priority_groups[0]
+        self._about(
+            consumer,
+            "PINNED",
+            "consumer_group_pinned",
+            account=_ACCOUNT,
+            group=group,
+            pinned_id=pin_id,
+        )
+
+    def unpinned(self, consumer: Consumer, reason: str) -> None:
+        """A pin was lost: ``admin`` or ``timeout``."""
+        group = consumer.config.priority_groups[0]
+        self._about(
+            consumer,
+            "UNPINNED",
+            "consumer_group_unpinned",
+            account=_ACCOUNT,
+            group=group,
+            reason=reason,
+        )
+
+    def _about(self, consumer: Consumer, event: str, kind: str, **fields: Any) -> None:
+        names = {"stream": consumer.stream.name, "consumer": consumer.name}
+        subject = f"CONSUMER.{event}.{names['stream']}.{names['consumer']}"
+        self._publish(subject, kind, **names, **fields)
+
+    def _publish(self, event: str, kind: str, **fields: Any) -> None:
+        context = self._context
+        subject = (_SUBJECT + event).encode()
+        if not context.bus.has_interest(subject):
+            return
+        head = {
+            "type": _TYPE + kind,
+            "id": context.new_name(_ID_CHARS),
+            "timestamp": format_time(context.clock.now_ns()),
+        }
+        context.bus.publish(subject, b"", b"", msgspec.json.encode({**head, **fields}))
