@@ -271,11 +271,34 @@ class EditableLog(MessageLog):
             else:
                 places.append(0)  # dead messages point anywhere
         for segment in self._segments:
+            segment.ensure()
             segment.renumber(places)
         self._table = fresh
         self._views.clear()
         self._occurrences = None
         self._aim()
+
+    def recount(self) -> None:
+        """A segment turned out to hold fewer messages than it said: count everything again."""
+        self._views.clear()
+        self._occurrences = None
+        table = self._table
+        for sid in range(len(table.names)):
+            table.counts[sid] = 0
+        table.empty = len(table.names)
+        self.messages = self.bytes = 0
+        for segment in self._segments:
+            segment.ensure()
+            segment.counts, segment.counted = {}, 0
+            segment.version += 1
+            start, stop = segment.lower(self._first), len(segment)
+            positions = self._view(None).positions(segment, start, stop)
+            segment.dead = stop - len(positions)
+            self.messages += len(positions)
+            self.bytes += sum(map(segment.sizes.__getitem__, positions))
+            for sid, count in segment.live_counts().items():
+                table.add(sid, max(segment.base, self._first), segment.last_seq, count)
+        self._advance_first()
 
     # -- staging
 

@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Final
 from zlib import crc32
 
 from ...errors import StoreError
-from ...message import StoredMessage
 from .commit import Chore
 from .compaction import Compaction, is_sparse
-from .edits import EditableLog, Part
-from .findings import damage
+from .edits import Part
 from .index import Chunk, Segment, SubjectTable
+from .reader import RecordReader
 from .record import (
-    CRC_BYTES,
     FLAG_HEADERS,
     HEAD,
-    HEAD_BYTES,
     MARK,
     MESSAGE,
     OVERHEAD,
@@ -35,7 +32,7 @@ from .record import (
 )
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
-from .shelf import BLOCK_BYTES, Shelf
+from .shelf import Shelf
 from .watermark import Watermark
 from .writer import SegmentWrite, Work
 
@@ -45,13 +42,10 @@ _CHUNK_BYTES: Final = 256 * 1024
 _COMMIT_EVERY: Final = 16 * 1024  # bytes between COMMIT records
 _RECORD_MAX: Final = 1 << 30
 _SUBJECT_MAX: Final = 0xFFFF
-_BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead of each
 _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
 
 _pack = HEAD.pack
 _pack_u32 = U32.pack
-_unpack_u32 = U32.unpack_from
-_new = tuple.__new__
 
 
 def segment_path(directory: str, serial: int, generation: int = 0) -> str:
@@ -71,7 +65,7 @@ def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-class FileLog(EditableLog):
+class FileLog(RecordReader):
     """One stream on disk; see ``StreamStore`` in ``core/ports.py``."""
 
     def __init__(
@@ -474,118 +468,3 @@ class FileLog(EditableLog):
             self._open_chunk(segment)
             self._aim()
         return True
-
-    # -- reading
-
-    def _decode(
-        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
-    ) -> int:
-        chunks = segment.chunks
-        split = bisect_left(positions, chunks[0].first) if chunks else len(positions)
-        if split:
-            room = self._decode_disk(segment, positions[:split], out, room)
-            if room < 0 and out:
-                return room
-        for number, chunk in enumerate(chunks):
-            stop = len(positions)
-            if number + 1 < len(chunks):
-                stop = bisect_left(positions, chunks[number + 1].first, split)
-            if stop > split:
-                room = self._decode_recent(segment, chunk, positions[split:stop], out, room)
-                if room < 0 and out:
-                    return room
-                split = stop
-        return room
-
-    def _decode_recent(
-        self,
-        segment: Segment,
-        chunk: Chunk,
-        positions: Sequence[int],
-        out: list[StoredMessage],
-        room: int,
-    ) -> int:
-        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
-        parts, first, base = chunk.parts, chunk.first, segment.base
-        for position in positions:
-            record = parts[position - first]
-            subject = names[sids[position]]
-            at = HEAD_BYTES + len(subject)
-            headers = b""
-            if record[7]:
-                headers_len = _unpack_u32(record, HEAD_BYTES)[0]
-                at += 4 + headers_len
-                headers = record[at - headers_len : at]
-            payload = record[at:-CRC_BYTES]
-            room -= len(subject) + len(headers) + len(payload)
-            if room < 0 and out:
-                return room
-            sequence = base + (position if rel is None else rel[position])
-            out.append(_new(StoredMessage, (sequence, subject, headers, payload, stamps[position])))
-        return room
-
-    def _decode_disk(
-        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
-    ) -> int:
-        offsets = segment.offsets
-        at = 0
-        while at < len(positions):
-            number = offsets[positions[at]] // BLOCK_BYTES
-            beyond = bisect_left(offsets, (number + 1) * BLOCK_BYTES)
-            stop = bisect_left(positions, beyond, at)
-            room = self._decode_block(segment, number, positions[at:stop], out, room)
-            if room < 0 and out:
-                return room
-            at = stop
-        return room
-
-    def _decode_block(
-        self,
-        segment: Segment,
-        number: int,
-        positions: Sequence[int],
-        out: list[StoredMessage],
-        room: int,
-    ) -> int:
-        """Decode positions whose records begin in one block, checking each record's checksum."""
-        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
-        offsets, sizes, salt, base = segment.offsets, segment.sizes, segment.salt, segment.base
-        blocks = self._shelf.blocks
-        last = positions[-1]
-        block = blocks.cached(segment, number, offsets[last] + sizes[last])
-        if block is None and len(positions) >= _BLOCK_WORTH:
-            block = blocks.load(segment, number)
-        for position in positions:
-            offset, size = offsets[position], sizes[position]
-            if block is None:
-                record = blocks.read(segment, offset, size)
-            else:
-                record = block[1][offset - block[0] : offset - block[0] + size]
-            body = record[:-CRC_BYTES]
-            if len(record) != size or crc32(body, salt) != _unpack_u32(record, size - CRC_BYTES)[0]:
-                self._damaged(segment, position)
-                continue
-            subject = names[sids[position]]
-            at = HEAD_BYTES + len(subject)
-            headers = b""
-            if record[7]:
-                headers_len = _unpack_u32(record, HEAD_BYTES)[0]
-                at += 4 + headers_len
-                headers = body[at - headers_len : at]
-            payload = body[at:]
-            room -= len(subject) + len(headers) + len(payload)
-            if room < 0 and out:
-                return room
-            sequence = base + (position if rel is None else rel[position])
-            out.append(_new(StoredMessage, (sequence, subject, headers, payload, stamps[position])))
-        return room
-
-    def _damaged(self, segment: Segment, position: int) -> None:
-        """A record does not match its checksum: report it, and do not offer it again."""
-        sequence = segment.sequence(position)
-        where = segment.offsets[position]
-        what = "a record does not match its checksum"
-        self._shelf.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
-        segment.mark_dead(position)
-        self._drop(segment, position)
-        self._advance_first()

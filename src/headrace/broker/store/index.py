@@ -215,8 +215,7 @@ class Segment:
 
     def renumber(self, places: list[int]) -> None:
         """Give every subject id its new number; new arrays, since a thread may be writing the old."""
-        if self.load is None:
-            self.sids = array("I", map(places.__getitem__, self.sids))
+        self.sids = array("I", map(places.__getitem__, self.sids))
         self.counts = {places[sid]: count for sid, count in self.counts.items() if count}
 
     def live_counts(self) -> dict[int, int]:

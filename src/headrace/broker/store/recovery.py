@@ -10,24 +10,18 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from .filestore import FileLog, coalesce, segment_path
 from .findings import Finding, Quarantine, damage
 from .index import Segment, SubjectTable
+from .inventory import ArrayLoader, Inventory, SegmentFile, read_file
 from .record import COMMIT, HEAD_BYTES, MESSAGE, REMOVAL, SKIP, U64, Found, ranges_of, scan
-from .seal import seal_chore, unlink_chore
+from .seal import seal_chore
 from .segment import (
     HEADER_BYTES,
-    TRAILER_BYTES,
     Footer,
-    Header,
     Summary,
-    decode_arrays,
-    decode_header,
-    decode_summary,
-    decode_trailer,
 )
 from .shelf import Shelf
 from .watermark import Watermark, read_watermark
@@ -65,17 +59,6 @@ def open_log(name: str, directory: str, shelf: Shelf, quarantine: Quarantine) ->
     return _Opening(name, directory, shelf, quarantine).run()
 
 
-class _File(NamedTuple):
-    """A segment file: its header, and its footer if it has a whole one."""
-
-    path: str
-    header: Header
-    generation: int
-    size: int
-    footer: Footer | None
-    summary: Summary | None
-
-
 class _Opening:
     """One opening, step by step."""
 
@@ -96,8 +79,9 @@ class _Opening:
         self._cut_tail = False
         self._unfit = False
         self._jump = False
-        self._alien: list[str] = []  # files that are put aside
-        self._unreadable: set[int] = set()  # serials of files without a whole header
+        self._inventory = Inventory(name, directory, shelf, self._report)
+        self._log: FileLog | None = None
+        self._miscounted = False
         self._to_seal: list[Segment] = []
 
     def run(self) -> FileLog:
@@ -105,7 +89,7 @@ class _Opening:
         self._known, damaged = read_watermark(self._shelf.fs, mark_path)
         if damaged:
             self._report(mark_path, 0, "the watermark is damaged and was ignored")
-        files = self._files()
+        files = self._inventory.files()
         for number, file in enumerate(files):
             before = files[number - 1].header.serial if number else 0
             if not self._stopped and not self._follows(before, file):
@@ -118,11 +102,13 @@ class _Opening:
                 self._sealed(file, file.footer, file.summary)
             else:
                 self._scanned(file, following)
-        for path in self._alien:  # only now: an unreadable segment shows that what follows is torn
+        for path in (
+            self._inventory.alien
+        ):  # only now: an unreadable segment shows that what follows is torn
             self._quarantine.take(path, self._shelf.root)
         return self._finish(files)
 
-    def _follows(self, before: int, file: _File) -> bool:
+    def _follows(self, before: int, file: SegmentFile) -> bool:
         """Whether a file continues where the one before it ends, or has a reason not to.
 
         ``before`` is the serial of the file before it, 0 if it is the first one.
@@ -131,7 +117,7 @@ class _Opening:
         if header.base <= self._expected or header.jump:
             return True
         between = range(before + 1, header.serial)
-        if between and self._unreadable.isdisjoint(between):
+        if between and self._inventory.unreadable.isdisjoint(between):
             return True  # a segment without live messages was removed
         if self._torn(self._expected):
             return False
@@ -140,91 +126,15 @@ class _Opening:
         )
         return True
 
-    def _put_aside(self, files: list[_File]) -> None:
+    def _put_aside(self, files: list[SegmentFile]) -> None:
         """Files behind a torn write, the last first: what is left must still look torn."""
         for file in reversed(files):
             self._report(file.path, 0, "it follows a torn write and was never acknowledged")
             self._quarantine.take(file.path, self._shelf.root)
 
-    # -- files
-
-    def _files(self) -> list[_File]:
-        found: dict[int, _File] = {}
-        leftovers: list[tuple[str, int]] = []
-        for entry in self._shelf.fs.listdir(self._directory):
-            path = f"{self._directory}/{entry}"
-            serial, generation = _place(entry)
-            if entry == "watermark":
-                continue
-            if entry.endswith(".seg.tmp") and serial:
-                leftovers.append((path, serial))
-                continue
-            file = self._examine(path, serial, generation) if serial else None
-            if file is None:
-                self._alien.append(path)
-                continue
-            rival = found.get(serial)
-            if rival is None or rival.generation < generation:
-                found[serial], rival = file, rival
-            if rival is not None:
-                leftovers.append((rival.path if found[serial] is file else path, serial))
-        for path, serial in leftovers:
-            if (
-                serial in found
-            ):  # what a compaction did not come to remove: its records are all there
-                self._shelf.chore(unlink_chore(path))
-            else:
-                self._alien.append(path)
-        return [found[serial] for serial in sorted(found)]
-
-    def _examine(self, path: str, serial: int, generation: int) -> _File | None:
-        fs = self._shelf.fs
-        handle = fs.open(path)
-        try:
-            size = fs.size(handle)
-            data = fs.pread(handle, HEADER_BYTES, 0)
-            header, damaged = decode_header(data, path)
-            if header is None:
-                self._unreadable.add(serial)
-                if data.strip(b"\0"):
-                    self._report(path, 0, "the segment has no readable header; put aside")
-                return None
-            if header.name != self._name or header.serial != serial:
-                self._report(
-                    path, 0, f"a segment of stream {header.name!r}, out of place; put aside"
-                )
-                return None
-            if damaged:
-                self._report(path, 0, "one of the two headers is damaged")
-            return self._with_footer(path, header, generation, size, handle)
-        finally:
-            fs.close(handle)
-
-    def _with_footer(
-        self, path: str, header: Header, generation: int, size: int, handle: int
-    ) -> _File:
-        nothing = _File(path, header, generation, size, None, None)
-        if size < HEADER_BYTES + TRAILER_BYTES:
-            return nothing
-        fs = self._shelf.fs
-        start = max(HEADER_BYTES, size - _FOOTER_READ)
-        data = fs.pread(handle, size - start, start)
-        footer = decode_trailer(data[-TRAILER_BYTES:], size)
-        if footer is None:
-            return nothing
-        at = footer.summary_at - start
-        if at >= 0:
-            raw = data[at : at + footer.summary_len]
-        else:
-            raw = fs.pread(handle, footer.summary_len, footer.summary_at)
-        summary = decode_summary(raw, footer)
-        if summary is None:
-            self._report(path, footer.summary_at, "the footer is damaged; the records were read")
-        return _File(path, header, generation, size, footer, summary)
-
     # -- segments
 
-    def _sealed(self, file: _File, footer: Footer, summary: Summary) -> None:
+    def _sealed(self, file: SegmentFile, footer: Footer, summary: Summary) -> None:
         segment = self._segment(file)
         segment.sealed = True
         segment.n = summary.messages
@@ -232,7 +142,9 @@ class _Opening:
         segment.max_ns = summary.max_ns
         segment.data_end = footer.data_end
         segment.removals = summary.removals
-        segment.load = self._loader(file.path, footer, summary)
+        segment.load = ArrayLoader(
+            footer, summary, self._shelf, self._table, self._report, self._mismatch
+        )
         self._subjects[segment] = summary.subjects
         self._removals += summary.removals
         self._nbytes += summary.nbytes
@@ -240,7 +152,7 @@ class _Opening:
         self._expected = max(self._expected, summary.last_seq + 1)
         self._end, self._cut_tail = footer.data_end, True
 
-    def _segment(self, file: _File) -> Segment:
+    def _segment(self, file: SegmentFile) -> Segment:
         header = file.header
         segment = Segment(header.serial, header.base, salt=header.salt, path=file.path)
         segment.durable = True
@@ -251,9 +163,9 @@ class _Opening:
         self._unfit = False
         return segment
 
-    def _scanned(self, file: _File, following: int | None) -> None:
+    def _scanned(self, file: SegmentFile, following: int | None) -> None:
         segment = self._segment(file)
-        data = _read(self._shelf, file.path, file.size)
+        data = read_file(self._shelf, file.path, file.size)
         found = list(scan(data, HEADER_BYTES, len(data), segment.salt))
         durable_end = self._known.end if self._known.serial == segment.serial else 0
         durable_seq = self._known.sequence
@@ -348,46 +260,14 @@ class _Opening:
         self._unfit = True
         self._report(segment.path, offset, "a torn write at the end was ignored")
 
-    def _loader(self, path: str, footer: Footer, summary: Summary) -> Callable[[Segment], None]:
-        def load(segment: Segment) -> None:
-            segment.load = None
-            length = footer.summary_at - footer.data_end
-            data = _read_at(self._shelf, path, length, footer.data_end)
-            arrays = decode_arrays(data, footer, summary.messages, summary.sparse)
-            if arrays is None:
-                what = "the index in the footer is damaged; the records were read"
-                self._report(path, footer.data_end, what)
-                self._rebuild(segment, summary)
-                return
-            segment.offsets, segment.sizes, local, segment.stamps, segment.rel = arrays
-            places = [self._table.intern(name) for name, _, _, _ in summary.subjects]
-            segment.sids = array("I", map(places.__getitem__, local))
-
-        return load
-
-    def _rebuild(self, segment: Segment, summary: Summary) -> None:
-        """Read the records of a sealed segment whose arrays are damaged; unreadable ones are gone."""
-        data = _read(self._shelf, segment.path, segment.data_end)
-        rel = array("I")
-        live: set[int] = set()
-        for item in scan(data, HEADER_BYTES, len(data), segment.salt):
-            if item.kind != MESSAGE or item.sequence > segment.base + summary.end_rel:
-                continue
-            if item.sequence < segment.base or (rel and item.sequence - segment.base <= rel[-1]):
-                continue
-            at = item.offset + HEAD_BYTES + (4 if item.flags else 0)
-            segment.offsets.append(item.offset)
-            segment.sizes.append(item.size)
-            segment.sids.append(self._table.intern(data[at : at + item.subject_len]))
-            segment.stamps.append(item.timestamp_ns)
-            rel.append(item.sequence - segment.base)
-            live.add(item.sequence)
-        if rel and rel[-1] != len(rel) - 1:
-            segment.rel = rel
+    def _mismatch(self) -> None:
+        if self._log is not None:
+            self._log.recount()
+        self._miscounted = True
 
     # -- the whole
 
-    def _finish(self, files: list[_File]) -> FileLog:
+    def _finish(self, files: list[SegmentFile]) -> FileLog:
         mark_path = self._directory + "/watermark"
         known = self._known.sequence
         if known >= self._expected:
@@ -407,7 +287,7 @@ class _Opening:
         tail.ensure()
         if tail.rel is not None or tail.base + len(tail) != self._expected:
             self._unfit = True
-        log = FileLog(
+        self._log = log = FileLog(
             self._name,
             self._directory,
             self._shelf,
@@ -421,6 +301,8 @@ class _Opening:
             unfit_tail=self._unfit,
             jump=self._jump,
         )
+        if self._miscounted:
+            log.recount()
         for segment in self._to_seal:
             if segment is tail:
                 continue  # what followed it was put aside
@@ -486,21 +368,3 @@ class _Opening:
     ) -> None:
         finding: Finding = damage(path, offset, what, self._name, lost)
         self._shelf.report(finding)
-
-
-def _place(entry: str) -> tuple[int, int]:
-    """Serial and generation in the name of a segment file; serial 0 if it is something else."""
-    match = _NAME.fullmatch(entry)
-    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
-
-
-def _read(shelf: Shelf, path: str, size: int) -> bytes:
-    return _read_at(shelf, path, size, 0)
-
-
-def _read_at(shelf: Shelf, path: str, size: int, offset: int) -> bytes:
-    handle = shelf.fs.open(path)
-    try:
-        return shelf.fs.pread(handle, size, offset)
-    finally:
-        shelf.fs.close(handle)

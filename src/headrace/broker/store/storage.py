@@ -1,14 +1,4 @@
-"""The top of the store: a directory of streams, a metadata journal and one commit thread.
-
-::
-
-    <directory>/
-      lock                       who uses it
-      meta/journal-00000001      metadata (meta.py)
-      streams/<name>/…           one directory per stream (segment.py, watermark.py)
-      trash/                     deleted streams on their way out
-      quarantine/                what recovery put aside; never removed
-"""
+"""The top of the store: a directory of streams, a metadata journal and one commit thread."""
 
 from __future__ import annotations
 
@@ -17,9 +7,7 @@ import os
 import random
 from collections import deque
 from collections.abc import Callable
-from hashlib import sha256
 from typing import Final, Protocol
-from urllib.parse import quote, unquote
 
 from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreError, StoreFailedError
@@ -28,18 +16,17 @@ from .commit import Batch, CommitStats, Committer
 from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
 from .filestore import FileLog
-from .findings import Finding, Quarantine, damage
+from .findings import Finding, Quarantine
+from .layout import Layout
 from .lock import DirectoryLock
 from .memory import MemoryLog
 from .meta import JournalWriter, Meta, open_journal
 from .recovery import new_log, open_log
-from .segment import HEADER_BYTES, decode_header
 from .shelf import Shelf
 from .writer import Work, Writer
 
 __all__ = ["FileStorage", "parse_sync"]
 
-_DIRNAME_MAX: Final = 200
 _NAME_BYTES_MAX: Final = 1000
 _SEGMENT_BYTES_MIN: Final = 8 * 1024
 _SEGMENT_BYTES_MAX: Final = 1 << 31
@@ -113,10 +100,11 @@ class FileStorage:
         self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
         self.report: list[Finding] = []
         self._fs = fs = fs if fs is not None else LocalFiles()
+        self._layout = Layout(fs, self.directory)
         self._salts: Salts = salts if salts is not None else random.SystemRandom()
         clock = clock if clock is not None else SystemClock()
         try:
-            self._prepare()
+            self._layout.prepare()
             self._lock = DirectoryLock(fs, self.directory)
         except OSError as error:
             raise explain(error, f"opening the store in {self.directory}") from error
@@ -141,7 +129,7 @@ class FileStorage:
     ) -> None:
         fs = self._fs
         self._quarantine = Quarantine(fs, self.directory + "/quarantine")
-        meta_directory = self.directory + "/meta"
+        meta_directory = self._layout.meta
         opened = open_journal(
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
@@ -173,59 +161,13 @@ class FileStorage:
         self._epoch = 0
         self._poison: StoreError | None = None
         self._logs: dict[str, FileLog | MemoryLog] = {}
-        self._unopened = self._list()
+        self._unopened = self._layout.streams(self._quarantine, self._found)
         self._staged = _Staged()
         self._inflight: deque[_Flight] = deque()
         self._pending_bytes = 0
         self._completing = False
-        leftovers = fs.listdir(self.directory + "/trash")
-        self._trash_number = max([int(name) for name in leftovers if name.isdecimal()], default=0)
-        if leftovers:
-            self._empty_trash()
-
-    def _prepare(self) -> None:
-        fs = self._fs
-        missing = []
-        path = self.directory
-        while not fs.exists(path):
-            missing.append(path)
-            path = path.rpartition("/")[0]
-        for path in reversed(missing):
-            fs.mkdir(path)
-            fs.fsync_dir(path.rpartition("/")[0] or "/")
-        for name in ("meta", "streams", "trash"):
-            path = f"{self.directory}/{name}"
-            if not fs.exists(path):
-                fs.mkdir(path)
-        fs.fsync_dir(self.directory)
-
-    def _list(self) -> dict[str, str]:
-        """Streams on disk by name, with their directories."""
-        found: dict[str, str] = {}
-        for entry in self._fs.listdir(self.directory + "/streams"):
-            path = f"{self.directory}/streams/{entry}"
-            name = self._name_of(entry, path)
-            if name is None:
-                self._found(damage(path, 0, "not a stream's directory; put aside"))
-                self._quarantine.take(path, self.directory)
-            else:
-                found[name] = path
-        return found
-
-    def _name_of(self, entry: str, path: str) -> str | None:
-        if not entry.startswith("%%"):
-            name = unquote(entry)
-            return name if _dirname(name) == entry else None
-        for file in self._fs.listdir(path):
-            if file.endswith(".seg"):
-                handle = self._fs.open(f"{path}/{file}")
-                try:
-                    header, _ = decode_header(self._fs.pread(handle, HEADER_BYTES, 0), path)
-                finally:
-                    self._fs.close(handle)
-                if header is not None and _dirname(header.name) == entry:
-                    return header.name
-        return None
+        if self._layout.has_trash():
+            self._committer.submit(self._layout.empty_trash)
 
     # -- the port
 
@@ -276,7 +218,7 @@ class FileStorage:
         if memory:
             log = MemoryLog(name, self._soil)
         else:
-            directory = f"{self.directory}/streams/{_dirname(name)}"
+            directory = self._layout.stream(name)
             if any(source == directory for source, _ in self._staged.work.retired):
                 self._submit(_ignore_outcome)  # the old one must be gone before the new one is made
             self._staged.work.directories.append(directory)
@@ -327,9 +269,7 @@ class FileStorage:
             return
         staged.deleted.append((name, directory, log))
         if directory is not None:
-            self._trash_number += 1
-            target = f"{self.directory}/trash/{self._trash_number:08d}"
-            staged.work.retired.append((directory, target))
+            staged.work.retired.append((directory, self._layout.trash()))
 
     def flush(self, done: Callable[[Exception | None], None]) -> None:
         """Commit everything staged so far; ``done`` is called in the order of the flushes.
@@ -415,7 +355,7 @@ class FileStorage:
         if change is not None:
             self._meta.complete(change)
         if flight.batch.work.retired:
-            self._empty_trash()
+            self._committer.submit(self._layout.empty_trash)
 
     def _fail(self, flight: _Flight, error: StoreError) -> None:
         """Take back the flight, and all that was staged after it. Later flights fail by themselves."""
@@ -460,19 +400,6 @@ class FileStorage:
             chore = log.closing_chore(_SEAL_AT_CLOSE) if isinstance(log, FileLog) else None
             if chore is not None:
                 self._committer.run_chore(chore)
-
-    def _empty_trash(self) -> None:
-        trash = self.directory + "/trash"
-
-        def empty(writer: Writer) -> None:
-            fs = writer.fs
-            for entry in fs.listdir(trash):
-                directory = f"{trash}/{entry}"
-                for name in fs.listdir(directory):
-                    fs.unlink(f"{directory}/{name}")
-                fs.rmdir(directory)
-
-        self._committer.submit(empty)
 
     def _salt(self) -> int:
         return self._salts.getrandbits(32)
@@ -520,14 +447,6 @@ class _Flight:
         self.batch = batch
         self.staged = staged
         self.taken_back = False
-
-
-def _dirname(name: str) -> str:
-    """A stream's directory: its name, with what file systems may not like percent-encoded."""
-    plain = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
-    if len(plain) <= _DIRNAME_MAX:
-        return plain
-    return "%%" + sha256(name.encode()).hexdigest()
 
 
 def _ignore() -> None:

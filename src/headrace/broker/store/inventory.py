@@ -1,0 +1,211 @@
+"""The segment files of a stream: which there are, whose they are, what their footers say."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from .index import Segment, SubjectTable
+from .record import HEAD_BYTES, MESSAGE, scan
+from .seal import unlink_chore
+from .segment import (
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Footer,
+    Header,
+    Summary,
+    decode_arrays,
+    decode_header,
+    decode_summary,
+    decode_trailer,
+)
+from .shelf import Shelf
+
+__all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file"]
+
+_FOOTER_READ: Final = 64 * 1024
+_NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
+
+Report = Callable[..., None]
+"""``report(path, offset, what, lost=None)``."""
+
+
+class SegmentFile(NamedTuple):
+    """A segment file: its header, and its footer if it has a whole one."""
+
+    path: str
+    header: Header
+    generation: int
+    size: int
+    footer: Footer | None
+    summary: Summary | None
+
+
+class Inventory:
+    """Looks through a stream's directory.
+
+    ``alien`` are files that do not belong, ``unreadable`` the serials of segments without a whole
+    header.
+    """
+
+    def __init__(self, name: str, directory: str, shelf: Shelf, report: Report) -> None:
+        self._name = name
+        self._directory = directory
+        self._shelf = shelf
+        self._report = report
+        self.alien: list[str] = []
+        self.unreadable: set[int] = set()
+
+    def files(self) -> list[SegmentFile]:
+        found: dict[int, SegmentFile] = {}
+        leftovers: list[tuple[str, int]] = []
+        for entry in self._shelf.fs.listdir(self._directory):
+            path = f"{self._directory}/{entry}"
+            serial, generation = _place(entry)
+            if entry == "watermark":
+                continue
+            if entry.endswith(".seg.tmp") and serial:
+                leftovers.append((path, serial))
+                continue
+            file = self._examine(path, serial, generation) if serial else None
+            if file is None:
+                self.alien.append(path)
+                continue
+            rival = found.get(serial)
+            if rival is None or rival.generation < generation:
+                found[serial], rival = file, rival
+            if rival is not None:
+                leftovers.append((rival.path if found[serial] is file else path, serial))
+        for path, serial in leftovers:
+            if (
+                serial in found
+            ):  # what a compaction did not come to remove: its records are all there
+                self._shelf.chore(unlink_chore(path))
+            else:
+                self.alien.append(path)
+        return [found[serial] for serial in sorted(found)]
+
+    def _examine(self, path: str, serial: int, generation: int) -> SegmentFile | None:
+        fs = self._shelf.fs
+        handle = fs.open(path)
+        try:
+            size = fs.size(handle)
+            data = fs.pread(handle, HEADER_BYTES, 0)
+            header, damaged = decode_header(data, path)
+            if header is None:
+                self.unreadable.add(serial)
+                if data.strip(b"\0"):
+                    self._report(path, 0, "the segment has no readable header; put aside")
+                return None
+            if header.name != self._name or header.serial != serial:
+                self._report(
+                    path, 0, f"a segment of stream {header.name!r}, out of place; put aside"
+                )
+                return None
+            if damaged:
+                self._report(path, 0, "one of the two headers is damaged")
+            return self._with_footer(path, header, generation, size, handle)
+        finally:
+            fs.close(handle)
+
+    def _with_footer(
+        self, path: str, header: Header, generation: int, size: int, handle: int
+    ) -> SegmentFile:
+        nothing = SegmentFile(path, header, generation, size, None, None)
+        if size < HEADER_BYTES + TRAILER_BYTES:
+            return nothing
+        fs = self._shelf.fs
+        start = max(HEADER_BYTES, size - _FOOTER_READ)
+        data = fs.pread(handle, size - start, start)
+        footer = decode_trailer(data[-TRAILER_BYTES:], size)
+        if footer is None:
+            return nothing
+        at = footer.summary_at - start
+        if at >= 0:
+            raw = data[at : at + footer.summary_len]
+        else:
+            raw = fs.pread(handle, footer.summary_len, footer.summary_at)
+        summary = decode_summary(raw, footer)
+        if summary is None:
+            self._report(path, footer.summary_at, "the footer is damaged; the records were read")
+        return SegmentFile(path, header, generation, size, footer, summary)
+
+
+def _place(entry: str) -> tuple[int, int]:
+    """Serial and generation in the name of a segment file; serial 0 if it is something else."""
+    match = _NAME.fullmatch(entry)
+    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
+
+
+class ArrayLoader:
+    """Loads the arrays of a sealed segment when they are first needed.
+
+    Should they be damaged, the records are read instead. Should some of those be damaged, too, then
+    ``mismatch`` is called: the segment now has fewer messages than its footer said.
+    """
+
+    def __init__(
+        self,
+        footer: Footer,
+        summary: Summary,
+        shelf: Shelf,
+        table: SubjectTable,
+        report: Report,
+        mismatch: Callable[[], None],
+    ) -> None:
+        self._footer = footer
+        self._summary = summary
+        self._shelf = shelf
+        self._table = table
+        self._report = report
+        self._mismatch = mismatch
+
+    def __call__(self, segment: Segment) -> None:
+        segment.load = None
+        footer, summary = self._footer, self._summary
+        length = footer.summary_at - footer.data_end
+        data = _read_at(self._shelf, segment.path, length, footer.data_end)
+        arrays = decode_arrays(data, footer, summary.messages, summary.sparse)
+        if arrays is not None:
+            segment.offsets, segment.sizes, local, segment.stamps, segment.rel = arrays
+            places = [self._table.intern(name) for name, _, _, _ in summary.subjects]
+            segment.sids = array("I", map(places.__getitem__, local))
+            return
+        what = "the index in the footer is damaged; the records were read"
+        self._report(segment.path, footer.data_end, what)
+        self._read_records(segment)
+        missing = summary.messages - len(segment)
+        if missing:
+            self._report(segment.path, HEADER_BYTES, f"{missing} records are damaged, too")
+            self._mismatch()
+
+    def _read_records(self, segment: Segment) -> None:
+        data = read_file(self._shelf, segment.path, segment.data_end)
+        rel = array("I")
+        last = segment.base + self._summary.end_rel
+        for item in scan(data, HEADER_BYTES, len(data), segment.salt):
+            lowest = segment.base + (rel[-1] + 1 if rel else 0)
+            if item.kind == MESSAGE and lowest <= item.sequence <= last:
+                at = item.offset + HEAD_BYTES + (4 if item.flags else 0)
+                segment.offsets.append(item.offset)
+                segment.sizes.append(item.size)
+                segment.sids.append(self._table.intern(data[at : at + item.subject_len]))
+                segment.stamps.append(item.timestamp_ns)
+                rel.append(item.sequence - segment.base)
+        if rel and rel[-1] != len(rel) - 1:
+            segment.rel = rel
+
+
+def read_file(shelf: Shelf, path: str, size: int) -> bytes:
+    """The first ``size`` bytes of a file."""
+    return _read_at(shelf, path, size, 0)
+
+
+def _read_at(shelf: Shelf, path: str, size: int, offset: int) -> bytes:
+    handle = shelf.fs.open(path)
+    try:
+        return shelf.fs.pread(handle, size, offset)
+    finally:
+        shelf.fs.close(handle)
