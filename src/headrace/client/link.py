@@ -157,7 +157,7 @@ async def _shake_hands(
             raise ProtocolError("the server sent bytes between INFO and the TLS handshake")
         await _start_tls(link, address, options)
         tls = True
-    credentials = address.credentials or options.credentials
+    credentials = address.credentials or options.credentials(info.nonce)
     hello = connect_command(info, credentials, name=options.name, tls=tls, echo=options.echo)
     link.transport.write(hello + b"PING\r\n")
     await handshake.accepted

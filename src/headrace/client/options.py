@@ -5,12 +5,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, Final, TypedDict
 
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
 from .events import Event
 from .handshake import Credentials
+from .nkeys import KeyPair, read_credentials
 
 __all__ = ["ConnectOptions", "Options"]
 
@@ -25,6 +27,8 @@ class ConnectOptions(TypedDict, total=False):
     user: str
     password: str
     token: str
+    nkey_seed: str
+    credentials_file: str | Path
     tls: ssl.SSLContext | bool
     tls_first: bool
     tls_hostname: str
@@ -62,6 +66,12 @@ class Options:
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
     """Credentials; those in a server's URL come first."""
+
+    nkey_seed: str = field(default="", repr=False)
+    """A user's NKEY seed (``SU…``), instead."""
+
+    credentials_file: str | Path = ""
+    """A file with a user's JWT and NKEY seed (``.creds``), instead; read again for each connection."""
 
     tls: ssl.SSLContext | bool = False
     """True: TLS with the system's trust store. A context: that one. Also on when the URL says
@@ -153,8 +163,25 @@ class Options:
         if self.password and not self.user:
             raise ConfigurationError("option password is set but user is not; both are needed")
 
-    @property
-    def credentials(self) -> Credentials:
+        ways = [bool(w) for w in (self.user, self.token, self.nkey_seed, self.credentials_file)]
+        if sum(ways) > 1:
+            raise ConfigurationError(
+                "give one way to log in: user and password, token, nkey_seed or credentials_file"
+            )
+        if self.nkey_seed:
+            KeyPair(self.nkey_seed)  # refused here rather than with each attempt to connect
+
+    def credentials(self, nonce: str) -> Credentials:
+        """What CONNECT says of us to a server whose INFO has this nonce.
+
+        Raises ConfigurationError: the credentials file cannot be read.
+        """
+        if self.nkey_seed:
+            pair = KeyPair(self.nkey_seed)
+            return Credentials(nkey=pair.public_key, signature=pair.sign_nonce(nonce))
+        if self.credentials_file:
+            user = read_credentials(self.credentials_file)
+            return Credentials(jwt=user.jwt, signature=user.key.sign_nonce(nonce))
         return Credentials(self.user, self.password, self.token)
 
     @classmethod

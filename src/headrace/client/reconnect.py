@@ -5,9 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..errors import AuthorizationError, ConnectFailedError, ConnectionClosedError
+from ..errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ConnectionClosedError,
+)
 from .handshake import ServerAddress
 from .link import Link, open_link
 from .options import Options
@@ -35,7 +41,7 @@ async def first_connection(pool: ServerPool, options: Options, source: random.Ra
     """
     if options.retry_first_connect:
         return await restore(pool, options, source)
-    failures: list[ConnectionClosedError] = []
+    failures: list[Exception] = []
     for attempt in range(1, len(pool) + 1):
         address = pool.next()
         if address is None:
@@ -59,7 +65,7 @@ async def restore(pool: ServerPool, options: Options, source: random.Random) -> 
         ConnectFailedError: each server failed ``max_reconnect_attempts`` times.
     """
     refusals: Counter[tuple[str, int]] = Counter()
-    last: dict[tuple[str, int], ConnectionClosedError] = {}
+    last: dict[tuple[str, int], Exception] = {}
     attempts = rounds = 0
     pause = options.reconnect_wait * source.random()  # clients that lost a server together
     while True:
@@ -73,7 +79,8 @@ async def restore(pool: ServerPool, options: Options, source: random.Random) -> 
         attempts += 1
         try:
             return Found(await open_link(address, options), address, attempts)
-        except ConnectionClosedError as error:
+        except (ConnectionClosedError, ConfigurationError) as error:
+            # Also a credentials file that cannot be read just now: it may be about to be replaced.
             last[address.key] = error
             pool.failed(address)
             if isinstance(error, AuthorizationError):
@@ -85,5 +92,5 @@ async def restore(pool: ServerPool, options: Options, source: random.Random) -> 
             pause = backoff(rounds, options.reconnect_wait, options.reconnect_wait_max, source)
 
 
-def _all_failed(what: str, failures: list[ConnectionClosedError]) -> str:
+def _all_failed(what: str, failures: Sequence[Exception]) -> str:
     return "; ".join([what, *map(str, failures)])

@@ -236,7 +236,7 @@ class Session:
     async def _restore(self) -> None:
         try:
             found = await restore(self.pool, self.options, self.random)
-        except ConnectionClosedError as error:
+        except Exception as error:  # whatever it is, whoever waits must be told
             self.finish(error)
             return
         self.reconnects += 1
