@@ -42,6 +42,7 @@ class Lane:
         self._results: list[Called] = []
         self._stir = asyncio.Event()
         self._stopping = False
+        self._defect: BaseException | None = None
         self._throttled_until_s = 0.0
         self.consumer = consumer
         self._breaker = Breaker(consumer.settings.breaker)
@@ -67,6 +68,8 @@ class Lane:
             try:
                 while True:
                     self._stir.clear()
+                    if self._defect is not None:
+                        raise self._defect
                     try:
                         pause_s = await self._step()
                     except DatabaseUnavailableError as error:
@@ -111,11 +114,18 @@ class Lane:
         for job in jobs:
             call = asyncio.create_task(self._call(self.consumer, job))
             self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
+            call.add_done_callback(self._ended)
         if jobs:
             # There may be more, or it was all: looked at again when the first of these calls ends.
             return self._wait_s() if self._free() <= 0 or len(jobs) < free else 0.0
         return await self._runtime.pause_s(self.consumer.seq)
+
+    def _ended(self, call: asyncio.Task[None]) -> None:
+        self._calls.discard(call)
+        if not call.cancelled() and (error := call.exception()) is not None:
+            # Whatever an endpoint does ends in a result; this is a defect of ours, and must be seen.
+            self._defect = error
+            self._stir.set()
 
     def _free(self) -> int:
         if self._stopping or self._now_s() < self._throttled_until_s:

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 import httptools
@@ -70,9 +70,8 @@ class _Exchange(asyncio.Protocol):
     # asyncio.Protocol callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        if not isinstance(transport, asyncio.Transport):
-            raise AssertionError("a stream was asked for")
-        self.transport = transport
+        # uvloop's transports do not derive from asyncio's, so this cannot be asked with isinstance.
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
