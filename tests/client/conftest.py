@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 
@@ -12,6 +12,20 @@ import peers
 from headrace.client import Connection, Consumer, JetStream, Stream, connect
 
 _numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session", params=["nats-server", "headrace"])
+def reference_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.ServerProcess]:
+    """Both servers in turn: whatever is tried here works on either."""
+    directory = tmp_path_factory.mktemp(request.param)
+    if request.param == "headrace":
+        server = peers.start_headrace(directory)
+    else:
+        server = peers.start_nats_server(directory)
+    yield server
+    server.stop()
 
 
 @pytest.fixture

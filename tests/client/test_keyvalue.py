@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
 @pytest.fixture
 async def bucket(js: JetStream) -> AsyncIterator[KeyValue]:
-    yield await js.create_key_value("B", history=5, storage="memory", marker_ttl=1)
+    yield await js.create_key_value("B", history=5, storage="memory")
     await js.delete_key_value("B")
 
 
@@ -88,11 +88,17 @@ async def test_a_watch_begins_with_what_is_there_and_goes_on(bucket: KeyValue) -
         assert (await asyncio.wait_for(anext(watch), 5)).value == b"3"
 
 
-async def test_a_key_may_have_a_lifetime_of_its_own(bucket: KeyValue) -> None:
+async def test_a_key_may_have_a_lifetime_of_its_own(
+    js: JetStream, reference_server: peers.ServerProcess
+) -> None:
+    if reference_server.name == "headrace":
+        pytest.skip("the broker refuses message TTLs")
+    bucket = await js.create_key_value("BRIEF", storage="memory", marker_ttl=1)
     await bucket.put("brief", b"x", ttl=1)
     async with await bucket.watch("brief") as watch:
         assert [e.operation async for e in watch.initial()] == ["put"]
         assert (await asyncio.wait_for(anext(watch), 5)).operation == "purge"
+    await js.delete_key_value("BRIEF")
 
 
 async def test_names_out_of_form_are_refused(js: JetStream, bucket: KeyValue) -> None:
@@ -121,5 +127,7 @@ async def test_another_client_sees_the_same_bucket(
     assert (await bucket.get("theirs")).value == b"2"
     with pytest.raises(KeyNotFoundError):
         await bucket.get("gone")
-    assert sorted(await theirs.keys()) == sorted(await bucket.keys()) == ["ours", "theirs"]
+    assert sorted(await bucket.keys()) == ["ours", "theirs"]
+    if reference_server.name != "headrace":  # that client lists keys over a push consumer
+        assert sorted(await theirs.keys()) == ["ours", "theirs"]
     await other.close()
