@@ -9,6 +9,7 @@ from typing import Any
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 TIMES = {"created", "ts", "first_ts", "last_ts", "last_active", "time", "timestamp"}
+TIMES |= {"pinned_ts", "pause_until"}
 IDENTITIES = {"_nats.ver", "_nats.level", "id", "server_id", "server_name", "version", "go"}
 IDENTITIES |= {
     "api_lvl",
@@ -21,11 +22,13 @@ IDENTITIES |= {
     "port",
     "domain",
 }
+IDENTITIES |= {"pinned_client_id", "pinned_id", "pause_remaining"}
 MACHINE = {"api", "max_memory", "max_storage", "reserved_memory", "reserved_storage"}
 # A single server may say who leads; clients must live without it.
 OPTIONAL = {"cluster", "git_commit", "xkey", "nonce", "connect_urls"}
 
 _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.)([^.]+)(\.\d+\.\d+\.\d+\.)\d+(\.\d+)")
+_PIN = re.compile(r"^(Nats-Pin-Id: )\S+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -54,6 +57,7 @@ def _mask_field(key: str, value: Any, names: Mapping[str, str]) -> Any:
 def mask_text(text: str, names: Mapping[str, str]) -> str:
     for mask, name in names.items():
         text = text.replace(name, mask)
+    text = _PIN.sub(r"\1<pin>", text)
     text = _ACK.sub(r"\1\2\3<ns>\4", text)
     return _TIME.sub(lambda found: found[0] if found[0] == ZERO_TIME else "<time>", text)
 

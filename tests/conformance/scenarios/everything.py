@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from conformance.scenarios import acks, consumers, core, messages, pulls, streams
+from conformance.scenarios import (
+    acks,
+    consumers,
+    control,
+    core,
+    direct,
+    messages,
+    priorities,
+    pulls,
+    streams,
+)
 from conformance.table import Table
 
 ALL: Table = [
@@ -12,6 +22,9 @@ ALL: Table = [
     *consumers.TABLE,
     *pulls.TABLE,
     *acks.TABLE,
+    *control.TABLE,
+    *direct.TABLE,
+    *priorities.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]

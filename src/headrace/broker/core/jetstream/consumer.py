@@ -88,6 +88,14 @@ class Consumer:
         self.wake()
         self.alarm.arm()
 
+    def restart_at(self, sequence: int) -> None:
+        """Forget every delivery; the next one is the first message from ``sequence`` on."""
+        self.state.reset(sequence)
+        self.chosen.clear()
+        self.last_delivered_ns = self.acks.last_ns = 0
+        self.wake()
+        self.alarm.arm()
+
     def close(self) -> None:
         """The consumer is gone: tell the waiting requests and stop."""
         self.pulls.end_all(statuses.CONSUMER_DELETED, with_pending=False)

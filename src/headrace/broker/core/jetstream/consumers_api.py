@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from ....api.base import Document, DocumentError
+from ....api.base import Document, DocumentError, decode
 from ....api.consumers import (
     ConsumerListResponse,
     ConsumerNamesResponse,
@@ -28,6 +28,7 @@ from .consumer_info import consumer_info
 from .context import Context, Refused
 from .policy import PinnedClient
 from .priority_config import check_group_name
+from .ranges import check_ranges
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -58,8 +59,10 @@ class ConsumersApi:
         )
         api.add("CONSUMER.NAMES", "consumer_names_response", self.names, blank=_NO_PAGE)
         api.add("CONSUMER.LIST", "consumer_list_response", self.list_consumers, blank=_NO_PAGE)
-        api.add("CONSUMER.PAUSE", "consumer_pause_response", self.pause, names=(2, 2), changes=True)
-        api.add("CONSUMER.RESET", "consumer_reset_response", self.reset, names=(2, 2), changes=True)
+        kind, blank = "consumer_pause_response", {"paused": False, "pause_until": ZERO_TIME}
+        api.add("CONSUMER.PAUSE", kind, self.pause, names=(2, 2), changes=True, blank=blank)
+        kind, blank = "consumer_reset_response", {"reset_seq": 0}
+        api.add("CONSUMER.RESET", kind, self.reset, names=(2, 2), changes=True, blank=blank)
         api.add("CONSUMER.UNPIN", "consumer_unpin_response", self.unpin, names=(2, 2))
         api.add_raw("CONSUMER.MSG.NEXT", self.next)
 
@@ -109,11 +112,12 @@ class ConsumersApi:
         )
 
     def pause(self, call: Call) -> Document:
-        until_ns = parse_time(call.read(PauseRequest).pause_until or "")
+        text = call.read(PauseRequest).pause_until or ""
+        until_ns = parse_time(text)
         consumer = self._consumer(call)
         now_ns = self._context.clock.now_ns()
         pauses = until_ns > now_ns
-        until = format_time(until_ns) if pauses else None
+        until = format_time(until_ns) if until_ns else None
         consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until))
         self._registry.journal_consumer(consumer)
         self._context.advisories.paused(consumer, until_ns if pauses else 0)
@@ -124,7 +128,8 @@ class ConsumersApi:
         )
 
     def reset(self, call: Call) -> Answer | None:
-        wanted = call.read(ResetRequest).seq
+        body = call.payload.strip()
+        wanted = check_ranges(decode(body, ResetRequest)).seq if body else 0
         if wanted < 0:
             raise DocumentError("json: cannot unmarshal a negative number into field seq")
         try:
@@ -134,13 +139,14 @@ class ConsumersApi:
         target = wanted or consumer.state.floor_stream + 1
         if wanted:
             _check_reset(consumer, wanted)
-        consumer.state.reset(target)
-        consumer.reconfigure(consumer.config)
+        consumer.restart_at(target)
         self._registry.journal_consumer(consumer)
         return Answer(consumer_info(consumer), {"reset_seq": target})
 
     def unpin(self, call: Call) -> Answer:
-        group = call.read(UnpinRequest).group
+        if not call.payload.strip():
+            raise DocumentError("unexpected end of JSON input")
+        group = decode(call.payload, UnpinRequest).group
         if not group:
             raise DocumentError("consumer group not specified")
         check_group_name(group)

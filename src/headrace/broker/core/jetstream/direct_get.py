@@ -6,7 +6,8 @@ were there.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....api import names
 from ....api.base import DocumentError, decode
@@ -14,7 +15,7 @@ from ....api.messages import DirectGetRequest
 from ....api.times import format_time, parse_time
 from ....message import StoredMessage
 from ....subjects import SubjectFilter, is_valid_pattern
-from ..ports import Origin
+from ..ports import Origin, StreamStore
 from .api import ApiDispatcher, required_level_too_high
 from .context import Context
 from .messages_api import find_message
@@ -31,6 +32,8 @@ _BATCH_BYTES: Final = (
     64 * 1024 * 1024
 )  # what one batch may bring when the request sets no max_bytes
 _READ: Final = 256
+_READ_BYTES: Final = 4 * 1024 * 1024
+_SUBJECTS_MAX: Final = 1024  # more subjects in one answer: 413
 _NOT_FOUND: Final = status(names.MESSAGE_NOT_FOUND)
 _BAD: Final = status(names.BAD_DIRECT_REQUEST)
 _EOB: Final = status(names.EOB)
@@ -74,9 +77,12 @@ class DirectGet:
                     self._status(reply, _BAD)
                     return
                 request = DirectGetRequest(last_by_subj=subject, no_hdr=request.no_hdr)
+            stream.expire()
             refusal = _check(request)
             if refusal is not None:
                 self._status(reply, refusal)
+            elif request.multi_last:
+                self._send_last_of_many(stream, request, reply)
             elif request.batch > 0:
                 self._send_batch(stream, request, reply)
             else:
@@ -96,14 +102,6 @@ class DirectGet:
             self._context.bus.publish(reply, b"", headers, message.payload)
 
     def _send_batch(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
-        target = self._context.bus.resolve(reply)
-        if target is None:
-            return
-        store = stream.store
-        stream.expire()
-        position = max(request.seq, 1)
-        if request.start_time is not None:
-            position = store.sequence_at(parse_time(request.start_time))
         scope = None
         if request.next_by_subj not in ("", ">"):
             raw = request.next_by_subj.encode()
@@ -111,30 +109,106 @@ class DirectGet:
                 self._status(reply, _BAD)
                 return
             scope = SubjectFilter([raw])
+        store = stream.store
+        position = max(request.seq, 1)
+        if request.start_time is not None:
+            position = store.sequence_at(parse_time(request.start_time))
         pending = store.count(scope, position)
-        left, left_bytes, last_sent = request.batch, request.max_bytes or _BATCH_BYTES, 0
-        while left > 0 and left_bytes > 0:
-            messages = store.read(position, scope, min(left, _READ), left_bytes, store.durable_seq)
-            if not messages:
-                break
-            for message in messages:
-                pending -= 1
-                headers = b"" if request.no_hdr else _headers(stream, message, pending, last_sent)
-                target.send(reply, b"", headers, message.payload)
-                last_sent = message.sequence
-                left -= 1
-                left_bytes -= len(message.subject) + len(message.headers) + len(message.payload)
-                if left_bytes <= 0:
-                    break
-            position = last_sent + 1
-        if not last_sent:
-            target.send(reply, b"", _NOT_FOUND, b"")
+
+        def messages() -> Iterator[StoredMessage]:
+            at = position
+            while batch := store.read(at, scope, _READ, _READ_BYTES, store.durable_seq):
+                yield from batch
+                at = batch[-1].sequence + 1
+
+        self._stream_out(_Outgoing(stream, request, reply), messages(), pending, _NOT_FOUND, b"")
+
+    def _send_last_of_many(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
+        store = stream.store
+        ceiling = min(request.up_to_seq or store.durable_seq, store.durable_seq)
+        if request.up_to_time is not None:
+            ceiling = min(store.sequence_at(parse_time(request.up_to_time)) - 1, ceiling)
+        patterns = [pattern.encode() for pattern in request.multi_last]
+        if not all(map(is_valid_pattern, patterns)):
+            self._status(reply, _BAD)
             return
-        end = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
-        target.send(reply, b"", with_headers(_EOB, end), b"")
+        sequences = last_of_each(store, SubjectFilter(patterns), max(request.seq, 1), ceiling)
+        if len(sequences) > _SUBJECTS_MAX:
+            self._status(reply, status(names.TOO_MANY_RESULTS))
+            return
+        messages = (message for seq in sequences if (message := store.get(seq)) is not None)
+        outgoing = _Outgoing(stream, request, reply)
+        end = b"Nats-UpTo-Sequence: %d\r\n" % ceiling
+        self._stream_out(outgoing, messages, len(sequences), status(names.NO_RESULTS), end)
+
+    def _stream_out(
+        self,
+        outgoing: _Outgoing,
+        messages: Iterator[StoredMessage],
+        pending: int,
+        none: bytes,
+        end: bytes,
+    ) -> None:
+        """Send a batch and its end mark; ``none`` alone when there is no message."""
+        stream, request, reply = outgoing
+        target = self._context.bus.resolve(reply)
+        if target is None:
+            return
+        with_headers_too = not request.no_hdr or bool(request.multi_last)
+        left = request.batch or (len(request.multi_last) and _SUBJECTS_MAX)
+        left_bytes, last_sent = request.max_bytes or _BATCH_BYTES, 0
+        for message in messages:
+            pending -= 1
+            headers = _headers(stream, message, pending, last_sent) if with_headers_too else b""
+            target.send(reply, b"", headers, message.payload)
+            last_sent = message.sequence
+            left -= 1
+            left_bytes -= len(message.subject) + len(message.headers) + len(message.payload)
+            if left <= 0 or left_bytes <= 0:
+                break
+        if not last_sent:
+            target.send(reply, b"", none, b"")
+            return
+        added = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
+        target.send(reply, b"", with_headers(_EOB, added + end), b"")
 
     def _status(self, reply: bytes, block: bytes) -> None:
         self._context.bus.publish(reply, b"", block, b"")
+
+
+def last_of_each(store: StreamStore, scope: SubjectFilter, first: int, ceiling: int) -> list[int]:
+    """The last sequence in ``[first, ceiling]`` of each matching subject, in order."""
+    found = []
+    for subject, state in store.subjects(scope):
+        sequence = state.last_seq
+        if sequence > ceiling:
+            sequence = _last_at_or_below(store, SubjectFilter([subject]), state.first_seq, ceiling)
+        if sequence >= first:
+            found.append(sequence)
+    return sorted(found)
+
+
+def _last_at_or_below(store: StreamStore, scope: SubjectFilter, low: int, ceiling: int) -> int:
+    """The last matching sequence up to ``ceiling``, or 0: bisects the counts, reads nothing."""
+    beyond = store.count(scope, ceiling + 1)
+    if low > ceiling or store.count(scope, low) == beyond:
+        return 0
+    high = ceiling
+    while low < high:
+        middle = (low + high + 1) // 2
+        if store.count(scope, middle) > beyond:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class _Outgoing(NamedTuple):
+    """A batch on its way: whose messages, what was asked, where to."""
+
+    stream: Stream
+    request: DirectGetRequest
+    reply: bytes
 
 
 def _check(request: DirectGetRequest) -> bytes | None:
@@ -145,12 +219,11 @@ def _check(request: DirectGetRequest) -> bytes | None:
         or (request.multi_last and (request.last_by_subj or request.next_by_subj))
         or (request.up_to_seq and request.up_to_time)
         or request.batch < 0
-        # Several subjects in one request are not served yet; the client is told at once.
-        or request.multi_last
     )
     if conflicting:
         return _BAD
-    if not (request.seq or request.last_by_subj or request.next_by_subj or request.start_time):
+    chosen = request.seq or request.last_by_subj or request.next_by_subj or request.multi_last
+    if not chosen and not request.start_time:
         return status(names.EMPTY_REQUEST)
     return None
 

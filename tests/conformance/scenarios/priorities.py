@@ -1,0 +1,276 @@
+"""Priority groups: pinned clients, overflow, prioritized requests, and the API around them."""
+
+from __future__ import annotations
+
+from conformance.driver import Step
+from conformance.scenarios.control import listen
+from conformance.scenarios.pulls import ready
+from conformance.steps import ack, api, ask, consumer, publish_all, pull, quiet
+from conformance.table import Scenario, Table
+
+MS = 1_000_000
+SECOND = 1000 * MS
+INFO = "CONSUMER.INFO.S.C"
+UNPIN = "CONSUMER.UNPIN.S.C"
+LISTEN = listen("$JS.EVENT.ADVISORY.CONSUMER.*.S.>")
+A = {"group": "A", "expires": 30 * SECOND}
+
+
+def policy(name: str, messages: int = 0, **config: object) -> list[Step]:
+    return ready(messages, priority_policy=name, priority_groups=["A"], **config)
+
+
+def say(*subjects: str) -> list[Step]:
+    return [publish_all(*subjects), quiet()]
+
+
+PINNED: Table = [
+    Scenario("pinned: info of nobody", [*policy("pinned_client"), api(INFO)]),
+    Scenario(
+        "pinned: the first gets the pin", [*policy("pinned_client", 1), pull(A, 1), api(INFO)]
+    ),
+    Scenario(
+        "pinned: the others stand by",
+        [
+            *policy("pinned_client"),
+            ask({**A, "batch": 2}),
+            ask({**A, "batch": 2}),
+            *say("a.x"),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario(
+        "pinned: a wrong id while somebody is pinned",
+        [*policy("pinned_client", 2), pull(A, 1), pull({**A, "id": "wrong"}, 1)],
+    ),
+    Scenario(
+        "pinned: an id while nobody is pinned waits for a message",
+        [*policy("pinned_client"), ask({**A, "id": "wrong"}), *say("a.x"), api(INFO)],
+    ),
+    Scenario(
+        "pinned: a plain body is served without a pin",
+        [*policy("pinned_client", 1), pull("1", 1), api(INFO)],
+    ),
+    Scenario(
+        "pinned: a plain body stands by",
+        [
+            *policy("pinned_client", 1),
+            pull({**A, "batch": 2}, 1),
+            ask("1"),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario(
+        "pinned: the pin runs out",
+        [
+            *policy("pinned_client", 1, priority_timeout=300 * MS),
+            *LISTEN,
+            pull(A, 1),
+            quiet(0.5),
+            api(INFO),
+            quiet(on="b"),
+        ],
+    ),
+    Scenario(
+        "pinned: a message too large leaves nobody pinned",
+        [*policy("pinned_client", 1), pull({**A, "max_bytes": 1}, 1), api(INFO), pull(A, 1)],
+    ),
+    Scenario(
+        "pinned: a standby's bytes are its own",
+        [
+            *policy("pinned_client"),
+            ask({**A, "batch": 100}),
+            ask({**A, "batch": 100, "max_bytes": 100}),
+            *say("a.x"),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario(
+        "pinned: unpin",
+        [
+            *policy("pinned_client"),
+            *LISTEN,
+            ask({**A, "batch": 5}),
+            *say("a.x"),
+            api(UNPIN, {"group": "A"}),
+            api(INFO),
+            *say("a.x"),
+            quiet(on="b"),
+        ],
+    ),
+    Scenario(
+        "pinned: unpin hands over to the standby",
+        [
+            *policy("pinned_client"),
+            ask({**A, "batch": 5}),
+            ask({**A, "batch": 5}),
+            *say("a.x"),
+            *say("a.x"),
+            api(UNPIN, {"group": "A"}),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario(
+        "pinned: redeliveries carry the pin",
+        [
+            *policy("pinned_client", 1),
+            pull({**A, "batch": 2}, 1),
+            ack(0, "-NAK", sync=False),
+            quiet(),
+        ],
+    ),
+]
+
+OVERFLOW: Table = [
+    Scenario("overflow: info", [*policy("overflow"), api(INFO)]),
+    Scenario(
+        "overflow: below the threshold nothing comes",
+        [*policy("overflow", 3), pull({"group": "A", "min_pending": 4, "expires": 200 * MS}, 1)],
+    ),
+    Scenario(
+        "overflow: at the threshold a message comes",
+        [*policy("overflow", 3), pull({"group": "A", "min_pending": 3, "expires": SECOND}, 1)],
+    ),
+    Scenario(
+        "overflow: either threshold is enough",
+        [
+            *policy("overflow", 5),
+            pull({"group": "A", "batch": 2}, 2),
+            pull({"group": "A", "min_pending": 50, "min_ack_pending": 2, "expires": SECOND}, 1),
+        ],
+    ),
+    Scenario(
+        "overflow: the backlog grows to the threshold",
+        [
+            *policy("overflow"),
+            ask({"group": "A", "min_pending": 2, "expires": 30 * SECOND}),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario(
+        "overflow: a threshold of one batch after another",
+        [
+            *policy("overflow", 4),
+            pull({"group": "A", "min_pending": 3, "batch": 4, "expires": 200 * MS}, 3),
+        ],
+    ),
+    Scenario(
+        "overflow: requests without thresholds first",
+        [*policy("overflow"), ask({**A, "min_pending": 1}), ask(A), *say("a.x"), *say("a.x")],
+    ),
+    Scenario("overflow: a plain body", [*policy("overflow", 1), pull("1", 1)]),
+    Scenario(
+        "overflow: heartbeats while waiting",
+        [
+            *policy("overflow", 1),
+            pull(
+                {
+                    "group": "A",
+                    "min_pending": 5,
+                    "expires": 500 * MS,
+                    "idle_heartbeat": 200 * MS,
+                },
+                3,
+            ),
+        ],
+    ),
+]
+
+PRIORITIZED: Table = [
+    Scenario("prioritized: info", [*policy("prioritized"), api(INFO)]),
+    Scenario(
+        "prioritized: the lowest number first",
+        [
+            *policy("prioritized"),
+            ask({**A, "priority": 3}),
+            ask({**A, "priority": 1}),
+            ask({**A, "priority": 2, "batch": 2}),
+            *say("a.x"),
+            *say("a.x"),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario(
+        "prioritized: turns within a number",
+        [
+            *policy("prioritized"),
+            ask({**A, "priority": 1, "batch": 2}),
+            ask({**A, "priority": 1, "batch": 2}),
+            *say("a.x"),
+            *say("a.x"),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario(
+        "prioritized: a lower number cuts in",
+        [
+            *policy("prioritized"),
+            ask({**A, "priority": 3, "batch": 3}),
+            *say("a.x"),
+            ask({**A, "priority": 1}),
+            *say("a.x"),
+            *say("a.x"),
+        ],
+    ),
+    Scenario("prioritized: out of range", [*policy("prioritized"), pull({**A, "priority": -1}, 1)]),
+]
+
+
+def refused(name: str, config: dict[str, object], body: dict[str, object]) -> Scenario:
+    settings = {"priority_groups": ["A"], **config}
+    return Scenario(f"groups: {name}", [*ready(1, **settings), pull(body, 1)])
+
+
+PULLS: Table = [
+    refused("missing on pinned", {"priority_policy": "pinned_client"}, {"batch": 1}),
+    refused("missing on overflow", {"priority_policy": "overflow"}, {"batch": 1}),
+    refused("unknown", {"priority_policy": "overflow"}, {"batch": 1, "group": "B"}),
+    refused("an id on overflow", {"priority_policy": "overflow"}, {"group": "A", "id": "x"}),
+    refused("a threshold on pinned", {"priority_policy": "pinned_client"}, {"min_pending": 1}),
+    refused("a threshold on prioritized", {"priority_policy": "prioritized"}, {"min_pending": 1}),
+]
+
+API: Table = [
+    Scenario(
+        "unpin: nobody is pinned", [*policy("pinned_client"), *LISTEN, api(UNPIN, A), quiet(on="b")]
+    ),
+    Scenario(
+        "unpin: an unused pin",
+        [*policy("pinned_client"), *LISTEN, api(UNPIN, {"group": "A"}), quiet(on="b")],
+    ),
+    Scenario(
+        "unpin: on overflow",
+        [*policy("overflow"), *LISTEN, api(UNPIN, {"group": "A"}), quiet(on="b")],
+    ),
+    Scenario("unpin: without a group", [*policy("pinned_client"), api(UNPIN), api(UNPIN, {})]),
+    Scenario("unpin: nonsense", [*policy("pinned_client"), api(UNPIN, "nonsense")]),
+    Scenario("unpin: a bad group", [*policy("pinned_client"), api(UNPIN, {"group": "a b"})]),
+    Scenario("unpin: an unknown group", [*policy("pinned_client"), api(UNPIN, {"group": "B"})]),
+    Scenario(
+        "unpin: what is not there",
+        [
+            *ready(0),
+            api("CONSUMER.UNPIN.S.D", {"group": "A"}),
+            api("CONSUMER.UNPIN.T.C", {"group": "A"}),
+        ],
+    ),
+    Scenario(
+        "groups: everything may be updated",
+        [
+            *policy("pinned_client"),
+            consumer(priority_policy="overflow", priority_groups=["B"]),
+            api(INFO),
+            consumer(),
+            api(INFO),
+        ],
+    ),
+]
+
+TABLE: Table = [*PINNED, *OVERFLOW, *PRIORITIZED, *PULLS, *API]
