@@ -340,6 +340,7 @@ class FileLog(RecordReader):
         relog = [pair for part in self._inflight for pair in part.relog]
         self._relog = relog + self._relog
         super().fail()
+        self._clean = True  # nothing of it is staged any more: the next change has to say so again
         if self._relog:
             self._restage()
         tail = self._segments[-1]

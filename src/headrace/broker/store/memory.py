@@ -75,6 +75,11 @@ class MemoryLog(EditableLog):
         """The stream is deleted: whoever still holds it gets an error for changes."""
         self._clean = True
 
+    def fail(self) -> None:
+        """Take back everything that is not durable; see ``EditableLog.fail``."""
+        super().fail()
+        self._clean = True  # nothing of it is staged any more: the next change has to say so again
+
     def complete(self, part: Part) -> None:
         """Let go of the bytes of what was removed."""
         super().complete(part)
