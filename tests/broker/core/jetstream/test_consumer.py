@@ -248,6 +248,22 @@ def test_headers_only_says_how_large_the_payload_was(client: Client) -> None:
     assert message.payload == b""
 
 
+def test_a_replay_keeps_the_distances_in_time_and_then_catches_up(client: Client) -> None:
+    for _ in range(3):
+        client.publish(b"s.a")
+        client.world.advance(2)
+    client.consumer(replay_policy="original")
+    inbox = client.pull({"batch": 10, "expires": 60 * SECOND})
+    assert [m.stream_seq for m in inbox.take()] == [1]
+    client.world.advance(1.9)
+    assert not inbox.take()
+    client.world.advance(0.1)
+    assert [m.stream_seq for m in inbox.take()] == [2]
+    client.world.advance(2)
+    fill(client, 2)
+    assert [m.stream_seq for m in inbox.take()] == [3, 4, 5]
+
+
 def test_a_paused_consumer_keeps_requests_and_goes_on_by_itself(client: Client) -> None:
     client.consumer()
     fill(client, 1)

@@ -50,6 +50,8 @@ class Alarm:
             times.append(consumer.paused_until_ns - consumer.wall_offset_ns())
         if consumer.inactive_ns:
             times.append(self._inactive_at_ns())
+        if consumer.replay is not None and consumer.replay.due_ns:
+            times.append(consumer.replay.due_ns)
         policy = consumer.policy
         if isinstance(policy, PinnedClient) and policy.pin_id:
             times.append(policy.deadline_ns)
@@ -63,6 +65,9 @@ class Alarm:
         if consumer.state.expire(now_ns):
             consumer.wake()
         consumer.acks.give_up_exhausted()
+        if consumer.replay is not None and 0 < consumer.replay.due_ns <= now_ns:
+            consumer.replay.due_ns = 0
+            consumer.wake()
         if isinstance(consumer.policy, PinnedClient) and consumer.policy.expire(now_ns):
             consumer.wake()
         if consumer.paused_until_ns and not consumer.is_paused(self._clock.now_ns()):

@@ -19,6 +19,7 @@ from .pending import PendingCount
 from .policy import PinnedClient, Policy, make_policy
 from .pullqueue import PullQueue
 from .pulls import Pulls
+from .replay import OriginalReplay
 from .stream import Stream
 from .turn import Turn, TurnEnd
 
@@ -53,6 +54,7 @@ class Consumer:
         self.turn = Turn(self)
         self.chosen: list[int] = []
         """Stream sequences to deliver before anything else, the next one last."""
+        self.replay: OriginalReplay | None = None
         self.last_delivered_ns = 0
         self._delta_bytes = 0
         self._dirty = False
@@ -67,6 +69,7 @@ class Consumer:
             self.chosen = choose_messages(store, self.filter)[::-1]
         start = self.chosen[-1] if self.chosen else start_sequence(self.config, store, self.filter)
         self.state.reset(start)
+        self._begin_replay()
         self.alarm.arm()
 
     def restore(self, snapshot: bytes, deltas: list[bytes]) -> None:
@@ -75,6 +78,7 @@ class Consumer:
         self.chosen = chosen[::-1]
         if self.state.pending:
             self.stream.holding[self] = None
+        self._begin_replay()
         self.alarm.arm()
 
     def reconfigure(self, config: ConsumerConfig) -> None:
@@ -93,6 +97,7 @@ class Consumer:
         self.state.reset(sequence)
         self.chosen.clear()
         self.last_delivered_ns = self.acks.last_ns = 0
+        self._begin_replay()
         self.wake()
         self.alarm.arm()
 
@@ -131,6 +136,10 @@ class Consumer:
         self.inactive_ns = round(config.inactive_threshold * _NS)
         self.alters_messages = config.headers_only or config.priority_policy == "pinned_client"
         self.acks.configure()
+
+    def _begin_replay(self) -> None:
+        if self.config.replay_policy == "original":
+            self.replay = OriginalReplay(self)
 
     def _change_policy(self) -> None:
         waiting = list(self.queue)
@@ -198,9 +207,16 @@ class Consumer:
         return found is not None and found.last_seq >= self.state.next_seq
 
     def room(self) -> int:
-        """How many more messages may be pending acknowledgement."""
+        """How many messages may go out for the first time: by acks pending, and by the replay."""
         limit = self._max_ack_pending
-        return limit - len(self.state.pending) if limit > 0 else _UNLIMITED
+        room = limit - len(self.state.pending) if limit > 0 else _UNLIMITED
+        if self.replay is not None:
+            due = self.replay.room(self.context.clock.monotonic_ns())
+            if due is None:
+                self.replay = None
+            else:
+                room = min(room, due)
+        return room
 
     def read(self, max_messages: int, max_bytes: int) -> list[StoredMessage]:
         """The next messages to deliver for the first time; only durable ones."""
