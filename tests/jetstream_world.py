@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.session import Peer, Session
-from headrace.broker.store import MemoryStorage
+from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
 from headrace.wire import Parser, frames
 
@@ -76,10 +76,12 @@ class World:
     """One hub, its clock, its storage, and the clients that talk to it."""
 
     def __init__(
-        self, storage: MemoryStorage | None = None, options: JetStreamOptions | None = None
+        self,
+        storage: FileStorage | MemoryStorage | None = None,
+        options: JetStreamOptions | None = None,
     ) -> None:
         self.clock = ManualClock()
-        self.storage = storage or MemoryStorage()
+        self.storage: FileStorage | MemoryStorage = storage or MemoryStorage()
         self.options = options
         self.clients: dict[int, Client] = {}
         self._start()
@@ -88,10 +90,16 @@ class World:
         self.hub = Hub(self.clock, random.Random(1))
         self.hub.start_jetstream(self.storage, self.options)
 
-    def restart(self) -> None:
-        """Commit what is staged, forget everything but the storage, and start again."""
+    def restart(self, reopen: Callable[[], FileStorage] | None = None) -> None:
+        """Commit what is staged, forget everything but the storage, and start again.
+
+        ``reopen`` closes the storage and opens it anew.
+        """
         self.hub.shutdown()
         self.tick()
+        if reopen is not None:
+            self.storage.close()
+            self.storage = reopen()
         self.clients.clear()
         self._start()
 

@@ -8,6 +8,8 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from headrace.broker.store import FileStorage
+from headrace.testing.faultfs import FaultFS
 from jetstream_world import SECOND, Client, Inbox, Received, World
 from sim.model import Model
 
@@ -36,7 +38,7 @@ class PullConsumer(RuleBasedStateMachine):
         ack_wait=DURATIONS,
     )
     def start(self, subject: str, max_deliver: int, max_ack_pending: int, ack_wait: int) -> None:
-        self.world = World()
+        self.world = self.open()
         self.client = self.world.client()
         self.client.stream()
         self.client.consumer(
@@ -47,6 +49,12 @@ class PullConsumer(RuleBasedStateMachine):
         )
         self.model = Model(subject, ack_wait, max_deliver, max_ack_pending)
         self.model.now = self.world.clock.monotonic_ns()
+
+    def open(self) -> World:
+        return World()
+
+    def reopen(self) -> None:
+        self.world.restart()
 
     @rule(subject=SUBJECTS, size=st.sampled_from([0, 1, 30]), count=st.integers(1, 3))
     def publish(self, subject: str, size: int, count: int) -> None:
@@ -134,7 +142,7 @@ class PullConsumer(RuleBasedStateMachine):
     def restart(self) -> None:
         assume(self.model.last_seq)
         self.compare()
-        self.world.restart()
+        self.reopen()
         self.client = self.world.client()
         self.inboxes.clear()
         self.model.restart()
@@ -180,5 +188,21 @@ class PullConsumer(RuleBasedStateMachine):
         assert info["num_pending"] == model.num_pending()
 
 
+class PullConsumerOnDisk(PullConsumer):
+    """The same over the file store, on a disk in memory; a restart reads it all back."""
+
+    def open(self) -> World:
+        self.disk = FaultFS()
+        return World(self.storage())
+
+    def reopen(self) -> None:
+        self.world.restart(self.storage)
+
+    def storage(self) -> FileStorage:
+        return FileStorage("/store", fs=self.disk, threaded=False)
+
+
 TestPullConsumer = PullConsumer.TestCase
 TestPullConsumer.settings = settings(stateful_step_count=60)
+TestPullConsumerOnDisk = PullConsumerOnDisk.TestCase
+TestPullConsumerOnDisk.settings = settings(stateful_step_count=40)
