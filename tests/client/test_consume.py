@@ -144,6 +144,28 @@ async def test_draining_hands_out_what_came_and_pulls_no_more(
     assert (await consumer.info()).num_pending == 30
 
 
+async def test_draining_the_connection_drains_a_consume(
+    reference_server: peers.ServerProcess, js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 30)
+    await stream.create_consumer(durable_name="c")
+    other = await connect(reference_server.url)
+    seen: list[bytes] = []
+
+    async def slowly(message: JetStreamMessage) -> None:
+        await asyncio.sleep(0.001)
+        seen.append(message.payload)
+        await message.ack()
+
+    consumption = (await other.jetstream().consumer(stream.name, "c")).consume(slowly)
+    async with asyncio.timeout(5):
+        while len(seen) < 5:
+            await asyncio.sleep(0.001)
+    await other.drain()
+    await consumption.wait()
+    assert len(seen) == 30
+
+
 async def test_a_deleted_consumer_ends_it_with_an_error(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     consumption = consumer.consume(lambda message: None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from ..errors import ConfigurationError, ConnectionClosedError, LimitExceededError, TimeoutError_
 from ..subjects import check_pattern, check_subject
 from ..wire.encode import pub
+from .consume import Consumption
 from .events import Event
 from .handshake import ServerAddress, ServerInfo, parse_servers
 from .message import HeadersLike, Message, header_block
@@ -283,13 +284,15 @@ class Connection:
     async def drain(self) -> None:
         """Stop receiving, let everything received be taken, send what is queued, then close.
 
-        Gives up waiting for the takers after the option ``drain_timeout``.
+        Running consumes are drained as well. Gives up waiting for the takers after the option
+        ``drain_timeout``, and reports that as an event.
         """
         session = self._session
         session.raise_if_closed()
         try:
             async with asyncio.timeout(session.options.drain_timeout):
                 drains = [subscription.drain() for subscription in list(session.subscriptions)]
+                drains += [o.drain() for o in list(session.observers) if isinstance(o, Consumption)]
                 session.draining = True
                 for error in await asyncio.gather(*drains, return_exceptions=True):
                     if isinstance(error, Exception):

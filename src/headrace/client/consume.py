@@ -327,7 +327,9 @@ class Consumption:
 
     def _refill(self) -> None:
         """Send the pulls that are due, unless they must wait."""
-        if self._pulling and self._session.link is not None and self._pause is None:
+        if not self._pulling:
+            return
+        if self._session.link is not None and self._pause is None:
             pause = self._account.pause
             if pause and self._account.due:
                 self._pause = self._session.loop.call_later(pause, self._resume)
@@ -338,7 +340,7 @@ class Consumption:
     def _resume(self) -> None:
         """The pause after a refusal is over."""
         self._pause = None
-        if self._pulling and self._session.link is not None:
+        if self._session.link is not None:
             self._pull_what_is_due()
         self._tell_at = self._account.taken_until_due
 
