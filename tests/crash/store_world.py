@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
-from headrace.errors import StoreError
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
 from headrace.testing.faultfs import FaultFS
@@ -34,6 +33,8 @@ class StreamModel:
 
 class World:
     """A store and the memory of what was done to it."""
+
+    model = StreamModel
 
     def __init__(self, seed: int, fs: FaultFS, *, segment_bytes: int = 8192, sync: str = "always"):
         self.rng = random.Random(seed)
@@ -254,20 +255,3 @@ def _differs(model: StreamModel, store: object, shown: dict[int, StoredMessage])
         if sequence not in shown and sequence in model.live:
             return f"message {sequence} is missing in front of later ones"
     return ""
-
-
-def run_until_crash(world: World, steps: int) -> bool:
-    """Take random steps; whether the power went before they were all done."""
-    from headrace.testing.faultfs import PowerCut
-
-    try:
-        world.open()
-        for _ in range(steps):
-            world.step()
-        world.flush()
-    except PowerCut:
-        return True
-    except StoreError:
-        if world.storage.failed is None:
-            raise
-    return False

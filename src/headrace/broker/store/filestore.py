@@ -39,7 +39,7 @@ from .writer import SegmentWrite, Work
 __all__ = ["FileLog", "coalesce", "segment_path"]
 
 _CHUNK_BYTES: Final = 256 * 1024
-_COMMIT_EVERY: Final = 16 * 1024  # bytes between COMMIT records
+_COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
 _RECORD_MAX: Final = 1 << 30
 _SUBJECT_MAX: Final = 0xFFFF
 _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
@@ -188,7 +188,8 @@ class FileLog(RecordReader):
         tail = self._segments[-1]
         tail.sealed = True
         tail.data_end, tail.final_seq = self._end, self.last_seq
-        self._sealed.append(tail)
+        if tail is not self._unfit:  # a damaged one is read again at every start, and reported
+            self._sealed.append(tail)
         if not tail.live:
             self._died.append(tail)
         serial, base = tail.serial + 1, self.last_seq + 1

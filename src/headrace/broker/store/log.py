@@ -275,9 +275,12 @@ class MessageLog:
                 end = min(stop, position + width)
                 positions = view.positions(segment, position, end)
                 if positions:
-                    room = self._decode(segment, positions[: max_messages - len(out)], out, room)
+                    wanted = positions[: max_messages - len(out)]
+                    room = self._decode(segment, wanted, out, room)
                     if room < 0 or len(out) >= max_messages:
                         return out
+                    if len(wanted) < len(positions):
+                        end = wanted[-1] + 1  # some were damaged: there is room for those behind
                 position, width = end, _SCAN
         if not out:
             view.note_quiet(start_seq, start, last)

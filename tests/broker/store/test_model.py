@@ -1,0 +1,206 @@
+"""Random lives of a stream, on disk and in memory, against a dictionary."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+
+from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.message import StoredMessage, SubjectState
+from headrace.subjects import SubjectFilter
+from headrace.testing.faultfs import FaultFS
+
+BIG = 1 << 40
+FILTERS = [None, [b"a.*"], [b"a.0", b"b.>"], [b"a.1"], [b"zz"]]
+subjects = st.sampled_from([b"a.0", b"a.1", b"b.0", b"b.0.c"])
+
+
+class StreamLife(RuleBasedStateMachine):
+    """The file store and the memory store live the same life as the model."""
+
+    sequences = Bundle("sequences")
+
+    @initialize(cache=st.sampled_from([0, 3000, 1 << 20]))
+    def begin(self, cache) -> None:
+        self.cache = cache
+        self.model: dict[int, StoredMessage] = {}
+        self.last = 0
+        self.memory = MemoryStorage()
+        self.twin = self.memory.create_stream("S")
+        self.fs = FaultFS()
+        self.reopen_store()
+        self.file = self.storage.create_stream("S")
+        self.flush()
+
+    def reopen_store(self) -> None:
+        self.storage = FileStorage(
+            "/s",
+            fs=self.fs,
+            threaded=False,
+            segment_bytes=8192,
+            cache_bytes=self.cache,
+            salts=random.Random(3),
+        )
+
+    @property
+    def stores(self):
+        return (self.file, self.twin)
+
+    @rule(
+        target=sequences,
+        subject=subjects,
+        headers=st.sampled_from([b"", b"NATS/1.0\r\n\r\n"]),
+        size=st.integers(0, 900),
+        count=st.integers(1, 9),
+        ago=st.integers(-3, 3),
+    )
+    def append(self, subject, headers, size, count, ago) -> int:
+        for _ in range(count):
+            self.last += 1
+            payload = b"%d," % self.last * (size // 3)
+            stamp = 1000 + self.last + ago
+            for store in self.stores:
+                assert store.append(subject, headers, payload, stamp) == self.last
+            self.model[self.last] = StoredMessage(self.last, subject, headers, payload, stamp)
+        return self.last
+
+    @rule(chosen=st.lists(sequences, max_size=4), near=st.integers(-2, 2))
+    def remove(self, chosen, near) -> None:
+        chosen = [sequence + near for sequence in chosen]
+        removed = sum(self.model.pop(sequence, None) is not None for sequence in chosen)
+        for store in self.stores:
+            assert store.remove(chosen) == removed
+
+    @rule(keep=st.integers(1, 40))
+    def trim_by_count(self, keep) -> None:
+        self.drop(sorted(self.model)[:-keep], lambda store: store.trim(max_messages=keep))
+
+    @rule(share=st.floats(0.1, 1.2))
+    def trim_by_bytes(self, share) -> None:
+        room = max(1, int(self.file.bytes * share))
+        sizes = {s: self.size(m) for s, m in self.model.items()}
+        total, gone = sum(sizes.values()), []
+        for sequence in sorted(self.model):
+            if total <= room:
+                break
+            total -= sizes[sequence]
+            gone.append(sequence)
+        removed = self.file.trim(max_bytes=room)
+        assert removed == len(gone)
+        for sequence in gone:
+            del self.model[sequence]
+        assert self.twin.trim(max_messages=len(self.model)) == (len(gone) if self.model else 0)
+        if not self.model:
+            self.twin.purge(None)
+
+    @rule(back=st.integers(0, 60))
+    def trim_by_age(self, back) -> None:
+        before = 1000 + self.last - back
+        gone = []
+        for sequence in sorted(self.model):
+            if self.model[sequence].timestamp_ns >= before:
+                break
+            gone.append(sequence)
+        self.drop(gone, lambda store: store.trim(before_ns=before))
+
+    @rule(patterns=st.sampled_from(FILTERS), keep=st.integers(0, 3), back=st.integers(-1, 30))
+    def purge(self, patterns, keep, back) -> None:
+        chosen = SubjectFilter(patterns) if patterns else None
+        below = max(0, self.last - back) if back >= 0 else 0
+        gone = [
+            sequence
+            for sequence, message in sorted(self.model.items())
+            if (chosen is None or chosen.matches(message.subject))
+            and (not below or sequence < below)
+        ]
+        gone = gone[: len(gone) - keep] if keep < len(gone) else [] if keep else gone
+        self.drop(gone, lambda store: store.purge(chosen, below, keep))
+
+    @rule(ahead=st.integers(1, 1000))
+    def reset(self, ahead) -> None:
+        if not self.model:
+            self.last += ahead
+            for store in self.stores:
+                if ahead > 0:
+                    store.reset_first(self.last + 1)
+
+    @rule()
+    def flush(self) -> None:
+        outcome: list[Exception | None] = []
+        self.storage.flush(outcome.append)
+        self.memory.flush(outcome.append)
+        assert outcome == [None, None]
+        assert all(store.durable_seq == self.last for store in self.stores)
+
+    @rule(clean=st.booleans())
+    def reopen(self, clean) -> None:
+        self.flush()
+        if clean:
+            self.storage.close()
+        self.fs = self.fs.kill()
+        self.reopen_store()
+        self.file = self.storage.open_stream("S")
+        assert self.storage.report == []
+
+    @invariant()
+    def shows_what_the_model_has(self) -> None:
+        expected = [self.model[sequence] for sequence in sorted(self.model)]
+        for store in self.stores:
+            assert store.read(1, None, BIG, BIG, BIG) == expected
+            state = store.state
+            assert (state.messages, state.last_seq) == (len(expected), self.last)
+            first = expected[0].sequence if expected else self.last + 1 if self.last else 0
+            assert state.first_seq == store.first_seq == first
+            assert state.num_deleted == len(store.deleted())
+            assert state.num_subjects == len({message.subject for message in expected})
+        assert self.file.bytes == sum(map(self.size, expected))
+        assert self.file.deleted() == self.twin.deleted()
+
+    @rule(patterns=st.sampled_from(FILTERS[1:]), start=st.integers(0, 80), n=st.integers(1, 7))
+    def ask_by_subject(self, patterns, start, n) -> None:
+        chosen = SubjectFilter(patterns)
+        matching = [s for s, m in sorted(self.model.items()) if chosen.matches(m.subject)]
+        start = max(0, self.last - start)
+        behind = [sequence for sequence in matching if sequence >= start]
+        states: dict[bytes, list[int]] = {}
+        for sequence in matching:
+            states.setdefault(self.model[sequence].subject, []).append(sequence)
+        for store in self.stores:
+            read = store.read(start, chosen, n, BIG, BIG)
+            assert [message.sequence for message in read] == behind[:n]
+            assert store.count(chosen, start) == len(behind)
+            assert store.last_matching(chosen) == (matching[-1] if matching else 0)
+            assert dict(store.subjects(chosen)) == {
+                subject: SubjectState(found[0], found[-1], len(found))
+                for subject, found in states.items()
+            }
+
+    @rule(back=st.integers(-5, 60), limit=st.integers(0, 4000))
+    def ask_by_time_and_place(self, back, limit) -> None:
+        stamp = 1000 + self.last - back
+        later = [s for s, m in sorted(self.model.items()) if m.timestamp_ns >= stamp]
+        for store in self.stores:
+            assert store.sequence_at(stamp) == (later[0] if later else self.last + 1)
+            assert store.get(self.last - back) == self.model.get(self.last - back)
+            read = store.read(self.last - back, None, BIG, limit, BIG)
+            total = sum(len(m.subject) + len(m.headers) + len(m.payload) for m in read)
+            assert total <= limit or len(read) == 1
+            assert store.count(None, self.last - back) == sum(
+                sequence >= self.last - back for sequence in self.model
+            )
+
+    def drop(self, gone, act) -> None:
+        for store in self.stores:
+            assert act(store) == len(gone)
+        for sequence in gone:
+            del self.model[sequence]
+
+    @staticmethod
+    def size(message: StoredMessage) -> int:
+        headers = 4 + len(message.headers) if message.headers else 0
+        return 22 + len(message.subject) + headers + len(message.payload) + 8
+
+
+TestStreamLife = StreamLife.TestCase

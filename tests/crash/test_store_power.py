@@ -1,0 +1,143 @@
+"""The power goes at any operation: what was acknowledged is there, the rest is a first part of it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from crash.store_world import World
+from headrace.errors import StoreError, StoreFailedError, StoreFullError
+from headrace.testing.faultfs import FaultFS, PowerCut
+
+SEEDS_PER_TEST = 25
+
+
+def live(world: World, steps: int) -> None:
+    """Take steps until they are done or the power is gone."""
+    try:
+        for _ in range(steps):
+            world.step()
+        world.flush()
+        world.check_open()
+    except PowerCut:
+        pass
+
+
+def come_back(world: World, rng: random.Random) -> None:
+    """Recover; the power may go during that, too."""
+    found = world.fs.power_cut(rng) if rng.random() < 0.7 else world.fs.kill()
+    while True:
+        if rng.random() < 0.3:
+            found.fail(rng.randrange(1, 40), "crash")
+        try:
+            world.recover(found)
+        except PowerCut:
+            found = found.power_cut(rng)
+        else:
+            break
+    world.check_open()
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_nothing_acknowledged_is_lost_whenever_the_power_goes(block) -> None:
+    for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
+        rng = random.Random(seed)
+        world = World(seed, FaultFS())
+        world.open()
+        for _ in range(3):
+            fault = rng.choice(["crash", "crash after"])
+            world.fs.fail(world.fs.operations + rng.randrange(1, 250), fault)
+            live(world, 120)
+            come_back(world, rng)
+
+
+def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go() -> None:
+    def run(fs: FaultFS) -> World:
+        world = World(77, fs)
+        try:
+            world.open()
+        except PowerCut:
+            return world
+        live(world, 60)
+        return world
+
+    operations = run(FaultFS()).fs.operations
+    assert operations > 150
+    for number in range(1, operations + 1):
+        fs = FaultFS()
+        fs.fail(number, "crash after" if number % 2 else "crash")
+        world = run(fs)
+        come_back(world, random.Random(number))
+
+
+@pytest.mark.parametrize("kinds", [["enospc", "short"], ["eio"], ["enospc", "eio", "short"]])
+def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(kinds) -> None:
+    for seed in range(40):
+        rng = random.Random(seed)
+        world = World(seed, FaultFS())
+        world.open()
+        world.flush()
+        for _ in range(2):
+            base = world.fs.operations
+            for number in range(1, 300):
+                if rng.random() < 0.1:
+                    world.fs.fail(base + number, rng.choice(kinds))
+            try:
+                for _ in range(80):
+                    world.step()
+                    if rng.random() < 0.1:
+                        world.check_open()
+            except StoreError:
+                assert world.storage.failed is not None
+            assert all(isinstance(e, (StoreFullError, StoreFailedError)) for e in world.errors)
+            found = world.fs.power_cut(rng) if rng.random() < 0.5 else world.fs.kill()
+            world.recover(found)
+            world.check_open()
+
+
+def test_a_full_disk_refuses_messages_and_works_again_when_there_is_room() -> None:
+    for seed in range(15):
+        fs = FaultFS(capacity=120_000)
+        world = World(seed, fs)
+        world.open()
+        world.flush()
+        for round_ in range(4):
+            for _ in range(150):
+                world.step()
+                if not world.errors or world.rng.random() < 0.1:
+                    world.check_open()
+            fs.capacity = None if round_ % 2 == 0 else 120_000
+        world.take_back() if world.storage._poison else None
+        fs.capacity = None
+        world.flush()
+        world.check_open()
+        world.recover(fs.kill())
+        world.check_open()
+        assert world.storage.failed is None
+
+
+def test_removing_makes_room_on_a_disk_that_is_full() -> None:
+    fs = FaultFS(capacity=100_000)
+    world = World(1, fs)
+    world.open()
+    world.storage.create_stream("A")
+    world.streams["A"] = type(world).model()
+    world.flush()
+    while not world.errors:
+        world.append("A", 20)
+        world.flush()
+    store = world.storage.open_stream("A")
+    assert isinstance(world.errors[0], StoreFullError)
+    world.check_open()
+    half = sorted(world.streams["A"].live)[: len(world.streams["A"].live) // 2]
+    assert store.remove(half) == len(half)
+    for sequence in half:
+        del world.streams["A"].live[sequence]
+    del world.errors[:]
+    world.flush()
+    world.append("A", 20)
+    world.flush()
+    assert world.errors == []
+    world.check_open()
+    world.recover(fs.kill())
