@@ -1,8 +1,8 @@
 """The first half: flights into a stream, in schedule order, each exactly once.
 
 Flight ``n`` of the schedule has sequence ``n`` of the stream, so what the stream holds says where to
-go on. The first message of each piece names the sequence it expects before it: a second publisher, or
-one that went on from a wrong place, is refused by the broker instead of being believed.
+go on. Each message names the sequence it expects before it. So when one is refused (a full disk, a
+second publisher) all that were sent behind it are refused too, and the stream never has a gap.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, Self
 from ..api import names
 from ..api.streams import SubjectTransformConfig
 from ..client import Connection, Publisher, PublishError, Stream, connect
-from ..errors import HeadraceError, JetStreamApiError, NoRespondersError
+from ..errors import HeadraceError, JetStreamApiError, NoRespondersError, StoreFullError
 from .errors import DemoError
 from .flights import messages
 
@@ -26,7 +26,6 @@ __all__ = ["PARTITIONS", "STREAM", "FlightStream"]
 
 STREAM: Final = "FLIGHTS"
 PARTITIONS: Final = 8
-PIECE: Final = 1000
 REPORT_S: Final = 0.1
 
 SUBJECTS: Final = "flights.*.*"
@@ -35,6 +34,7 @@ _PARTITIONED: Final = (
 )
 _METADATA: Final = {"dataset": "nycflights13", "order": "year, month, day, sched_dep_time"}
 _CONFLICT: Final = 10071  # wrong last sequence
+_NO_ROOM: Final = 10023  # insufficient resources
 _EXISTS: Final = 10058  # with another configuration
 
 
@@ -97,6 +97,7 @@ class FlightStream:
 
         Raises:
             DemoError: the server refused a message or went away; what it has stays.
+            StoreFullError: its disk is full; likewise.
         """
         if start >= stop:
             return
@@ -106,7 +107,7 @@ class FlightStream:
             async with js.publisher(retries=0) as publisher:
                 reporting = asyncio.ensure_future(_report(publisher, advance))
                 try:
-                    await publisher.send_many(_guarded(flights, start, stop))
+                    await publisher.send_many(_guarded(flights, start, stop, publisher))
                     await publisher.flush()
                 finally:
                     reporting.cancel()
@@ -126,14 +127,13 @@ class FlightStream:
 
 
 def _guarded(
-    flights: pa.Table, start: int, stop: int
-) -> Iterator[tuple[str, bytes] | tuple[str, bytes, dict[str, str]]]:
-    """The messages; every first of a piece carries the sequence that must come before it."""
+    flights: pa.Table, start: int, stop: int, publisher: Publisher
+) -> Iterator[tuple[str, bytes, dict[str, str]]]:
+    """The messages, each with the sequence that must come before it, until one has failed."""
     for before, (subject, payload) in enumerate(messages(flights, start, stop), start):
-        if (before - start) % PIECE == 0:
-            yield subject, payload, {names.EXPECTED_LAST_SEQ: str(before)}
-        else:
-            yield subject, payload
+        if publisher.failed:
+            return
+        yield subject, payload, {names.EXPECTED_LAST_SEQ: str(before)}
 
 
 async def _report(publisher: Publisher, advance: Callable[[int], None]) -> None:
@@ -149,7 +149,9 @@ async def _report(publisher: Publisher, advance: Callable[[int], None]) -> None:
 
 
 def _refused(error: PublishError) -> HeadraceError:
-    cause = error.failures[0].error
+    cause = error.failures[0].error  # the others only follow from it
+    if isinstance(cause, JetStreamApiError) and cause.err_code == _NO_ROOM:
+        return StoreFullError(f"the broker refused flight {error.failures[0].index + 1}: {cause}")
     if isinstance(cause, JetStreamApiError) and cause.err_code == _CONFLICT:
         return DemoError(
             f"Something else publishes to the stream {STREAM} at the same time; stop it, and begin anew with "
