@@ -10,8 +10,9 @@ STAMP := $(VENV)/.ready
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCH_ARGS ?=
+SOAK_ARGS ?=
 
-.PHONY: help env demo test lint format types contracts bench soak fuzz peers lock clean
+.PHONY: help env demo test lint format types contracts bench soak jobs-soak fuzz peers lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +48,9 @@ bench: env peers  ## the figures of docs/benchmarks.md, both servers side by sid
 
 soak: env  ## kill the broker 2000 times under load, read everything back each time
 	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
+
+jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
+	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)
 
 fuzz: env  ## feed the parsers garbage until FUZZ_SECONDS (60) are over
 	@for harness in fuzz/fuzz_*.py; do $(BIN)/python "$$harness" --seconds "$${FUZZ_SECONDS:-60}"; done

@@ -19,7 +19,7 @@ import peers
 
 __all__ = ["PostgresServer", "postgres_programs", "require_postgres"]
 
-_FAST = {"fsync": "off", "full_page_writes": "off", "synchronous_commit": "off"}
+_FAST = {"fsync": "off", "full_page_writes": "off"}
 
 
 def postgres_programs() -> Path | None:

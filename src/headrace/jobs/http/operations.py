@@ -154,7 +154,7 @@ def _get(
         parameters=tuple(parameters),
         tag="operations",
         admin=admin,
-        legacy=False,
+        legacy=not path.startswith(("/v2/", "/health/")),
         errors=(400, 401, 403) if admin else (),
     )
 

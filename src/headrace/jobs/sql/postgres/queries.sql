@@ -111,9 +111,6 @@ WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS
 WITH taken AS (DELETE FROM counter RETURNING scope, ref, kind, n)
 INSERT INTO counter SELECT scope, ref, kind, sum(n) FROM taken GROUP BY 1, 2, 3 HAVING sum(n) <> 0;
 
--- name: database_now_us
-SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us;
-
 -- name: notify
 SELECT pg_notify('headrace_jobs', :payload);
 

@@ -90,6 +90,3 @@ WHERE consumer_seq = :consumer_seq AND state = :state ORDER BY seq DESC LIMIT 1;
 
 -- name: channel_of_consumer
 SELECT channel_seq FROM consumer WHERE seq = :seq;
-
--- name: next_job_of_consumer
-SELECT seq FROM job WHERE consumer_seq = :consumer_seq LIMIT 1;

@@ -49,9 +49,6 @@ UPDATE message SET status = 102, dispatched_us = :now WHERE seq = :seq AND statu
 -- name: cancel_message
 DELETE FROM message WHERE channel_seq = :channel_seq AND message_id = :message_id AND status = 101;
 
--- name: next_scheduled_us
-SELECT min(scheduled_us) AS at_us FROM message WHERE status = 101;
-
 -- name: next_scheduled_of_channel_us
 SELECT min(scheduled_us) AS at_us FROM message WHERE channel_seq = :channel_seq AND status = 101;
 

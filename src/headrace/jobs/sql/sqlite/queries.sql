@@ -104,9 +104,6 @@ DELETE FROM message WHERE seq IN (SELECT value FROM json_each(:seqs));
 -- name: fold_counters
 DELETE FROM counter WHERE n = 0;
 
--- name: database_now_us
-SELECT CAST(unixepoch('subsec') * 1000000 AS INTEGER) AS now_us;
-
 -- name: notify
 SELECT 1 WHERE :payload IS NULL;
 

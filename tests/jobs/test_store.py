@@ -1,0 +1,256 @@
+"""Both databases: the schema, the queries, the plans, transactions, failures."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postgres_server
+from headrace.errors import ConfigurationError, StoreFormatError
+from headrace.jobs.errors import DatabaseUnavailableError, JobsError
+from headrace.jobs.states import TRANSITIONS, Event, State
+from headrace.jobs.store import Database, Tx, open_database, sqlite
+from headrace.jobs.store.queries import load_migrations, load_queries, load_schema
+
+DIALECTS = ("sqlite", "postgres")
+
+
+def test_both_dialects_have_the_same_queries_with_the_same_values() -> None:
+    shared = [load_queries(dialect) for dialect in DIALECTS]  # type: ignore[arg-type]
+    assert set(shared[0]) == set(shared[1])
+    for name in shared[0]:
+        values = [
+            set(re.findall(r"(?<![:\w]):([a-z_]+)", shared[0][name])),
+            set(re.findall(r"%\(([a-z_]+)\)s", shared[1][name])),
+        ]
+        assert values[0] == values[1], name
+
+
+def test_every_query_is_used_somewhere() -> None:
+    root = Path(sqlite.__file__).resolve().parents[1]
+    source = "".join(path.read_text() for path in root.rglob("*.py"))
+    for name in load_queries("sqlite"):
+        named = f'"{name}"' in source or name.startswith(("page_", "insert_", "update_", "lock_"))
+        assert named, f"nobody uses {name}"
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_migrations_are_numbered_without_a_gap(dialect: Any) -> None:
+    assert [number for number, _, _ in load_migrations(dialect)] == list(
+        range(1, len(load_migrations(dialect)) + 1)
+    )
+
+
+def test_the_sqlite_schema_is_the_sum_of_its_migrations(tmp_path: Path) -> None:
+    def dump(path: Path) -> list[tuple[str, ...]]:
+        connection = sqlite3.connect(path)
+        found = connection.execute(
+            "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
+        ).fetchall()
+        connection.close()
+        return found
+
+    migrated = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
+    sqlite.migrate(migrated)
+    migrated.close()
+    made = sqlite3.connect(tmp_path / "b.db")
+    made.executescript(load_schema("sqlite"))
+    made.close()
+    assert dump(tmp_path / "a.db") == dump(tmp_path / "b.db")
+
+
+def test_the_postgres_schema_is_the_sum_of_its_migrations(
+    postgres: postgres_server.PostgresServer,
+) -> None:
+    import psycopg
+
+    def dump(url: str) -> list[Any]:
+        with psycopg.connect(url) as connection:
+            columns = connection.execute(
+                "SELECT table_name, column_name, data_type, is_nullable, column_default, is_identity "
+                "FROM information_schema.columns WHERE table_schema = 'public' "
+                "AND table_name <> 'headrace_jobs_schema' ORDER BY 1, 2"
+            ).fetchall()
+            indexes = connection.execute(
+                "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' "
+                "AND tablename <> 'headrace_jobs_schema' ORDER BY 1"
+            ).fetchall()
+            triggers = connection.execute(
+                "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1"
+            ).fetchall()
+            checks = connection.execute(
+                "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint "
+                "WHERE connamespace = 'public'::regnamespace "
+                "AND conrelid::regclass::text <> 'headrace_jobs_schema' ORDER BY 1, 2"
+            ).fetchall()
+            functions = connection.execute(
+                "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1"
+            ).fetchall()
+            return [columns, indexes, triggers, checks, functions]
+
+    fresh = postgres.create("from_schema")
+    with psycopg.connect(fresh) as connection:
+        connection.execute(load_schema("postgres").encode())
+    assert dump(fresh) == dump(postgres.url("jobs"))
+    postgres.drop("from_schema")
+
+
+async def test_a_later_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(StoreFormatError, match="99"):
+        await open_database(f"sqlite:///{path}").start()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "jobs.db", "sqlite:jobs.db", "sqlite://", "sqlite:///", "mysql://h/d", "postgresql"]
+)
+def test_an_address_of_another_kind_is_refused_without_its_secrets(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="sqlite:///"):
+        open_database(url)
+    with pytest.raises(ConfigurationError) as refused:
+        open_database("oracle://user:sesame@h/d")
+    assert "sesame" not in str(refused.value)
+
+
+async def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="none"):
+        await open_database(f"sqlite:///{tmp_path}/none/jobs.db").start()
+
+
+async def test_a_refused_write_undoes_itself_and_no_other(database: Database) -> None:
+    def good(tx: Tx) -> None:
+        tx.run("put_meta", key="good", value="1")
+
+    def bad(tx: Tx) -> None:
+        tx.run("put_meta", key="bad", value="1")
+        raise JobsError(400, "no", "no")
+
+    results = await asyncio.gather(
+        database.write(good), database.write(bad), database.write(good), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [type(None), JobsError, type(None)]
+    assert await database.read(lambda tx: tx.one("get_meta", key="bad")) is None
+    assert await database.read(lambda tx: tx.one("get_meta", key="good")) is not None
+
+
+async def test_a_read_cannot_write(database: Database) -> None:
+    with pytest.raises(Exception):  # noqa: B017 - each database has its own error for it
+        await database.read(lambda tx: tx.run("put_meta", key="k", value="v"))
+    assert await database.read(lambda tx: tx.one("get_meta", key="k")) is None
+
+
+async def test_a_ring_is_heard_after_the_commit(database: Database) -> None:
+    heard: asyncio.Queue[list[int]] = asyncio.Queue()
+    database.on_ring(lambda consumers: heard.put_nowait(list(consumers)))
+
+    def refused(tx: Tx) -> None:
+        tx.ring([1])
+        raise JobsError(400, "no", "no")
+
+    with pytest.raises(JobsError):
+        await database.write(refused)
+    await database.write(lambda tx: tx.ring([7, 8]))
+    async with asyncio.timeout(5):
+        while (found := await heard.get()) == []:
+            pass
+    assert found == [7, 8]
+
+
+async def test_a_closed_database_says_so(database_url: str) -> None:
+    database = open_database(database_url)
+    await database.start()
+    await database.close()
+    for call in (database.write, database.read):
+        with pytest.raises(DatabaseUnavailableError, match="closed"):
+            await call(lambda tx: None)
+
+
+async def test_a_postgres_that_went_away_is_503_and_comes_back() -> None:
+    server = postgres_server.PostgresServer()
+    try:
+        server.start()
+        database = open_database(server.url(), threads=2)
+        await database.start()
+        await asyncio.to_thread(server.kill)
+        with pytest.raises(DatabaseUnavailableError):
+            await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        await asyncio.to_thread(server.start)
+        await database.write(lambda tx: tx.run("put_meta", key="k", value="v"))
+        await database.close()
+    finally:
+        server.remove()
+
+
+HOT = {
+    "claim_jobs": {"consumer_seq": 1, "n": 10, "lease": "l", "now": 5, "expires": 6},
+    "promote_due": {"consumer_seq": 1, "now": 5, "n": 10},
+    "list_queued": {"consumer_seq": 1, "n": 25},
+    "load_expired": {"now": 5, "n": 10},
+    "due_messages": {"now": 5, "n": 10},
+    "page_dead_after": {"consumer_seq": 1, "at": 9, "n": 25},
+    "page_messages_after": {"channel_seq": 1, "at": 9, "n": 25},
+    "next_upkeep_us": {},
+    "next_due_us": {"consumer_seq": 1},
+    "oldest_of_state": {"consumer_seq": 1, "state": 1004},
+    "complete_jobs": {"consumer_seq": 1, "items": json.dumps([{"seq": 1, "lease": "l"}]), "now": 5},
+}
+
+
+@pytest.mark.parametrize("name", HOT)
+async def test_no_hot_query_of_sqlite_scans_or_sorts_a_table(name: str, tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    sqlite.migrate(connection)
+    query = load_queries("sqlite")[name]
+    plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", HOT[name])]
+    connection.close()
+    text = "\n".join(plan)
+    assert not re.search(r"SCAN (job|message|consumer|channel)\b(?! USING)", text), text
+    if name in {"claim_jobs", "list_queued", "load_expired", "due_messages"}:
+        assert "TEMP B-TREE" not in text, text
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_no_hot_query_of_postgres_scans_or_sorts_a_table(
+    name: str, postgres: postgres_server.PostgresServer, postgres_url: str
+) -> None:
+    import psycopg
+
+    with psycopg.connect(postgres_url) as connection:
+        connection.execute("SET enable_seqscan = off")
+        connection.execute("SET enable_bitmapscan = off")
+        query = load_queries("postgres")[name]
+        plan = "\n".join(
+            row[0] for row in connection.execute(f"EXPLAIN {query}".encode(), HOT[name])
+        )
+    assert not re.search(r"Seq Scan on (job|message)\b", plan), plan
+    expected = {
+        "claim_jobs": "job_queued",
+        "load_expired": "job_leased",
+        "due_messages": "message_waiting",
+    }
+    assert expected.get(name, "") in plan, plan
+
+
+def test_the_quick_statements_move_jobs_as_the_table_says() -> None:
+    for name, event in (("claim_jobs", Event.CLAIM), ("complete_jobs", Event.COMPLETE)):
+        ((source, _), rule) = next(
+            (key, rule) for key, rule in TRANSITIONS.items() if key[1] is event
+        )
+        for dialect in DIALECTS:
+            query = load_queries(dialect)[name]  # type: ignore[arg-type]
+            assert (
+                f"state = {int(rule.target)}" in query.split("WHERE")[0]
+                or f"SET\n    state = {int(rule.target)}" in query
+            )
+            assert f"state = {int(source)}" in query
+    fan_out = load_queries("sqlite")["fan_out"]
+    assert str(int(State.QUEUED)) in fan_out

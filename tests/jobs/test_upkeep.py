@@ -1,0 +1,170 @@
+"""Maintenance: who leads, schedules, retention, the archive."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.clock import ManualClock
+from headrace.errors import ConfigurationError
+from headrace.jobs.archive import Archive
+from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.models import rfc3339
+from headrace.jobs.runtime import Runtime
+from headrace.jobs.service.retention import Keep
+from jobs_world import World, held
+
+DAY = 86_400.0
+
+
+async def test_one_process_leads_and_another_takes_over_when_it_is_gone(
+    world: World, service_on: Callable[..., Runtime], clock: ManualClock
+) -> None:
+    other = service_on(clock=clock)
+    await other.start()
+    first, second = Maintenance(world.runtime), Maintenance(other)
+    await world.broadcast()
+    await world.claim(lease=5)
+    await first.tick()
+    clock.advance(6)
+    await second.tick()
+    assert await world.queued() == [], "only the leader acts"
+    await first.tick()
+    assert len(await world.queued()) == 1
+    await world.claim(lease=5)
+    clock.advance(11)
+    await second.tick()
+    assert len(await world.queued()) == 1, "the leader was silent for too long"
+    await world.claim(lease=1)
+    await second.resign()
+    clock.advance(2)
+    await first.tick()
+    assert len(await world.queued()) == 1
+    await other.close()
+
+
+async def test_a_scheduled_message_is_dispatched_by_the_tick_after_its_time(world: World) -> None:
+    maintenance = Maintenance(world.runtime)
+    at = rfc3339(world.runtime.now_us() + 130_000_000)
+    for _ in range(250):
+        await world.broadcast(X_Broker_Scheduled_For=at)
+    world.clock.advance(130.2)
+    await maintenance.tick()
+    assert len(await world.queued(100)) == 100
+    counts = (await world.http.get("/channel/c/messages-status")).json()["counts"]
+    assert counts["SCHEDULED_DISPATCHED"]["Count"] == 250
+    assert "scheduler_lag_seconds 0.2" in (await world.http.get("/metrics")).text
+
+
+async def test_counts_stay_right_when_they_are_folded(world: World) -> None:
+    maintenance = Maintenance(world.runtime)
+    for _ in range(3):
+        await world.broadcast()
+        await maintenance.tick()
+        world.clock.advance(6)
+    jobs = await world.claim(2)
+    await world.lease("complete", jobs=held(*jobs))
+    await maintenance.tick()
+    body = (await world.http.get("/v2/channel/c/consumer/k")).json()["jobs"]
+    assert body == {"QUEUED": 1, "INFLIGHT": 0, "DELIVERED": 2, "DEAD": 0}
+
+
+async def finished(world: World, count: int) -> None:
+    for number in range(count):
+        await world.broadcast(f"payload {number}", X_Broker_Metadata_Headers="X-T", X_T="1")
+    jobs = await world.claim(count)
+    await world.lease("complete", jobs=held(*jobs))
+
+
+async def test_only_old_messages_whose_jobs_are_finished_go(world: World) -> None:
+    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY))
+    await finished(world, 3)
+    await world.broadcast("unfinished")
+    await world.broadcast("dead")
+    dead = [job for job in await world.claim(2) if job["message"]["payload"] == "dead"]
+    await world.lease("fail", jobs=[{**held(*dead)[0], "dead": True}])
+    world.clock.advance(DAY + 1)
+    await world.broadcast("young")
+    removed = await maintenance.retain()
+    assert removed.rows["message"] == 3
+    left = (await world.http.get("/channel/c/messages")).json()["Result"]
+    assert len(left) == 3
+    assert (await Maintenance(world.runtime, Keep(messages_s=DAY, dead_s=DAY)).retain()).rows[
+        "message"
+    ] == 1
+    assert (await Maintenance(world.runtime, Keep(messages_s=None)).retain()).rows.get(
+        "message", 0
+    ) == 0
+    assert (await world.http.get("/dlq-status")).json() == {"consumers": []}
+
+
+async def test_many_blocked_messages_do_not_hide_those_behind_them(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.jobs.limits.SWEEP_ROWS", 10)
+    for number in range(35):
+        await world.broadcast(str(number))
+    jobs = await world.claim(35)
+    await world.lease("complete", jobs=held(*jobs[30:]))
+    world.clock.advance(2 * DAY)
+    removed = await Maintenance(world.runtime, Keep(messages_s=DAY)).retain()
+    assert removed.rows["message"] == 5
+
+
+async def test_what_goes_is_in_the_archive_first_without_any_token(
+    world: World, tmp_path: Path
+) -> None:
+    await finished(world, 3)
+    await world.broadcast(b"\xff\x00")
+    await world.lease("complete", jobs=held(*await world.claim()))
+    world.clock.advance(2 * DAY)
+    directory = tmp_path / "archive"
+    directory.mkdir()
+    maintenance = Maintenance(world.runtime, Keep(messages_s=DAY), Archive(directory, "n1"))
+    assert (await maintenance.retain()).rows["message"] == 4
+    (part,) = directory.rglob("*.jsonl")
+    assert part.parent.name == f"date={rfc3339(world.runtime.now_us() - int(2 * DAY * 1e6))[:10]}"
+    lines = [json.loads(line) for line in part.read_text().splitlines()]
+    assert [line["payload"] for line in lines] == ["payload 0", "payload 1", "payload 2", "/wA="]
+    assert (lines[0]["channel"], lines[0]["producer"], lines[0]["headers"]) == (
+        "c",
+        "p",
+        {"X-T": "1"},
+    )
+    assert lines[0]["jobs"][0]["state"] == "DELIVERED"
+    manifest = json.loads((part.parent / f"_{part.stem}.json").read_text())
+    assert manifest["messages"] == 4
+    assert manifest["sha256"] == hashlib.sha256(part.read_bytes()).hexdigest()
+    everything = "".join(path.read_text() for path in directory.rglob("*") if path.is_file())
+    for secret in ("pt", "ct", "kt", "whsec"):
+        assert f'"{secret}' not in everything
+    assert not list(directory.rglob(".*"))
+
+
+async def test_a_full_archive_stops_the_removal(world: World, tmp_path: Path) -> None:
+    await finished(world, 2)
+    world.clock.advance(2 * DAY)
+    directory = tmp_path / "archive"
+    directory.mkdir()
+    archive = Archive(directory, "n1")
+    directory.rmdir()
+    with pytest.raises(OSError, match="archive"):
+        await Maintenance(world.runtime, Keep(messages_s=DAY), archive).retain()
+    assert len((await world.http.get("/channel/c/messages")).json()["Result"]) == 2
+    with pytest.raises(ConfigurationError, match="archive directory"):
+        Archive(directory, "n1")
+
+
+async def test_old_attempts_and_events_go(world: World) -> None:
+    await world.broadcast()
+    jobs = await world.claim()
+    await world.lease("fail", jobs=[{**held(*jobs)[0], "reason": "x"}])
+    await world.runtime.note_event("kind", "c", "k", "detail")
+    world.clock.advance(DAY)
+    removed = await Maintenance(world.runtime, Keep(attempts_s=10, events_s=10)).retain()
+    assert removed.rows == {"attempt": 1, "event": 1}
+    assert (await world.http.get("/v2/events")).json()["events"] == []
