@@ -9,7 +9,7 @@ from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter, is_literal, is_valid_pattern
 from .context import Refused
 from .durations import parse_duration
-from .publish_headers import read_headers
+from .publish_headers import MARK, message_id, read_headers
 from .ranges import read_number
 
 if TYPE_CHECKING:
@@ -69,10 +69,15 @@ class PublishChecks:
         return admission
 
     def _read(self, subject: bytes, block: bytes, now_ns: int) -> Admission:
-        found = read_headers(block)
-        if not found:
+        marks = block.count(MARK)
+        if not marks:
             return _PLAIN
         stream = self._stream
+        if marks == 1:  # the commonest case by far: a message id and nothing else of ours
+            msg_id = message_id(block)
+            if msg_id:
+                return Admission(msg_id, stream.window.find(msg_id, now_ns))
+        found = read_headers(block)
         if _SOURCE in found:
             raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
         expected = found.get(_EXPECTED_STREAM)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["message_id", "read_headers"]
+__all__ = ["MARK", "message_id", "read_headers"]
 
-_MARK: Final = b"\r\nNats-"
+MARK: Final = b"\r\nNats-"
+"""What a header of the server's own begins with, in a block."""
 _MSG_ID: Final = b"\r\nNats-Msg-Id:"
 
 
 def read_headers(block: bytes) -> dict[bytes, bytes]:
     """The ``Nats-…`` headers of a raw header block; values without surrounding blanks."""
-    if _MARK not in block:
+    if MARK not in block:
         return {}
     found: dict[bytes, bytes] = {}
     for line in block.split(b"\r\n"):
