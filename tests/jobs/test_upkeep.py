@@ -26,23 +26,45 @@ async def test_one_process_leads_and_another_takes_over_when_it_is_gone(
 ) -> None:
     other = service_on(clock=clock)
     await other.start()
-    first, second = Maintenance(world.runtime), Maintenance(other)
+    keep = Keep(messages_s=DAY)
+    first, second = Maintenance(world.runtime, keep), Maintenance(other, keep)
+
+    async def left() -> int:
+        return len((await world.http.get("/channel/c/messages")).json()["Result"])
+
+    await first.tick()
+    await finished(world, 1)
+    clock.advance(2 * DAY)
+    await first.tick()
+    assert await left() == 0
+    await finished(world, 1)
+    clock.advance(2 * DAY - 5)
+    await first.tick()
+    await finished(world, 1)
+    clock.advance(5)
+    await second.tick()
+    assert await left() == 1, "the first leads, and has looked"
+    clock.advance(DAY)
+    await second.tick()
+    assert await left() == 0, "the first was silent for too long"
+    await finished(world, 1)
+    clock.advance(DAY + 61)
+    await second.tick()
+    assert await left() == 0
+    await second.resign()
+    await other.close()
+
+
+async def test_any_process_ends_leases(
+    world: World, service_on: Callable[..., Runtime], clock: ManualClock
+) -> None:
+    other = service_on(clock=clock)
+    await other.start()
+    await Maintenance(world.runtime).tick()
     await world.broadcast()
     await world.claim(lease=5)
-    await first.tick()
     clock.advance(6)
-    await second.tick()
-    assert await world.queued() == [], "only the leader acts"
-    await first.tick()
-    assert len(await world.queued()) == 1
-    await world.claim(lease=5)
-    clock.advance(11)
-    await second.tick()
-    assert len(await world.queued()) == 1, "the leader was silent for too long"
-    await world.claim(lease=1)
-    await second.resign()
-    clock.advance(2)
-    await first.tick()
+    await Maintenance(other).tick()
     assert len(await world.queued()) == 1
     await other.close()
 

@@ -1,7 +1,7 @@
 """Does in time what nobody asks for: ends leases, dispatches scheduled messages, folds counts, retains.
 
-Of all processes on one database one leads, under a lease of its own; when it is gone another takes over
-within that lease.
+Leases and schedules are every process's business: rows one is working on are passed over by the others, and
+nothing waits for a process that died. For counts and retention one process leads, under a lease of its own.
 """
 
 from __future__ import annotations
@@ -50,9 +50,7 @@ class Maintenance:
             await asyncio.sleep(_TICK_S)
 
     async def tick(self) -> None:
-        """Do what is due now, if this process leads."""
-        if not await self._lead():
-            return
+        """Do what is due now."""
         runtime, now = self._runtime, self._runtime.now_us()
         upcoming = await runtime.database.read(lambda tx: tx.one("next_upkeep_us"))
         if upcoming is None:
@@ -61,6 +59,8 @@ class Maintenance:
             await self._expire()
         if upcoming["scheduled_us"] is not None and upcoming["scheduled_us"] <= now:
             await self._dispatch()
+        if not await self._lead():
+            return
         if self._is_time("fold", _FOLD_S):
             await runtime.database.write(lambda tx: tx.run("fold_counters"))
         if self._is_time("retain", _RETAIN_S):
