@@ -52,7 +52,7 @@ def draw(hours: list[Hour], target: Path, *, flights: int) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, 6.4), dpi=160, facecolor=PAPER)
-    axes = figure.add_axes((0.075, 0.20, 0.89, 0.575), facecolor=PAPER)
+    axes = figure.add_axes((0.075, 0.20, 0.89, 0.56), facecolor=PAPER)
     _bars(axes, hours)
     _axes(axes, hours)
     figure.text(
@@ -150,7 +150,7 @@ def _axes(axes: Any, hours: list[Hour]) -> None:
         ncols=2,
         handlelength=1.0,
         handleheight=1.0,
-        bbox_to_anchor=(-0.008, 1.13),
+        bbox_to_anchor=(-0.008, 1.11),
         borderaxespad=0.0,
         columnspacing=1.6,
     )
