@@ -6,17 +6,20 @@ I/O here: whoever owns the socket hands in chunks, cut anywhere, and gets the fr
 One loop goes over a chunk. A message line in its usual form (upper-case verb, single spaces) is read
 where it stands; anything else, and everything wrong, goes through ``_read_line``, which accepts what
 nats-server accepts: verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not
-after a payload). Bytes that do not make a frame yet are kept, with the size at which it is worth
+after a payload). Messages that repeat the shape of the one before are read by an expression made for
+that shape (see ``runs``). Bytes that do not make a frame yet are kept, with the size at which it is worth
 looking again, so that a payload arriving in many chunks is copied once and not parsed over and over.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final, NamedTuple
 
 from ..errors import LimitExceededError, ProtocolError
 from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
+from .runs import RUN_PAYLOAD_BYTES_MAX, run_pattern
 
 __all__ = ["Parser"]
 
@@ -26,6 +29,7 @@ _VERB_BYTES_MAX: Final = 8  # b"CONNECT "
 _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_MAX: Final = 16_384  # then the tables of sizes start anew
 _SNIPPET_BYTES: Final = 64
+_RUN_SHAPES_MAX: Final = 32  # for so many shapes a parser has expressions; more go the usual way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
 
@@ -82,6 +86,7 @@ class Parser:
         "_held",
         "_messages",
         "_needed",
+        "_runs",
         "_verbs",
         "max_control_line",
         "max_payload",
@@ -94,6 +99,7 @@ class Parser:
         self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
         self._held = bytearray()
         self._needed = 0
+        self._runs: dict[tuple[bytes, bool, bytes], re.Pattern[bytes]] = {}
         self._deaf = False
 
     @classmethod
@@ -156,6 +162,7 @@ class Parser:
         find, append = buf.find, frames.append
         verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
         max_payload, max_line = self.max_payload, self.max_control_line
+        last_size = b""  # the size, as written, of the message before
         while pos < end:
             eol = find(b"\n", pos)
             if eol < 0:
@@ -168,7 +175,8 @@ class Parser:
                 _, op, fields, has_headers = verb
                 extra = len(args) - fields
                 if extra == 0 or extra == 1:
-                    size = size_of(args.pop(), -1)
+                    size_token = args.pop()
+                    size = size_of(size_token, -1)
                     middle = body = eol + 1
                     if has_headers:
                         middle += header_size_of(args.pop(), max_payload + 1)
@@ -190,11 +198,42 @@ class Parser:
                         args.append(buf[middle:stop])
                         append(tuple(args))
                         pos = after
+                        if size_token != last_size or has_headers:
+                            last_size = size_token
+                        else:
+                            pos = self._read_run(buf, pos, verb, extra == 1, size_token, frames)
+                            last_size = b""
                         continue
             after = self._read_line(buf, pos, eol, frames)
             if after < 0:
                 return pos
             pos = after
+        return pos
+
+    def _read_run(
+        self,
+        buf: bytes,
+        pos: int,
+        verb: _Verb,
+        has_reply: bool,
+        size_token: bytes,
+        frames: list[Frame],
+    ) -> int:
+        """Read the messages at ``pos`` that have the shape of the one before; return where they end."""
+        key = (verb.stem, has_reply, size_token)
+        pattern = self._runs.get(key)
+        if pattern is None:
+            size = int(size_token)
+            token_max = (self.max_control_line - _SIZE_DIGITS_MAX) // 4
+            if len(self._runs) >= _RUN_SHAPES_MAX or size > RUN_PAYLOAD_BYTES_MAX or token_max < 1:
+                return pos
+            pattern = self._runs[key] = run_pattern(
+                verb.stem.rstrip(), verb.fields - 2, has_reply, size_token, size, token_max
+            )
+        match, append, op = pattern.match, frames.append, verb.op
+        while found := match(buf, pos):
+            append((op, *found.groups()))
+            pos = found.end()
         return pos
 
     def _check_start(self, buf: bytes, pos: int) -> None:

@@ -1,0 +1,92 @@
+"""Messages of one shape in a row are read like any others, only faster."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.wire import Parser, encode
+from headrace.wire.frames import BAD, MSG, PUB, Frame
+from headrace.wire.runs import RUN_PAYLOAD_BYTES_MAX, run_pattern
+
+SIZES = st.sampled_from([0, 1, 3, 3, 3])
+WORDS = st.sampled_from([b"a", b"a.b", b"$JS.ACK.x", b"x" * 9])
+REPLIES = st.sampled_from([b"", b"r", b"_INBOX.a.1"])
+HEADERS = st.sampled_from([b"", b"", b"", b"NATS/1.0\r\n\r\n"])
+FILLS = st.sampled_from([b"x", b"\n", b"\r", b" "])
+
+PUBLISHES = st.builds(
+    lambda word, reply, headers, size, fill: (PUB, word, reply, headers, fill * size),
+    WORDS, REPLIES, HEADERS, SIZES, FILLS,
+)  # fmt: skip
+DELIVERIES = st.builds(
+    lambda word, sid, reply, headers, size, fill: (MSG, word, sid, reply, headers, fill * size),
+    WORDS, WORDS, REPLIES, HEADERS, SIZES, FILLS,
+)  # fmt: skip
+
+
+def encoded(frames: list[Frame]) -> bytes:
+    encoders = {PUB: encode.pub, MSG: encode.msg}
+    return b"".join(encoders[frame[0]](*frame[1:]) for frame in frames)
+
+
+def byte_by_byte(parser: Parser, data: bytes) -> list[Frame]:
+    """No run is ever read this way: there is at most one message at a time."""
+    return [f for at in range(len(data)) for f in parser.feed(data[at : at + 1])]
+
+
+def told(frames: list[Frame]) -> list[object]:
+    return [(BAD, str(frame[1])) if frame[0] == BAD else frame for frame in frames]
+
+
+@given(st.lists(PUBLISHES, max_size=12))
+def test_publishes_in_runs_come_back(frames: list[Frame]) -> None:
+    assert Parser.for_server().feed(encoded(frames)) == frames
+
+
+@given(st.lists(DELIVERIES, max_size=12))
+def test_deliveries_in_runs_come_back(frames: list[Frame]) -> None:
+    assert Parser.for_client().feed(encoded(frames)) == frames
+
+
+@given(st.lists(PUBLISHES, min_size=4, max_size=10), st.integers(0, 500), st.binary(max_size=3))
+def test_a_damaged_run_is_read_and_refused_as_without_runs(
+    frames: list[Frame], at: int, damage: bytes
+) -> None:
+    data = encoded(frames)
+    at %= len(data)
+    data = data[:at] + damage + data[at + 1 :]
+    whole = told(Parser.for_server(max_payload=16, max_control_line=64).feed(data))
+    single = byte_by_byte(Parser.for_server(max_payload=16, max_control_line=64), data)
+    assert whole == told(single)
+
+
+def test_a_run_does_not_lift_the_limit_of_a_line() -> None:
+    line = b"PUB %b 1\r\nx\r\n"
+    short, long = line % (b"s" * 30), line % (b"s" * 41)
+    frames = Parser.for_server(max_control_line=40).feed(short * 3 + long)
+    assert [frame[0] for frame in frames] == [PUB, PUB, PUB, BAD]
+
+
+def test_an_incomplete_message_at_the_end_of_a_run_waits_for_its_rest() -> None:
+    data = encoded([(PUB, b"a", b"", b"", b"xyz")] * 5)
+    parser = Parser.for_server()
+    assert len(parser.feed(data[:-3])) == 4
+    assert len(parser.feed(data[-3:])) == 1
+    assert parser.held_bytes == 0
+
+
+def test_a_peer_cannot_make_the_parser_compile_forever() -> None:
+    run_pattern.cache_clear()
+    parser = Parser.for_server()
+    for size in range(200):
+        frames = [(PUB, b"a", b"", b"", b"x" * size)] * 4
+        assert parser.feed(encoded(frames)) == frames
+    assert run_pattern.cache_info().misses <= 32
+
+
+@pytest.mark.parametrize("size", [RUN_PAYLOAD_BYTES_MAX, RUN_PAYLOAD_BYTES_MAX + 1])
+def test_large_messages_are_read_with_and_without_runs(size: int) -> None:
+    frames = [(PUB, b"a", b"r", b"", b"x" * size)] * 4
+    assert Parser.for_server().feed(encoded(frames)) == frames
