@@ -37,7 +37,7 @@ def byte_by_byte(parser: Parser, data: bytes) -> list[Frame]:
 
 
 def told(frames: list[Frame]) -> list[object]:
-    return [(BAD, str(frame[1])) if frame[0] == BAD else frame for frame in frames]
+    return [(BAD, frame[1].wire_text) if frame[0] == BAD else frame for frame in frames]
 
 
 @given(st.lists(PUBLISHES, max_size=12))
