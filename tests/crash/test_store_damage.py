@@ -218,3 +218,33 @@ def test_damage_in_the_middle_of_a_long_tail_is_skipped_even_after_a_power_cut()
         cut.unlink("/s/streams/S/watermark")
         cut.flip_bit("/s/streams/S/0000000001.seg", 8 * place)
         assert len(everything(open_store(cut))) >= 149
+
+
+def test_a_place_the_disk_cannot_read_costs_the_messages_in_it() -> None:
+    known = made(300, clean=True)
+    fs = known.copy()
+    storage = open_store(fs)
+    storage.open_stream("S")
+    fs.spoil("/s/streams/S/0000000001.seg", 6000, 6010)
+    shown = everything(storage)
+    assert len(set(known.messages) - set(shown)) == 1
+    (finding,) = storage.report
+    assert "cannot be read" in finding.what
+    assert finding.lost is not None
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_places_the_disk_cannot_read_do_not_keep_a_store_from_opening(clean) -> None:
+    known = made(300, clean=clean)
+    for path in known.fs.files():
+        if "lock" in path:
+            continue
+        size = len(known.fs.content(path).rstrip(b"\0"))
+        for start in range(0, size, max(1, size // 7)):
+            fs = known.copy()
+            fs.spoil(path, start, start + 10)
+            storage = open_store(fs)
+            shown = everything(storage)
+            assert all(known.messages.get(s, m) == m for s, m in shown.items())
+            assert len(set(known.messages) - set(shown)) < 60
+            assert storage.open_stream("S").last_seq >= known.last

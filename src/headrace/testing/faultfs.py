@@ -38,6 +38,7 @@ class _Node:
         self.synced = b""
         self.pending: list[tuple[int, bytes] | int] = []  # writes, or the length cut to
         self.locked_by = -1
+        self.unreadable = range(0)
 
     def copy(self) -> _Node:
         twin = _Node()
@@ -116,6 +117,10 @@ class FaultFS:
         content[bit // 8] ^= 1 << bit % 8
         self.overwrite(path, bytes(content))
 
+    def spoil(self, path: str, start: int, stop: int) -> None:
+        """Let every read that touches these bytes of a file fail with EIO."""
+        self._file(path).unreadable = range(start, stop)
+
     # -- the port
 
     def open(self, path: str, *, create: bool = False) -> int:
@@ -141,7 +146,10 @@ class FaultFS:
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         self._alive()
-        return bytes(self._handles[handle].content[offset : offset + length])
+        node = self._handles[handle]
+        if offset < node.unreadable.stop and offset + length > node.unreadable.start:
+            raise _error(errno.EIO, "read")
+        return bytes(node.content[offset : offset + length])
 
     def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
         taken = bytes(data)

@@ -14,10 +14,11 @@ from typing import Final, Protocol
 
 from ...errors import StoreError, StoreFailedError, StoreFullError
 
-__all__ = ["FileSystem", "Handles", "LocalFiles", "explain", "is_full", "write_all"]
+__all__ = ["FileSystem", "Handles", "LocalFiles", "explain", "is_full", "read_around", "write_all"]
 
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
+_SPOILT: Final = 2048  # what is given up around an unreadable place
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -201,6 +202,30 @@ def write_all(fs: FileSystem, handle: int, data: bytes, offset: int) -> None:
         if step <= 0:
             raise OSError(errno.ENOSPC, "the disk took no more bytes")
         written += step
+
+
+def read_around(fs: FileSystem, handle: int, length: int, offset: int) -> bytes:
+    """Read, with zeros in place of what the disk cannot read.
+
+    For recovery, which finds damage by checksums anyway. Other errors, as a shortage of memory or
+    handles, are raised as OSError.
+    """
+    try:
+        return fs.pread(handle, length, offset)
+    except OSError as error:
+        if is_full(error):
+            raise
+    length = max(0, min(length, fs.size(handle) - offset))
+    pieces = []
+    for at in range(0, length, _SPOILT):
+        step = min(_SPOILT, length - at)
+        try:
+            pieces.append(fs.pread(handle, step, offset + at))
+        except OSError as error:
+            if is_full(error):
+                raise
+            pieces.append(bytes(step))
+    return b"".join(pieces)
 
 
 def is_full(error: OSError) -> bool:

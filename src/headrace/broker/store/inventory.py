@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from .files import read_around
 from .index import Segment, SubjectTable
 from .record import HEAD_BYTES, MESSAGE, scan
 from .seal import unlink_chore
@@ -92,7 +93,7 @@ class Inventory:
         handle = fs.open(path)
         try:
             size = fs.size(handle)
-            data = fs.pread(handle, HEADER_BYTES, 0)
+            data = read_around(fs, handle, HEADER_BYTES, 0)
             header, damaged = decode_header(data, path)
             if header is None:
                 self.unreadable.add(serial)
@@ -118,7 +119,7 @@ class Inventory:
             return nothing
         fs = self._shelf.fs
         start = max(HEADER_BYTES, size - _FOOTER_READ)
-        data = fs.pread(handle, size - start, start)
+        data = read_around(fs, handle, size - start, start)
         footer = decode_trailer(data[-TRAILER_BYTES:], size)
         if footer is None:
             return nothing
@@ -126,7 +127,7 @@ class Inventory:
         if at >= 0:
             raw = data[at : at + footer.summary_len]
         else:
-            raw = fs.pread(handle, footer.summary_len, footer.summary_at)
+            raw = read_around(fs, handle, footer.summary_len, footer.summary_at)
         summary = decode_summary(raw, footer)
         if summary is None:
             self._report(path, footer.summary_at, "the footer is damaged; the records were read")
@@ -206,6 +207,6 @@ def read_file(shelf: Shelf, path: str, size: int) -> bytes:
 def _read_at(shelf: Shelf, path: str, size: int, offset: int) -> bytes:
     handle = shelf.fs.open(path)
     try:
-        return shelf.fs.pread(handle, size, offset)
+        return read_around(shelf.fs, handle, size, offset)
     finally:
         shelf.fs.close(handle)

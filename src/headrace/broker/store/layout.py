@@ -17,7 +17,7 @@ from hashlib import sha256
 from typing import Final
 from urllib.parse import quote, unquote
 
-from .files import FileSystem
+from .files import FileSystem, read_around
 from .findings import Finding, Quarantine, damage
 from .segment import HEADER_BYTES, decode_header
 from .writer import Writer
@@ -95,7 +95,7 @@ class Layout:
             if file.endswith(".seg"):
                 handle = self._fs.open(f"{path}/{file}")
                 try:
-                    header, _ = decode_header(self._fs.pread(handle, HEADER_BYTES, 0), path)
+                    header, _ = decode_header(read_around(self._fs, handle, HEADER_BYTES, 0), path)
                 finally:
                     self._fs.close(handle)
                 if header is not None and directory_name(header.name) == entry:

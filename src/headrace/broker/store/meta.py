@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ...errors import StoreError, StoreFailedError, StoreFormatError
-from .files import FileSystem, is_full, write_all
+from .files import FileSystem, is_full, read_around, write_all
 from .findings import Finding, Quarantine, damage
 from .record import (
     COMMIT,
@@ -355,7 +355,7 @@ def open_journal(
 def _read(fs: FileSystem, path: str) -> bytes:
     handle = fs.open(path)
     try:
-        return fs.pread(handle, fs.size(handle), 0)
+        return read_around(fs, handle, fs.size(handle), 0)
     finally:
         fs.close(handle)
 

@@ -138,7 +138,7 @@ class RecordReader(EditableLog):
         """A record does not match its checksum: report it, and do not offer it again."""
         sequence = segment.sequence(position)
         where = segment.offsets[position]
-        what = "a record does not match its checksum"
+        what = "a record cannot be read or does not match its checksum"
         self._shelf.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
         segment.mark_dead(position)
         self._drop(segment, position)

@@ -11,7 +11,7 @@ from ...clock import Clock
 from .commit import Chore
 from .compaction import Compactor
 from .edits import EditableLog
-from .files import FileSystem, Handles
+from .files import FileSystem, Handles, explain, is_full
 from .findings import Finding
 from .index import Chunk, Segment
 
@@ -85,23 +85,34 @@ class Blocks:
         self._blocks.move_to_end((segment, number))
         return block
 
-    def load(self, segment: Segment, number: int) -> tuple[int, bytes]:
-        """Read a block. The index says where its records begin and end."""
+    def load(self, segment: Segment, number: int) -> tuple[int, bytes] | None:
+        """Read a block; None if part of it cannot be read. The index says where its records lie."""
         offsets = segment.offsets
         first = bisect_left(offsets, number * BLOCK_BYTES)
         last = bisect_left(offsets, (number + 1) * BLOCK_BYTES) - 1
         if segment.chunks:
             last = min(last, segment.chunks[0].first - 1)  # the rest may not be written yet
         start = offsets[first]
-        data = self.read(segment, start, offsets[last] + segment.sizes[last] - start)
+        length = offsets[last] + segment.sizes[last] - start
+        data = self.read(segment, start, length)
+        if len(data) != length:
+            return None
         self._blocks[segment, number] = (start, data)
         if len(self._blocks) > self._limit:
             self._blocks.popitem(last=False)
         return start, data
 
     def read(self, segment: Segment, offset: int, length: int) -> bytes:
-        """Read bytes of a segment file."""
-        return self._fs.pread(self._handles.get(segment.path), length, offset)
+        """Read bytes of a segment file; fewer, or none, if the disk cannot read them.
+
+        Raises StoreError if that is only for the moment, because handles are short.
+        """
+        try:
+            return self._fs.pread(self._handles.get(segment.path), length, offset)
+        except OSError as error:
+            if is_full(error):
+                raise explain(error, f"reading {segment.path}") from error
+            return b""  # like damaged bytes: the reader reports the messages and goes on
 
     def discard(self, segment: Segment) -> None:
         """The segment is gone or has changed."""

@@ -11,7 +11,7 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
-from .files import FileSystem
+from .files import FileSystem, read_around
 
 __all__ = ["Watermark", "read_watermark"]
 
@@ -38,7 +38,7 @@ def read_watermark(fs: FileSystem, path: str) -> tuple[Watermark, bool]:
         return nothing, False
     handle = fs.open(path)
     try:
-        data = fs.pread(handle, _LAYOUT.size + 4, 0)
+        data = read_around(fs, handle, _LAYOUT.size + 4, 0)
     finally:
         fs.close(handle)
     if not data.strip(b"\0"):
