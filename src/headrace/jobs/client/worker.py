@@ -54,7 +54,8 @@ class Worker:
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
-        self._running: dict[str, tuple[LeasedJob, asyncio.Task[None]]] = {}
+        # By id and lease: a job whose lease was lost may be claimed again while its handler still runs.
+        self._running: dict[tuple[str, str], tuple[LeasedJob, asyncio.Task[None]]] = {}
         self._done: list[LeasedJob] = []
         self._stir = asyncio.Event()
         self._ready = asyncio.Event()
@@ -122,7 +123,7 @@ class Worker:
 
     def _start(self, job: LeasedJob) -> None:
         task = asyncio.create_task(self._work(job), name=f"job-{job.id}")
-        self._running[job.id] = (job, task)
+        self._running[job.id, job.lease] = (job, task)
 
     async def _work(self, job: LeasedJob) -> None:
         try:
@@ -143,7 +144,7 @@ class Worker:
             self._done.append(job)
             self._ready.set()
         finally:
-            self._running.pop(job.id, None)
+            self._running.pop((job.id, job.lease), None)
             self._stir.set()
 
     async def _report(self, job: LeasedJob, failure: Fail) -> None:
@@ -168,14 +169,14 @@ class Worker:
                 self._ready.clear()
                 await self._ready.wait()
                 continue
-            jobs = self._done[:_BATCH]
+            jobs = _batch_of(self._done)
             try:
                 results = await self._queue.complete(jobs)
             except JobsError as error:
                 _LOG.warning("%s: completing waits: %s", self._queue.name, error)
                 await asyncio.sleep(_AGAIN_S)
                 continue
-            del self._done[: len(jobs)]
+            self._done = [job for job in self._done if job not in jobs]
             self.completed += sum(result.status == 200 for result in results)
             self.lost += sum(result.status != 200 for result in results)
             self._stir.set()
@@ -184,8 +185,10 @@ class Worker:
         while True:
             await asyncio.sleep(self._lease_s / 3)
             held = [job for job, _ in self._running.values()] + self._done
-            for start in range(0, len(held), _BATCH):
-                await self._extend(held[start : start + _BATCH])
+            while held:
+                jobs = _batch_of(held)
+                held = [job for job in held if job not in jobs]
+                await self._extend(jobs)
 
     async def _extend(self, jobs: list[LeasedJob]) -> None:
         try:
@@ -193,10 +196,16 @@ class Worker:
         except JobsError as error:
             _LOG.warning("%s: the heartbeat did not arrive: %s", self._queue.name, error)
             return
-        for result in results:
-            if result.status != 200 and result.id in self._running:
+        for job, result in zip(jobs, results, strict=True):
+            running = self._running.get((job.id, job.lease))
+            if result.status != 200 and running is not None:
                 self.lost += 1
-                self._running[result.id][1].cancel()
+                running[1].cancel()
+
+
+def _batch_of(jobs: list[LeasedJob]) -> list[LeasedJob]:
+    """As many as one request takes; the service refuses a batch that names a job twice."""
+    return list({job.id: job for job in reversed(jobs[:_BATCH])}.values())
 
 
 def worker(queue: Queue, **options: Any) -> Callable[[Handler], Worker]:

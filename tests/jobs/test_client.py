@@ -1,0 +1,199 @@
+"""The asyncio client and the worker, on a service in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from headrace.jobs.client import AsyncJobsClient, Fail, JobsError, LeasedJob, Worker, worker
+from headrace.jobs.client.aio import Queue
+from headrace.jobs.http import create_app
+from jobs_contract import ContractTransport
+from jobs_world import World
+
+PUBLISHER = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
+
+
+@pytest.fixture
+async def client(world: World) -> AsyncIterator[AsyncJobsClient]:
+    transport = ContractTransport(create_app(world.runtime))
+    async with AsyncJobsClient("http://jobs", transport=transport) as made:
+        yield made
+
+
+@pytest.fixture
+def queue(client: AsyncJobsClient) -> Queue:
+    return client.queue("c", "k", channel_token="ct", consumer_token="kt")
+
+
+async def states(world: World) -> dict[str, int]:
+    body = (await world.http.get("/v2/channel/c/consumer/k")).json()
+    return {state: n for state, n in body["jobs"].items() if n}
+
+
+async def until(world: World, expected: dict[str, int]) -> None:
+    async with asyncio.timeout(10):
+        while await states(world) != expected:
+            await asyncio.sleep(0.01)
+
+
+async def test_what_is_published_is_what_is_claimed(client: AsyncJobsClient, queue: Queue) -> None:
+    await client.publish(
+        "c",
+        b"\xff{}",
+        content_type="a/b",
+        message_id="m",
+        priority=4,
+        metadata={"X-T": "1"},
+        **PUBLISHER,
+    )
+    (job,) = await queue.claim(5)
+    assert (job.payload, job.content_type, job.message_id) == (b"\xff{}", "a/b", "m")
+    assert (job.priority, job.headers, job.attempt) == (4, {"X-T": "1"}, 1)
+    assert [result.code for result in await queue.complete([job])] == ["ok"]
+    assert [result.code for result in await queue.release([job])] == ["lease_lost"]
+
+
+async def test_an_idempotent_publish_may_be_repeated(client: AsyncJobsClient) -> None:
+    first = await client.publish("c", b"x", message_id="m", idempotent=True, **PUBLISHER)
+    again = await client.publish("c", b"x", message_id="m", idempotent=True, **PUBLISHER)
+    assert (first["replayed"], again["replayed"]) == (False, True)
+    with pytest.raises(JobsError, match="422 key_reused"):
+        await client.publish("c", b"y", message_id="m", idempotent=True, **PUBLISHER)
+
+
+async def test_a_refusal_is_raised_in_the_services_own_words(client: AsyncJobsClient) -> None:
+    with pytest.raises(JobsError) as refused:
+        await client.queue("c", "k", channel_token="ct", consumer_token="x").claim()
+    assert (refused.value.status, refused.value.code) == (403, "wrong_token")
+    assert refused.value.field == "X-Broker-Consumer-Token"
+    with pytest.raises(JobsError) as refused:
+        await client.queue("c", "k", channel_token="ct", consumer_token="kt").claim(0)
+    assert refused.value.field == "max"
+
+
+async def test_nobody_there_is_said_so(free_port: int) -> None:
+    async with AsyncJobsClient(f"http://127.0.0.1:{free_port}") as client:
+        with pytest.raises(JobsError, match="unreachable"):
+            await client.publish("c", b"x", **PUBLISHER)
+
+
+async def test_tokens_are_not_in_anybodys_repr(client: AsyncJobsClient) -> None:
+    queue = client.queue("c", "k", channel_token="sesame", consumer_token="sesame")
+    assert "sesame" not in repr(vars(queue))
+
+
+async def test_a_worker_works_up_to_its_concurrency_and_stops_when_told(
+    world: World, queue: Queue
+) -> None:
+    running, most, done = 0, 0, []
+
+    @worker(queue, concurrency=4, wait_s=1)
+    async def work(job: LeasedJob) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.02)
+        running -= 1
+        done.append(job.payload)
+
+    for number in range(20):
+        await world.broadcast(str(number))
+    task = asyncio.create_task(work.run())
+    await until(world, {"DELIVERED": 20})
+    work.stop()
+    async with asyncio.timeout(5):
+        await task
+    assert most == 4
+    assert sorted(done, key=int) == [b"%d" % number for number in range(20)]
+    assert (work.completed, work.failed, work.lost) == (20, 0, 0)
+
+
+async def test_a_handler_says_how_it_failed(world: World, queue: Queue) -> None:
+    async def work(job: LeasedJob) -> None:
+        if job.payload == b"never":
+            raise Fail("not for us", dead=True)
+        if job.payload == b"later":
+            raise Fail("busy", retry_in_s=1000)
+        raise ValueError("broken")
+
+    made = Worker(queue, work, wait_s=1)
+    task = asyncio.create_task(made.run())
+    for payload in ("never", "later", "defect"):
+        await world.broadcast(payload)
+    async with asyncio.timeout(10):
+        while made.failed < 3:
+            await asyncio.sleep(0.01)
+    await until(world, {"DEAD": 1, "QUEUED": 2})
+    made.stop()
+    async with asyncio.timeout(5):
+        await task
+    errors = [(await world.job(job["ID"]))["last_error"] for job in await world.queued()]
+    assert sorted(errors) == ["ValueError: broken", "busy"]
+    assert made.failed == 3
+
+
+async def test_a_plain_function_works_on_a_thread(world: World, queue: Queue) -> None:
+    import threading
+
+    seen = []
+    made = Worker(queue, lambda job: seen.append(threading.current_thread()), wait_s=1)
+    task = asyncio.create_task(made.run())
+    await world.broadcast()
+    await until(world, {"DELIVERED": 1})
+    made.stop()
+    async with asyncio.timeout(5):
+        await task
+    assert seen[0] is not threading.main_thread()
+
+
+async def test_a_long_job_is_kept_alive_and_a_lost_one_is_cancelled(
+    world: World, queue: Queue
+) -> None:
+    cancelled = asyncio.Event()
+    release = asyncio.Event()
+
+    async def work(job: LeasedJob) -> None:
+        try:
+            await release.wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    await world.broadcast()
+    job = (await world.queued())[0]["ID"]
+    made = Worker(queue, work, lease_s=1, wait_s=1)
+    task = asyncio.create_task(made.run())
+    await until(world, {"INFLIGHT": 1})
+    for _ in range(3):
+        before = (await world.job(job))["lease_expires_at"]
+        world.clock.advance(0.5)
+        async with asyncio.timeout(5):
+            while (await world.job(job))["lease_expires_at"] == before:
+                await asyncio.sleep(0.02)
+        assert (await world.sweep()).expired == 0
+    assert (await world.sweep(2)).expired == 1
+    async with asyncio.timeout(5):
+        await cancelled.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert made.lost == 1
+
+
+async def test_a_stopped_worker_finishes_what_it_has(world: World, queue: Queue) -> None:
+    begun = asyncio.Event()
+
+    async def work(job: LeasedJob) -> None:
+        begun.set()
+        await asyncio.sleep(0.1)
+
+    made = Worker(queue, work, wait_s=30)
+    task = asyncio.create_task(made.run())
+    await world.broadcast()
+    async with asyncio.timeout(5):
+        await begun.wait()
+        made.stop()
+        await task
+    assert await states(world) == {"DELIVERED": 1}
