@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ..api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
@@ -30,8 +30,8 @@ class Queued:
 
     __slots__ = ()
 
-    def __await__(self) -> Generator[Any, None, None]:
-        yield from ()
+    def __await__(self) -> Iterator[Any]:
+        return iter(())  # at once, and cheaper than a generator: this runs once per message
 
 
 _QUEUED: Final = Queued()

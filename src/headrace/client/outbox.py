@@ -13,7 +13,8 @@ from ..errors import BufferFullError, ConnectionClosedError
 
 __all__ = ["Outbox"]
 
-WRITE_AT_BYTES: Final = 256 * 1024  # a longer turn is written in pieces, so that the socket is busy
+# A longer turn is written in pieces, so that the server works on the first while the rest is made.
+WRITE_AT_BYTES: Final = 32 * 1024
 HARD_LIMIT_FACTOR: Final = 4
 
 
