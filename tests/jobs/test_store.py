@@ -227,6 +227,7 @@ def test_no_hot_query_of_postgres_scans_or_sorts_a_table(
     with psycopg.connect(postgres_url) as connection:
         connection.execute("SET enable_seqscan = off")
         connection.execute("SET enable_bitmapscan = off")
+        connection.execute("SET enable_sort = off")
         query = load_queries("postgres")[name]
         plan = "\n".join(
             row[0] for row in connection.execute(f"EXPLAIN {query}".encode(), HOT[name])

@@ -25,7 +25,7 @@ from ..errors import ConfigurationError, HeadraceError
 from . import ids, limits
 from .config import FeedConfig, OutcomesConfig
 from .errors import JobsError
-from .http.messages import RESERVED_HEADERS, RESERVED_PREFIXES
+from .http.broadcast import RESERVED_HEADERS, RESERVED_PREFIXES
 from .models import NewMessage, rfc3339, state_name
 from .runtime import Runtime
 from .service import publishing, upkeep

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 
 from ..errors import JobsError
 from ..runtime import Runtime
-from . import consumers, definitions, leased, messages, operations, pull
+from . import broadcast, consumers, definitions, leased, messages, operations, pull
 from .endpoint import Endpoint
 from .gateway import Gateway
 from .middleware import GatewayMiddleware, RequestId, problem_response, wants_text
@@ -28,6 +28,7 @@ _LOG: Final = logging.getLogger("headrace.jobs.http")
 
 ENDPOINTS: Final[tuple[Endpoint, ...]] = (
     *definitions.ENDPOINTS,
+    *broadcast.ENDPOINTS,
     *messages.ENDPOINTS,
     *pull.ENDPOINTS,
     *leased.ENDPOINTS,

@@ -1,159 +1,28 @@
-"""Broadcasting, and looking at what was broadcast."""
+"""Looking at what was broadcast, and at what is scheduled."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .. import ids, limits
-from ..errors import bad_request, not_found
-from ..models import NewMessage, Published, payload_fields, rfc3339, state_name
+from .. import limits
+from ..errors import not_found
+from ..models import payload_fields, rfc3339, state_name
 from ..runtime import Runtime
 from ..service import publishing, reads
 from ..store import Row, Tx
 from . import shapes
 from .definitions import list_links
-from .endpoint import CHANNEL_TOKENS, PRODUCER_TOKENS, Endpoint, Parameter, reply
-from .incoming import header, number_between, paging, read_body, require_reader
+from .endpoint import CHANNEL_TOKENS, Endpoint, Parameter, reply
+from .incoming import number_between, paging, require_reader
 
-__all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES", "stored_headers"]
+__all__ = ["ENDPOINTS", "stored_headers"]
 
-# A producer must not be able to change what the service itself says to an endpoint.
-RESERVED_HEADERS: Final = {
-    *(
-        "authorization",
-        "connection",
-        "content-encoding",
-        "content-length",
-        "content-type",
-        "cookie",
-    ),
-    *(
-        "expect",
-        "host",
-        "keep-alive",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "user-agent",
-    ),
-    *("x-request-id", "forwarded"),
-}
-RESERVED_PREFIXES: Final = ("x-broker-", "webhook-", "x-headrace-", "proxy-")
 _MESSAGE_STATUS: Final = {101: "ACKNOWLEDGED", 102: "DISPATCHED"}
 _SCHEDULED_STATUS: Final = {101: "SCHEDULED", 102: "DISPATCHED"}
-
-
-async def broadcast(runtime: Runtime, request: Request) -> Response:
-    published = await _publish(runtime, request)
-    path = "scheduled-message" if published.scheduled else "message"
-    location = f"/channel/{request.path_params['channelId']}/{path}/{published.message_id}"
-    return Response(status_code=201, headers={"Location": location})
-
-
-async def publish(runtime: Runtime, request: Request) -> Response:
-    published = await _publish(runtime, request)
-    shape = shapes.PublishedBody(
-        published.message_id, published.jobs, published.scheduled, published.replayed
-    )
-    return reply(shape, 200 if published.replayed else 201)
-
-
-async def _publish(runtime: Runtime, request: Request) -> Published:
-    channel_id = request.path_params["channelId"]
-    tokens = (
-        header(request, "x-broker-channel-token"),
-        header(request, "x-broker-producer-id"),
-        header(request, "x-broker-producer-token"),
-    )
-    # Tokens are looked at before the body is read, and again with the insert: they may change meanwhile.
-    await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
-    body = await read_body(request, runtime.options.payload_bytes_max)
-    message, replay = _message(request, body)
-    now = runtime.now_us()
-    publishing.check_message(message, runtime.options, now)
-
-    def write(tx: Tx) -> Published:
-        allowed = publishing.publisher(tx, channel_id, *tokens)
-        return publishing.broadcast(
-            tx, allowed["channel_seq"], allowed["producer_seq"], message, now, replay=replay
-        )
-
-    published = await runtime.database.write(write)
-    if not published.replayed:
-        runtime.metrics.add("jobs_published_total", channel=channel_id)
-        runtime.metrics.add("jobs_enqueued_total", published.jobs, channel=channel_id)
-    return published
-
-
-def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
-    key = request.headers.get("idempotency-key")
-    message_id = header(request, "x-broker-message-id") or None
-    if key is not None:
-        if message_id is not None and message_id != key:
-            raise bad_request(
-                "two_ids",
-                "Idempotency-Key and X-Broker-Message-ID must not differ",
-                "Idempotency-Key",
-            )
-        message_id = ids.check_id(key, "Idempotency-Key")
-    message = NewMessage(
-        payload=body,
-        content_type=header(request, "content-type") or "application/octet-stream",
-        message_id=message_id,
-        priority=_priority(header(request, "x-broker-message-priority")),
-        headers=_metadata(request),
-        ordering_key=header(request, "x-broker-ordering-key") or None,
-        scheduled_us=_schedule(header(request, "x-broker-scheduled-for")),
-    )
-    return message, key is not None
-
-
-def _priority(text: str) -> int:
-    """What is no number counts as 0, as the predecessor's clients expect; a negative one is refused."""
-    try:
-        priority = int(text) if len(text) <= 20 else 0
-    except ValueError:
-        return 0
-    return priority
-
-
-def _schedule(text: str) -> int | None:
-    if not text:
-        return None
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None or "T" not in text.upper():
-        raise bad_request(
-            "invalid_schedule",
-            "a time like 2026-01-31T23:59:59Z (RFC 3339, with its zone) is accepted",
-            "X-Broker-Scheduled-For",
-        )
-    return round(at.astimezone(UTC).timestamp() * 1e6)
-
-
-def _metadata(request: Request) -> dict[str, str]:
-    names = [name.strip() for name in header(request, "x-broker-metadata-headers").split(",")]
-    stored: dict[str, str] = {}
-    for name in names:
-        lower = name.lower()
-        if not name or lower not in request.headers:
-            continue
-        if lower in RESERVED_HEADERS or lower.startswith(RESERVED_PREFIXES):
-            raise bad_request(
-                "reserved_header",
-                f"the header {name} is the service's own",
-                "X-Broker-Metadata-Headers",
-            )
-        stored[name] = request.headers[lower]
-    return stored
 
 
 async def get_message(runtime: Runtime, request: Request) -> Response:
@@ -329,49 +198,10 @@ async def cancel_scheduled(runtime: Runtime, request: Request) -> Response:
     return Response(status_code=204)
 
 
-_BROADCAST: Final = (
-    Parameter("X-Broker-Message-ID", "unique in the channel; taken: 409", "header"),
-    Parameter(
-        "Idempotency-Key", "as the id, but the same message again is accepted again", "header"
-    ),
-    Parameter(
-        "X-Broker-Message-Priority", "0 (default) or more; higher goes first", "header", "integer"
-    ),
-    Parameter(
-        "X-Broker-Ordering-Key", "jobs of one key are handed out one at a time, in order", "header"
-    ),
-    Parameter("X-Broker-Scheduled-For", "RFC 3339; when to dispatch", "header"),
-    Parameter(
-        "X-Broker-Metadata-Headers", "names of request headers to pass on, by commas", "header"
-    ),
-)
 _CURSORS: Final = (Parameter("next", "cursor"), Parameter("previous", "cursor"))
 _READ_ERRORS: Final = (400, 401, 403, 404)
 
 ENDPOINTS: Final = (
-    Endpoint(
-        method="POST",
-        path="/channel/{channelId}/broadcast",
-        handler=broadcast,
-        summary="Broadcast a message: one job for every consumer",
-        answers={201: None},
-        parameters=_BROADCAST,
-        tokens=PRODUCER_TOKENS,
-        tag="messages",
-        errors=(400, 401, 403, 404, 409, 412, 413, 422),
-    ),
-    Endpoint(
-        method="POST",
-        path="/v2/channel/{channelId}/messages",
-        handler=publish,
-        summary="Broadcast a message, answered in JSON",
-        answers={201: shapes.PublishedBody, 200: shapes.PublishedBody},
-        parameters=_BROADCAST,
-        tokens=PRODUCER_TOKENS,
-        tag="messages",
-        legacy=False,
-        errors=(400, 401, 403, 404, 409, 412, 413, 422),
-    ),
     *(
         Endpoint(
             method=method,
