@@ -7,6 +7,7 @@ text shows one.
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,20 +21,36 @@ __all__ = [
     "Identity",
     "NoAuthentication",
     "Permissions",
+    "ResponsePermission",
     "TokenAuthentication",
     "User",
     "UserAuthentication",
+    "check_secret",
 ]
+
+_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$")
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePermission:
+    """How often, and for how long, one may answer a request one was sent, whatever else is denied."""
+
+    messages_max: int
+    expires_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What an identity may publish and subscribe to; ``None`` allows everything."""
+    """What an identity may publish and subscribe to; ``None`` allows everything.
+
+    ``responses`` additionally permits answers to the requests an identity receives.
+    """
 
     publish_allow: SubjectFilter | None = None
     publish_deny: SubjectFilter | None = None
     subscribe_allow: SubjectFilter | None = None
     subscribe_deny: SubjectFilter | None = None
+    responses: ResponsePermission | None = None
 
     def may_publish(self, subject: bytes) -> bool:
         return _allowed(subject, self.publish_allow, self.publish_deny)
@@ -90,6 +107,7 @@ class TokenAuthentication:
     def __init__(self, token: str) -> None:
         if not token:
             raise ConfigurationError("token: empty; accepted is any non-empty text")
+        check_secret("token", token)
         self._token = token
 
     def __repr__(self) -> str:
@@ -111,6 +129,7 @@ class UserAuthentication:
         for user in users:
             if not user.name or not user.password:
                 raise ConfigurationError("users: each needs a name and a password")
+            check_secret(f"users: the password of {user.name!r}", user.password)
             if names.count(user.name) > 1:
                 raise ConfigurationError(f"users: {user.name!r} is listed twice")
         self._users = tuple(users)
@@ -126,6 +145,15 @@ class UserAuthentication:
             if name_fits & password_fits:
                 found = Identity(user.name, user.permissions)
         return found
+
+
+def check_secret(what: str, secret: str) -> None:
+    """Raise ConfigurationError for a bcrypt hash: compared as text, the hash would be the password."""
+    if _BCRYPT.match(secret):
+        raise ConfigurationError(
+            f"{what}: a bcrypt hash, which Python's standard library cannot check; "
+            "accepted is the secret itself (a configuration file may take it from $VARIABLE)"
+        )
 
 
 def _same(expected: str, given: str) -> bool:

@@ -1,0 +1,134 @@
+"""Users and what they may do, as nats-server's files say it: the same tables in both formats."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...errors import ConfigurationError, InvalidSubjectError
+from ...subjects import SubjectFilter
+from ..core.auth import Permissions, ResponsePermission, User, check_secret
+from .config_fields import Fields, refuse, seconds_of
+from .config_syntax import ConfigMap, ConfigValue
+
+__all__ = ["read_permissions", "read_secret", "read_users"]
+
+RESPONSES_MAX_DEFAULT: Final = 1  # nats-server: DEFAULT_ALLOW_RESPONSE_MAX_MSGS
+RESPONSES_EXPIRE_S_DEFAULT: Final = 120.0  # nats-server: DEFAULT_ALLOW_RESPONSE_EXPIRATION
+
+_ALL: Final = SubjectFilter([b">"])
+
+
+def read_users(value: ConfigValue, default: Permissions | None = None) -> list[User]:
+    """A list of ``{user, password, permissions}``; ``default`` is for who has no permissions.
+
+    Raises ConfigurationError with the place.
+    """
+    if not isinstance(value.content, list) or not value.content:
+        refuse(value, "users", "not accepted; it must be a list of maps with user and password")
+    users: list[User] = []
+    for entry in value.content:
+        fields = Fields(entry, "users")
+        name = fields.text("user", "username")
+        password = read_secret(fields, "password", "pass")
+        granted = fields.take("permissions", "permission", "authorization")
+        for key, unknown in fields.rest():
+            refuse(unknown, key, "not supported in users; accepted are user, password, permissions")
+        if name is None or password is None:
+            refuse(entry, "users", "an entry needs both user and password")
+        if any(name == user.name for user in users):
+            refuse(entry, "users", f"{name!r} is listed twice")
+        users.append(User(name, password, read_permissions(granted) if granted else default))
+    return users
+
+
+def read_secret(fields: Fields, *names: str) -> str | None:
+    """A password or token. Raises ConfigurationError with the place, never with the secret."""
+    value = fields.take(*names)
+    if value is None:
+        return None
+    if not isinstance(value.content, str) or not value.content:
+        refuse(value, names[0], "not accepted; it must be a non-empty text, in quotes")
+    try:
+        check_secret(names[0], value.content)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{value.place}: {error}") from None
+    return value.content
+
+
+def read_permissions(value: ConfigValue) -> Permissions:
+    """``{publish, subscribe, allow_responses}``. Raises ConfigurationError with the place."""
+    fields = Fields(value, "permissions")
+    publish_allow, publish_deny = _subjects(fields.take("publish", "pub", "import"), "publish")
+    subscribe_allow, subscribe_deny = _subjects(
+        fields.take("subscribe", "sub", "export"), "subscribe"
+    )
+    responses = _responses(
+        fields.take("allow_responses", "allow_response", "responses", "response")
+    )
+    for key, unknown in fields.rest():
+        refuse(
+            unknown, key, "no such permission; accepted are publish, subscribe and allow_responses"
+        )
+    if responses is not None and publish_allow is None:
+        publish_deny = (
+            _ALL  # nats-server: who may answer, and is granted nothing else, may only answer
+        )
+    return Permissions(publish_allow, publish_deny, subscribe_allow, subscribe_deny, responses)
+
+
+def _subjects(
+    value: ConfigValue | None, name: str
+) -> tuple[SubjectFilter | None, SubjectFilter | None]:
+    """What is allowed and denied; a bare list is what is allowed."""
+    if value is None:
+        return None, None
+    if not isinstance(value.content, ConfigMap):
+        return _filter(value, name), None
+    fields = Fields(value, name)
+    allow, deny = fields.take("allow"), fields.take("deny")
+    for key, unknown in fields.rest():
+        refuse(unknown, key, f"not known in {name}; accepted are allow and deny")
+    return (
+        None if allow is None else _filter(allow, f"{name}.allow"),
+        None if deny is None else _filter(deny, f"{name}.deny"),
+    )
+
+
+def _filter(value: ConfigValue, name: str) -> SubjectFilter:
+    entries = value.content if isinstance(value.content, list) else [value]
+    if not entries:
+        # For nats-server an empty list allows everything, which is not what it looks like.
+        refuse(value, name, 'empty; leave it out to allow everything, or deny ">" to allow nothing')
+    patterns: list[bytes] = []
+    for entry in entries:
+        if not isinstance(entry.content, str):
+            refuse(entry, name, "not accepted; it must be a subject or a list of subjects")
+        if len(entry.content.split()) > 1:
+            refuse(entry, name, f"{entry.content!r}: permissions by queue group are not supported")
+        patterns.append(entry.content.encode())
+    try:
+        return SubjectFilter(patterns)
+    except InvalidSubjectError as error:
+        raise ConfigurationError(f"{value.place}: {name}: {error}") from None
+
+
+def _responses(value: ConfigValue | None) -> ResponsePermission | None:
+    """``true``, a number of answers, or ``{max, expires}``."""
+    if value is None or value.content is False:
+        return None
+    most, expires = RESPONSES_MAX_DEFAULT, RESPONSES_EXPIRE_S_DEFAULT
+    if isinstance(value.content, ConfigMap):
+        fields = Fields(value, "allow_responses")
+        said = fields.number("max", "max_msgs", "max_messages")
+        most = most if said is None else said
+        when = fields.take("expires", "expiration", "ttl")
+        expires = expires if when is None else seconds_of(when, "expires")
+        for key, unknown in fields.rest():
+            refuse(unknown, key, "not known in allow_responses; accepted are max and expires")
+    elif isinstance(value.content, int) and not isinstance(value.content, bool):
+        most = value.content
+    elif value.content is not True:
+        refuse(value, "allow_responses", "must be true, false, a number or { max, expires }")
+    if most < 1:
+        refuse(value, "allow_responses", f"max of {most}; accepted is at least 1 answer")
+    return ResponsePermission(most, round(expires * 1e9))
