@@ -99,6 +99,7 @@ class FileLog(RecordReader):
         self._end = self._durable_end = self._write_from = end
         self._marked = end  # where the last COMMIT record went
         self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
+        self._discarded = False
         self._unfit = segments[-1] if unfit_tail else None  # damaged: not to be appended to
         self._jump = jump  # the next segment does not follow from the records there are
         self._statements: list[bytes] = []
@@ -316,6 +317,9 @@ class FileLog(RecordReader):
 
     def complete(self, part: Part) -> None:
         """The oldest part in flight is on disk."""
+        if self._discarded:
+            self.durable_seq = self._inflight.popleft().last_seq
+            return  # its files are gone, and their paths may belong to a stream of the same name
         self._durable_end = part.end
         if part.tail is not None:
             part.tail.removals += part.ranges
@@ -324,6 +328,7 @@ class FileLog(RecordReader):
             self._jump = False
         for segment in part.sealed:
             self._shelf.chore(seal_chore(segment, self._table.names))
+            self._thinned(segment)
         super().complete(part)
         tail = self._segments[-1]
         idle = not self._inflight and self._clean
@@ -394,8 +399,10 @@ class FileLog(RecordReader):
 
         Messages whose removal is not durable yet are kept: it may be taken back.
         """
-        if segment not in self._segments[:-1] or not segment.durable or not segment.live:
+        if segment not in self._segments[:-1] or not segment.live:
             return None
+        if not self._segments[self._segments.index(segment) + 1].durable:
+            return None  # if that one is taken back, this one will be appended to again
         segment.ensure()
         doubtful = {*self._removed, *(s for part in self._inflight for s in part.removed)}
         floor = self._inflight[0].floor if self._inflight else self._floor
@@ -445,11 +452,15 @@ class FileLog(RecordReader):
         return self._clean
 
     def discard(self) -> None:
-        """The stream is deleted: nothing of it stays in the caches; changes raise StoreError."""
-        self._clean = True
+        """The stream is deleted: it is empty from now on, and changes raise StoreError."""
+        self._discarded = self._clean = True
         for segment in self._segments:
             self._shelf.discard(segment)
-        self._aim()
+        self.messages = self.bytes = 0
+        self._first = self.last_seq + 1
+        self._table = SubjectTable()
+        self._views.clear()
+        self._died.clear()
 
     def closing_chore(self, worth: int) -> Chore | None:
         """A footer for the tail, if it has so many messages and none yet."""

@@ -227,6 +227,7 @@ class FileStorage:
             self._staged.dirty[log] = None
         self._logs[name] = log
         self._staged.created.append(log)
+        self._staged.touched = True
         return log
 
     def open_stream(self, name: str) -> FileLog | MemoryLog:
@@ -269,6 +270,7 @@ class FileStorage:
                 staged.work.directories.remove(directory)
             return
         staged.deleted.append((name, directory, log))
+        staged.touched = True
         if directory is not None:
             staged.work.retired.append((directory, self._layout.trash()))
 
@@ -291,11 +293,12 @@ class FileStorage:
             while self._inflight and self._inflight[0].batch.finished:
                 flight = self._inflight.popleft()
                 self._pending_bytes -= flight.batch.nbytes
-                if flight.batch.error is None:
+                error = flight.refused or flight.batch.error
+                if error is None:
                     self._succeed(flight)
-                else:
-                    self._fail(flight, flight.batch.error)
-                flight.batch.done(flight.batch.error)
+                elif flight.refused is None:
+                    self._fail(flight, error)
+                flight.batch.done(error)
             self._shelf.recent.shrink()
             if self.failed is None:
                 self._shelf.compactor.pump()
@@ -339,19 +342,16 @@ class FileStorage:
 
     def _submit(self, done: Callable[[Exception | None], None]) -> None:
         batch = Batch(self._epoch, done)
-        if self._poison is not None:
+        refused, self._poison = self._poison, None
+        if refused is not None:
             # What was staged before the failed batch came back was built on it, and is gone already;
             # the caller learns it here. So what came since goes, too.
-            batch.error, self._poison = self._poison, None
             self._take_back_staged()
             staged = _Staged()
         else:
             staged, self._staged = self._staged, _Staged()
-            batch.work.meta = self._meta.take()
-        self._fill(batch, staged)
-        batch.nbytes = sum(len(b) for write in batch.work.writes for b in write.buffers)
-        self._pending_bytes += batch.nbytes
-        self._inflight.append(_Flight(batch, staged))
+            self._fill(batch, staged)
+        self._inflight.append(_Flight(batch, staged, refused))
         if batch.work:
             self._committer.submit(batch)
         else:
@@ -362,6 +362,9 @@ class FileStorage:
         work.directories, work.retired = staged.work.directories, staged.work.retired
         for log in staged.dirty:
             batch.parts.append(log.stage(work))
+        work.meta = self._meta.take()
+        batch.nbytes = sum(len(b) for write in work.writes for b in write.buffers)
+        self._pending_bytes += batch.nbytes
 
     def _succeed(self, flight: _Flight) -> None:
         for part in flight.batch.parts:
@@ -373,16 +376,14 @@ class FileStorage:
             self._committer.submit(self._layout.empty_trash)
 
     def _fail(self, flight: _Flight, error: StoreError) -> None:
-        """Take back the flight, and all that was staged after it. Later flights fail by themselves."""
-        if flight.batch.epoch != self._epoch or flight.taken_back:
-            return
+        """Take back the flight and all that was staged after it, flushed or not."""
         self._epoch += 1
-        if self._staged:
+        if self._staged.touched:
             self._poison = error
         self._take_back_staged()
         flights = [flight, *self._inflight]
         for later in reversed(flights):
-            later.taken_back = True
+            later.refused = error
             self._undo_streams(later.staged)
         logs = {part.log: None for later in flights for part in later.batch.parts}
         for log in logs:
@@ -400,13 +401,15 @@ class FileStorage:
     def _undo_streams(self, staged: _Staged) -> None:
         """Streams created are no more, streams deleted are back."""
         for log in staged.created:
-            del self._logs[log.name]
+            self._logs.pop(log.name, None)  # or it was deleted since, and is listed as not opened
+            self._unopened.pop(log.name, None)
             log.discard()
         for name, directory, deleted in staged.deleted:
             if directory is not None:
                 self._unopened[name] = directory
             elif deleted is not None:
                 self._logs[name] = deleted
+                deleted.fail()
 
     # -- small things inside
 
@@ -436,6 +439,7 @@ class FileStorage:
         if self._logs.get(log.name) is not log:
             raise StoreError(f"stream {log.name!r} was deleted")
         self._staged.dirty[log] = None
+        self._staged.touched = True
 
     def _restage(self, log: EditableLog) -> None:
         if self._logs.get(log.name) is log:
@@ -450,18 +454,16 @@ class _Staged:
         self.created: list[EditableLog] = []
         self.deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = []
         self.work = Work()
-
-    def __bool__(self) -> bool:
-        return bool(self.dirty or self.created or self.deleted)
+        self.touched = False  # whether the owner changed something, and is going to flush it
 
 
 class _Flight:
     """A batch on its way, and what it would take to undo it."""
 
-    def __init__(self, batch: Batch, staged: _Staged) -> None:
+    def __init__(self, batch: Batch, staged: _Staged, refused: StoreError | None) -> None:
         self.batch = batch
         self.staged = staged
-        self.taken_back = False
+        self.refused = refused  # it was built on a batch that failed so, and is taken back
 
 
 def _ignore() -> None:

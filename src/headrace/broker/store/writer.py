@@ -137,16 +137,16 @@ class Writer:
         self._finish(group)
 
     def _finish(self, group: list[Work]) -> None:
-        """After everything that can be undone: deletions and watermarks."""
+        """After everything that can be undone: watermarks and deletions."""
         doing = ""
         try:
+            for path, mark in {path: mark for work in group for path, mark in work.marks}.items():
+                doing = f"writing {path}"
+                self._mark(path, mark)
             for work in group:
                 for source, target in work.retired:
                     doing = f"deleting {source}"
                     self._retire(source, target)
-            for path, mark in {path: mark for work in group for path, mark in work.marks}.items():
-                doing = f"writing {path}"
-                self._mark(path, mark)
         except OSError as error:
             raise StoreFailedError(f"{doing}: {error.strerror or error}") from error
 
