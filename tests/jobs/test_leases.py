@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 
+import httpx2
 import pytest
+import uvicorn
 
+from headrace.jobs.http import create_app
 from jobs_world import PULL, World, held
 
 
@@ -261,3 +266,43 @@ async def test_a_consumer_cannot_touch_the_jobs_of_another(world: World) -> None
         answer = await world.lease(what, 404, jobs=held(job))
         assert answer["results"][0]["code"] == "not_found"
     assert await world.state(job["id"], "other") == "INFLIGHT"
+
+
+async def test_nothing_is_claimed_for_a_client_that_went_away(world: World) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(
+            uvicorn.Config(create_app(world.runtime), lifespan="off", log_config=None)
+        )
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        async with httpx2.AsyncClient(base_url=url, timeout=0.2) as leaving:
+            with pytest.raises(httpx2.TimeoutException):
+                await leaving.post(
+                    "/v2/channel/c/consumer/k/jobs/claim", json={"wait_seconds": 30}, headers=PULL
+                )
+        await world.broadcast()
+        await asyncio.sleep(0.2)
+        assert len(await world.queued()) == 1
+        server.should_exit = True
+        await serving
+
+
+async def test_a_lease_with_strange_characters_is_refused(world: World) -> None:
+    answer = await world.lease("complete", 400, jobs=[{"id": "1", "lease": "a\u0000"}])
+    assert answer["field"] == "lease"
+
+
+@pytest.mark.parametrize(
+    "path", ["/channel/%00", "/channel/c/message/%00", "/v2/channel/c/consumer/%C3%A9"]
+)
+async def test_a_path_with_strange_characters_is_404(world: World, path: str) -> None:
+    assert (await world.http.get(path)).status_code == 404
+
+
+async def test_a_reason_with_strange_characters_is_kept_readable(world: World) -> None:
+    await world.broadcast()
+    jobs = await world.claim()
+    await world.lease("fail", jobs=[{**held(*jobs)[0], "reason": "a\u0000b", "dead": True}])
+    assert (await world.job(jobs[0]["id"]))["last_error"] == "a\ufffdb"

@@ -66,5 +66,8 @@ STOP_MARGIN_S: Final = (
 SCHEDULE_MIN_DELAY_S_DEFAULT: Final = 120.0  # a message scheduled sooner: 412
 SWEEP_ROWS: Final = 1000  # rows one maintenance transaction touches
 POLL_S: Final = 1.0  # backstop when no wake-up reaches a waiting claim or a push lane
+CONNECTIONS_MAX: Final = (
+    4096  # HTTP connections and requests of one process: one more is answered 503
+)
 WRITES_PENDING_MAX: Final = 10_000  # SQLite: more queued writes: 503
 WRITES_PER_COMMIT_MAX: Final = 256

@@ -89,8 +89,12 @@ class Runtime:
         again: Callable[[], Awaitable[tuple[Consumer, list[ClaimedJob]]]],
         consumer_seq: int,
         wait_s: float,
+        is_gone: Callable[[], Awaitable[bool]],
     ) -> list[ClaimedJob]:
-        """Repeat ``again`` until it gives jobs, ``wait_s`` are over, or the service drains."""
+        """Repeat ``again`` until it gives jobs, ``wait_s`` are over, or the service drains.
+
+        Nothing is claimed for a client of whom ``is_gone`` says so: the jobs would wait for their leases.
+        """
         end = self.clock.monotonic_ns() + round(wait_s * 1e9)
         with self.bell.ear(consumer_seq) as ear:
             while True:
@@ -103,6 +107,10 @@ class Runtime:
                 if left_s <= 0 or self.draining.is_set():
                     return []
                 await ear.wait(min(left_s, await self.pause_s(consumer.seq)))
+                if await is_gone():
+                    # What woke us is for another.
+                    self.bell.ring([consumer_seq])
+                    return []
 
     async def pause_s(self, consumer_seq: int) -> float:
         """How long to wait at most before looking again: until the next job is due, or the backstop."""

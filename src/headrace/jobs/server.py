@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import uvicorn
 
+from . import limits
 from .archive import Archive
 from .config import Config
 from .http import create_app
@@ -118,6 +119,7 @@ async def _serve_on(
             access_log=False,
             server_header=False,
             date_header=False,
+            limit_concurrency=limits.CONNECTIONS_MAX,
             timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
         )
     )

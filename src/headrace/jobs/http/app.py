@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from ..errors import JobsError
+from ..errors import JobsError, not_found
 from ..runtime import Runtime
 from . import broadcast, consumers, definitions, leased, messages, operations, pull
 from .endpoint import Endpoint
@@ -67,6 +67,10 @@ def create_app(runtime: Runtime, gateway: Gateway | None = None) -> ASGIApp:
 
 def _bound(endpoint: Endpoint, runtime: Runtime) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
+        for name, value in request.path_params.items():
+            if not value.isascii() or not value.isprintable():
+                # No id has such characters, and not every database takes them.
+                raise not_found(name.removesuffix("Id"), name)
         return await endpoint.handler(runtime, request)
 
     return handle

@@ -42,7 +42,7 @@ async def claim(runtime: Runtime, request: Request) -> Response:
 
     consumer, jobs = await again()
     if not jobs and wait_s:
-        jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s)
+        jobs = await runtime.claim_or_wait(again, consumer.seq, wait_s, request.is_disconnected)
     return reply(shapes.LeasedJobs([_leased(job) for job in jobs]))
 
 
@@ -116,6 +116,8 @@ async def fail(runtime: Runtime, request: Request) -> Response:
 
 def _held(items: Sequence[shapes.HeldBody | shapes.FailureBody]) -> list[leases.Held]:
     leases.check_batch(len(items))
+    if any(not item.lease.isascii() or not item.lease.isprintable() for item in items):
+        raise bad_request("invalid_lease", "a lease is what the claim gave", "lease")
     held = [leases.Held(ids.job_number(item.id), item.lease) for item in items]
     if len({item.seq for item in held}) != len(held):
         raise bad_request("job_twice", "a job may be named once in a batch", "jobs")

@@ -94,9 +94,7 @@ def _moved(tx: Tx, move: Move, now: int) -> _Stored:
         lease_started_us=now if inflight else row["lease_started_us"],
         lease_expires_us=move.lease_expires_us if inflight else None,
         extra_s=move.extra_s if inflight else 0,
-        last_error=row["last_error"]
-        if move.error is None
-        else move.error[: limits.REASON_CHARS_MAX],
+        last_error=row["last_error"] if move.error is None else storable(move.error),
     )
 
 
