@@ -14,10 +14,13 @@ HEADER_BYTES_MAX: Final = 64 * 1024  # a larger header block on a stream: err_co
 
 # Sessions.
 AUTH_TIMEOUT_S: Final = 2.0  # no CONNECT in time: -ERR 'Authentication Timeout', closed
+TLS_TIMEOUT_S: Final = 2.0  # a handshake that takes longer is abandoned
 PING_INTERVAL_S: Final = 120.0  # two unanswered pings: -ERR 'Stale Connection', closed
 PINGS_OUT_MAX: Final = 2
 OUTBOUND_BYTES_MAX: Final = 64 * 1024 * 1024  # unsent output: -ERR 'Slow Consumer', closed
-OUTBOUND_BLOCKED_BYTES: Final = 8 * 1024 * 1024  # unsent output: stream deliveries wait, nothing is lost
+OUTBOUND_BLOCKED_BYTES: Final = (
+    8 * 1024 * 1024
+)  # unsent output: stream deliveries wait, nothing is lost
 CONNECTIONS_MAX: Final = 65_536  # one more: -ERR 'maximum connections exceeded', closed
 SUBSCRIPTIONS_PER_CONNECTION_MAX: Final = 100_000  # one more: -ERR 'maximum subscriptions exceeded'
 READ_CHUNK_BYTES: Final = 256 * 1024  # what one read of a socket may bring

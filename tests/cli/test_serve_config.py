@@ -67,7 +67,7 @@ def test_a_file_has_every_setting(tmp_path: Path) -> None:
         users = [{user = "u", pass = "p"}]
         """,
     )
-    options = broker_options(read_file(path))
+    options = broker_options(read_file(path, {}).values)
     assert (options.host, options.port, options.store_dir) == ("0.0.0.0", 4333, "data")
     assert options.users == [User("u", "p")]
     assert options.tls is not None
@@ -85,8 +85,8 @@ def test_a_file_has_every_setting(tmp_path: Path) -> None:
         ("jetstream = 1", "jetstream: 1 is not accepted; it must be true or false"),
         ("ping_interval = 0", "ping_interval: 0 is not accepted; it must be a number of seconds"),
         ("sync = 'never'", "sync: 'never' is not accepted; it must be 'always'"),
-        ("users = 1", "users: is not accepted; it must be a list of tables"),
-        ("users = [{user = 'u'}]", "users: is not accepted; it must be a list of tables"),
+        ("users = 1", "users: users: not accepted; it must be a list of maps"),
+        ("users = [{user = 'u'}]", "users[0]: users: an entry needs both user and password"),
         ("pass = 1", "pass: is not accepted; it must be a non-empty text"),
         ("prot = 1", "no setting 'prot'; accepted are addr, port"),
         ("port = ", "not a TOML file"),
@@ -97,12 +97,12 @@ def test_a_wrong_file_is_told_where_and_what_is_accepted(
 ) -> None:
     path = write(tmp_path, text)
     with pytest.raises(ConfigurationError, match=re.escape(f"{path}: {complaint}")):
-        read_file(path)
+        read_file(path, {})
 
 
 def test_a_wrong_secret_is_not_repeated(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read_file(write(tmp_path, "auth = 12345"))
+        read_file(write(tmp_path, "auth = 12345"), {})
     assert "12345" not in str(caught.value)
 
 

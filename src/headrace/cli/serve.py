@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from ..broker.server import Broker, BrokerOptions
 from ..errors import ConfigurationError, HeadraceError
 from .serve_config import add_flags, broker_options, given_flags, read_file
 from .serve_log import set_up_logging
+from .serve_nats import FileSettings
 
 __all__ = ["add_arguments", "run"]
 
@@ -33,7 +34,7 @@ LAME_DUCK_S: Final = 2.0  # how long clients have to move on after they were tol
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags a NATS user types, and our own."""
     parser.add_argument(
-        "-c", "--config", metavar="FILE", help="TOML file with the same settings as keys"
+        "-c", "--config", metavar="FILE", help="file of settings: TOML, or nats-server's own format"
     )
     add_flags(parser)
     parser.add_argument("-DV", dest="debug_and_trace", action="store_true", help="-D and -V")
@@ -44,17 +45,24 @@ def run(args: argparse.Namespace) -> int:
     """Serve; returns 0 after a clean stop, 1 if the settings or the store are wrong."""
     set_up_logging(debug=bool(args.debug or args.trace or args.debug_and_trace))
     try:
-        values = read_file(Path(args.config)) if args.config else {}
-        values.update(given_flags(args))
+        values = _settings(args)
         if values.get("debug") or values.get("trace"):
             set_up_logging(debug=True)
         options = broker_options(values)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(options, values.get("ports_file_dir")))
+            runner.run(_serve(options, values))
     except HeadraceError as error:
         logger.critical("%s", error)
         return 1
     return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    """What the file and the flags say; the flags win. Raises ConfigurationError."""
+    found = read_file(Path(args.config), os.environ) if args.config else FileSettings()
+    for warning in found.warnings:
+        logger.warning("%s", warning)
+    return {**found.values, **given_flags(args)}
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -67,7 +75,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(options: BrokerOptions, ports_file_dir: str | None) -> None:
+async def _serve(options: BrokerOptions, values: Mapping[str, Any]) -> None:
     stop = asyncio.Event()
     lame_duck = asyncio.Event()
     _tune_collector()
@@ -79,13 +87,13 @@ async def _serve(options: BrokerOptions, ports_file_dir: str | None) -> None:
     broker = Broker(options)
     async with broker:
         _say_where(broker)
-        ports_file = _write_ports_file(broker, ports_file_dir)
+        ports_file = _write_ports_file(broker, values.get("ports_file_dir"))
         try:
             logger.info("Server is ready")
             await stop.wait()
             if lame_duck.is_set():
                 broker.announce_stop()
-                await asyncio.sleep(LAME_DUCK_S)
+                await asyncio.sleep(values.get("lame_duck_duration", LAME_DUCK_S))
             logger.info("Initiating Shutdown...")
         finally:
             if ports_file is not None:

@@ -14,8 +14,11 @@ from typing import Any, Final
 
 from .. import limits
 from ..broker.core.auth import User
+from ..broker.server.config_fields import from_plain
+from ..broker.server.config_users import read_users
 from ..broker.server.options import BrokerOptions, TlsOptions
 from ..errors import ConfigurationError
+from .serve_nats import FileSettings, read_nats_file
 
 __all__ = ["SETTINGS", "Setting", "broker_options", "read_file"]
 
@@ -53,15 +56,8 @@ def _sync(value: Any) -> str:
 
 
 def _users(value: Any) -> list[User]:
-    wanted = "a list of tables with the keys user and pass"
-    if not isinstance(value, list):
-        raise ValueError(wanted)
-    users = []
-    for entry in value:
-        if not isinstance(entry, dict) or set(entry) != {"user", "pass"}:
-            raise ValueError(wanted)
-        users.append(User(_text(entry["user"]), _text(entry["pass"])))
-    return users
+    """The tables of nats-server's files: user, pass and permissions. Raises ConfigurationError."""
+    return read_users(from_plain(value, "users", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,17 +136,37 @@ SETTINGS: Final = (
     Setting("max_pending", _whole_number, "unsent bytes at which a slow reader is dropped"),
     Setting("ping_interval", _seconds, "seconds of silence before a client is pinged"),
     Setting("auth_timeout", _seconds, "seconds a client has to authenticate"),
+    Setting("tls_timeout", _seconds, "seconds a TLS handshake may take"),
+    Setting("max_subscriptions", _whole_number, "most subscriptions of one connection"),
+    Setting("max_control_line", _whole_number, "longest line of the protocol in bytes"),
+    Setting("ping_max", _whole_number, "unanswered pings at which a client is given up"),
+    Setting("lame_duck_duration", _seconds, "seconds clients have to move on after SIGUSR2 (2)"),
 )
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """The settings in a TOML file. Raises ConfigurationError naming file, key and what is accepted."""
+def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
+    """The settings in a file, in our TOML or in nats-server's own format.
+
+    A name that ends in ``.toml`` or ``.conf`` says which; any other file is TOML if it can be read
+    as that. Raises ConfigurationError naming file, place or key, and what is accepted.
+    """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigurationError(f"{path}: cannot read it: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path}: not a TOML file: {error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"{path}: not a text in UTF-8: {error}") from error
+    if path.suffix != ".conf":
+        try:
+            return FileSettings(_check(tomllib.loads(text), path))
+        except tomllib.TOMLDecodeError as error:
+            if path.suffix == ".toml":
+                raise ConfigurationError(f"{path}: not a TOML file: {error}") from error
+    return read_nats_file(path, text, environ)
+
+
+def _check(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The checked values of a TOML document."""
     settings = {setting.key: setting for setting in SETTINGS}
     values: dict[str, Any] = {}
     for key, value in document.items():
@@ -161,8 +177,10 @@ def read_file(path: Path) -> dict[str, Any]:
             )
         try:
             values[key] = setting.check(value)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
         except ValueError as error:
-            shown = "" if key in ("pass", "auth", "users") else f" {value!r}"
+            shown = "" if key in ("pass", "auth") else f" {value!r}"
             raise ConfigurationError(
                 f"{path}: {key}:{shown} is not accepted; it must be {error}"
             ) from None
@@ -221,6 +239,9 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         max_payload=get("max_payload", limits.PAYLOAD_BYTES_MAX),
         connections_max=get("max_connections", limits.CONNECTIONS_MAX),
         outbound_bytes_max=get("max_pending", limits.OUTBOUND_BYTES_MAX),
+        subscriptions_max=get("max_subscriptions", limits.SUBSCRIPTIONS_PER_CONNECTION_MAX),
+        max_control_line=get("max_control_line", limits.CONTROL_LINE_BYTES_MAX),
+        pings_out_max=get("ping_max", limits.PINGS_OUT_MAX),
         ping_interval=get("ping_interval", limits.PING_INTERVAL_S),
         auth_timeout=get("auth_timeout", limits.AUTH_TIMEOUT_S),
     )
@@ -239,4 +260,5 @@ def _tls_options(values: Mapping[str, Any]) -> TlsOptions | None:
         ca_file=values.get("tlscacert"),
         verify_clients=verify,
         handshake_first=values.get("tls_handshake_first", False),
+        timeout=values.get("tls_timeout", limits.TLS_TIMEOUT_S),
     )

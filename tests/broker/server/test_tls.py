@@ -136,10 +136,9 @@ async def test_a_stranger_to_our_ca_trusts_us_not(certificates: Path) -> None:
 
 
 async def test_a_handshake_that_never_comes_ends_the_connection(
-    certificates: Path, monkeypatch: pytest.MonkeyPatch, no_leaks: None
+    certificates: Path, no_leaks: None
 ) -> None:
-    monkeypatch.setattr("headrace.broker.server.connection.TLS_TIMEOUT_S", 0.05)
-    async with Broker(tls=tls_options(certificates)) as broker:
+    async with Broker(tls=tls_options(certificates, timeout=0.05)) as broker:
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         await reader.readline()
         async with asyncio.timeout(5):

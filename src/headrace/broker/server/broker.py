@@ -192,10 +192,13 @@ class Broker:
             host=options.host,
             port=self._port,
             max_payload=options.max_payload,
+            max_control_line=options.max_control_line,
             connections_max=options.connections_max,
+            subscriptions_max=options.subscriptions_max,
             outbound_bytes_max=options.outbound_bytes_max,
             auth_timeout_ns=round(options.auth_timeout * 1e9),
             ping_interval_ns=round(options.ping_interval * 1e9),
+            pings_out_max=options.pings_out_max,
             ping_first_ns=round(min(2.0, options.ping_interval) * 1e9),
             tls_required=self._tls is not None,
             sync=options.sync if options.store_dir is not None else "memory",
@@ -212,10 +215,12 @@ class Broker:
                 sock=listener,
                 backlog=BACKLOG,
                 ssl=self._tls,
-                ssl_handshake_timeout=self.options.auth_timeout,
+                ssl_handshake_timeout=tls.timeout,
             )
         return await loop.create_server(
-            lambda: Connection(pump, self._tls), sock=listener, backlog=BACKLOG
+            lambda: Connection(pump, self._tls, tls_timeout=tls.timeout if tls else 1.0),
+            sock=listener,
+            backlog=BACKLOG,
         )
 
     @staticmethod

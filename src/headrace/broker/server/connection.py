@@ -7,6 +7,7 @@ import logging
 import ssl
 from typing import TYPE_CHECKING, Final, cast
 
+from ... import limits
 from ..core.session import Peer, Session
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ LINGER_S: Final = 1.0  # how long a client we have hung up on may take to read w
 STALLED_S: Final = (
     10.0  # nats-server's write_deadline: a reader that takes nothing for so long goes
 )
-TLS_TIMEOUT_S: Final = 2.0  # as nats-server: a handshake that takes longer is abandoned
 WRITE_HIGH_BYTES: Final = 1024 * 1024
 JOIN_BYTES_MAX: Final = 1024 * 1024  # more output in one tick is handed over without copying it
 
@@ -28,7 +28,15 @@ JOIN_BYTES_MAX: Final = 1024 * 1024  # more output in one tick is handed over wi
 class Connection(asyncio.Protocol):
     """The asyncio end of one session; made by the listener for each accepted socket."""
 
-    def __init__(self, pump: Pump, upgrade: ssl.SSLContext | None, *, is_tls: bool = False) -> None:
+    def __init__(
+        self,
+        pump: Pump,
+        upgrade: ssl.SSLContext | None,
+        *,
+        is_tls: bool = False,
+        tls_timeout: float = limits.TLS_TIMEOUT_S,
+    ) -> None:
+        self._tls_timeout = tls_timeout
         self._pump = pump
         self._upgrade = upgrade
         self._is_tls = is_tls or upgrade is not None
@@ -167,7 +175,7 @@ class Connection(asyncio.Protocol):
                 self,
                 context,
                 server_side=True,
-                ssl_handshake_timeout=TLS_TIMEOUT_S,
+                ssl_handshake_timeout=self._tls_timeout,
             )
         except (OSError, EOFError) as error:
             logger.debug("cid:%d - TLS handshake error: %s", self._session.client_id, error)

@@ -36,6 +36,8 @@ class TlsOptions:
     ca_file: str | Path | None = None
     verify_clients: bool = False
     handshake_first: bool = False
+    timeout: float = limits.TLS_TIMEOUT_S
+    """Seconds a handshake may take."""
 
     def context(self) -> ssl.SSLContext:
         """A context of TLS 1.2 and later. Raises ConfigurationError naming the file that is wrong."""
@@ -87,7 +89,10 @@ class BrokerOptions:
     max_payload: int = limits.PAYLOAD_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
+    subscriptions_max: int = limits.SUBSCRIPTIONS_PER_CONNECTION_MAX
+    max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
     ping_interval: float = limits.PING_INTERVAL_S
+    pings_out_max: int = limits.PINGS_OUT_MAX
     auth_timeout: float = limits.AUTH_TIMEOUT_S
 
     def check(self) -> None:
@@ -102,11 +107,16 @@ class BrokerOptions:
         for name, number in (
             ("max_payload", self.max_payload),
             ("connections_max", self.connections_max),
+            ("subscriptions_max", self.subscriptions_max),
+            ("max_control_line", self.max_control_line),
             ("ping_interval", self.ping_interval),
+            ("pings_out_max", self.pings_out_max),
             ("auth_timeout", self.auth_timeout),
         ):
             if number <= 0:
                 raise ConfigurationError(f"{name}: {number}; accepted is more than 0")
+        if self.tls is not None and self.tls.timeout <= 0:
+            raise ConfigurationError(f"tls: timeout {self.tls.timeout}; accepted is more than 0")
         if self.outbound_bytes_max < self.max_payload:
             raise ConfigurationError(
                 f"outbound_bytes_max: {self.outbound_bytes_max}; accepted is at least max_payload, "

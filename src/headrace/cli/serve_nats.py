@@ -1,0 +1,223 @@
+"""nats-server's configuration files as our settings.
+
+What such a file says is done, warned about with its place when nothing but convenience is lost, or
+refused when ignoring it could let somebody in or hide what is to be shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from ..broker.core.auth import User
+from ..broker.server.config_fields import Fields, refuse
+from ..broker.server.config_syntax import ConfigMap, ConfigValue, Place, parse_config
+from ..broker.server.config_users import read_permissions, read_secret, read_users
+from ..errors import ConfigurationError
+
+__all__ = ["FileSettings", "read_nats_file"]
+
+_HARMLESS: Final = frozenset({
+    "write_deadline", "log_file", "logfile", "log_size_limit", "logfile_size_limit",
+    "log_max_num", "logfile_max_num", "syslog", "remote_syslog", "logtime", "log_time",
+    "logtime_utc", "log_time_utc", "pid_file", "pidfile", "client_advertise", "prof_port",
+    "prof_block_rate", "max_traced_msg_len", "trace_verbose", "trace_headers",
+    "connect_error_reports", "reconnect_error_reports", "disable_sublist_cache",
+    "lame_duck_grace_period", "max_closed_clients", "no_fast_producer_stall", "server_tags",
+    "server_metadata", "http_base_path", "ping_first", "cluster", "gateway", "leafnodes",
+    "leafnode", "leaf", "mqtt", "websocket", "ws",
+})  # fmt: skip
+_HARMLESS_TLS: Final = frozenset({"connection_rate_limit"})
+_HARMLESS_JETSTREAM: Final = frozenset({
+    "max_mem", "max_memory_store", "max_file", "max_file_store", "unique_tag",
+    "request_queue_limit", "max_outstanding_catchup", "max_buffered_msgs", "max_buffered_size",
+    "info_queue_limit",
+})  # fmt: skip
+
+
+@dataclass(slots=True)
+class FileSettings:
+    """Settings by their key in ``serve_config.SETTINGS``, and what the operator should be told."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def put(self, key: str, value: object) -> None:
+        if value is not None:
+            self.values[key] = value
+
+    def warn_of(self, name: str, value: ConfigValue, what: str = "not supported, ignored") -> None:
+        self.warnings.append(f"{value.place}: {name}: {what}")
+
+
+def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSettings:
+    """The settings in ``text``, which stands in ``path``. Raises ConfigurationError with the place."""
+    document = parse_config(text, str(path), environ, _read_included)
+    settings = FileSettings()
+    _tell_repeated(document, settings)
+    top = Fields(ConfigValue(document, Place(str(path))), "file")
+    _listener(top, settings, str(path))
+    _limits(top, settings)
+    for name, read in (
+        ("authorization", _authorization),
+        ("tls", _tls),
+        ("jetstream", _jetstream),
+    ):
+        value = top.take(name)
+        if value is not None:
+            read(value, settings)
+    if "jetstream" not in settings.values:
+        settings.values["jetstream"] = False
+        settings.warnings.append(
+            f"{path}: jetstream: not in the file, so no streams are served; -js serves them"
+        )
+    _leftovers(top, settings, _HARMLESS, "")
+    return settings
+
+
+def _read_included(name: str, including: str) -> tuple[str, str]:
+    path = Path(including).parent / name
+    return str(path), path.read_text(encoding="utf-8")
+
+
+def _tell_repeated(document: ConfigMap, settings: FileSettings) -> None:
+    for key, place in document.repeated:
+        settings.warnings.append(f"{place}: {key}: given before in this file, the last one counts")
+    for value in document.values():
+        _tell_repeated_within(value, settings)
+
+
+def _tell_repeated_within(value: ConfigValue, settings: FileSettings) -> None:
+    if isinstance(value.content, ConfigMap):
+        _tell_repeated(value.content, settings)
+    elif isinstance(value.content, list):
+        for inner in value.content:
+            _tell_repeated_within(inner, settings)
+
+
+def _listener(top: Fields, settings: FileSettings, file: str) -> None:
+    listen = top.take("listen")
+    if listen is not None:
+        host, port = _host_and_port(listen, "listen")
+        settings.put("addr", host)
+        settings.put("port", port)
+    settings.put("addr", top.text("host", "net"))
+    settings.put("port", top.number("port"))
+    monitor = top.take("http", "http_port", "monitor_port")
+    if monitor is not None:
+        host, port = _host_and_port(monitor, "http")
+        settings.put("http_port", port)
+        if host is not None and host != settings.values.get("addr", "127.0.0.1"):
+            refuse(monitor, "http", "another host than that for clients is not supported")
+    if "addr" not in settings.values:
+        settings.warnings.append(
+            f"{file}: host: not in the file, so only this machine is served (nats-server would "
+            'listen on every address: host: "0.0.0.0")'
+        )
+    settings.put("server_name", top.text("server_name"))
+    settings.put("debug", top.switch("debug"))
+    settings.put("trace", top.switch("trace"))
+    settings.put("ports_file_dir", top.text("ports_file_dir"))
+
+
+def _host_and_port(value: ConfigValue, name: str) -> tuple[str | None, int]:
+    """``4222``, ``host:4222``, ``:4222`` or ``[::1]:4222``."""
+    content = value.content
+    if isinstance(content, int) and not isinstance(content, bool):
+        return None, content
+    host, colon, port = content.rpartition(":") if isinstance(content, str) else ("", "", "")
+    if not colon or not port.removeprefix("-").isdecimal():
+        refuse(value, name, 'not accepted; it must be a port or "host:port"')
+    return host.removeprefix("[").removesuffix("]") or None, int(port)
+
+
+def _limits(top: Fields, settings: FileSettings) -> None:
+    settings.put("max_payload", top.number("max_payload"))
+    settings.put("max_control_line", top.number("max_control_line"))
+    settings.put("max_connections", top.number("max_connections", "max_conn"))
+    settings.put("max_subscriptions", top.number("max_subscriptions", "max_subs"))
+    settings.put("max_pending", top.number("max_pending", "max_pending_size"))
+    settings.put("ping_interval", top.seconds("ping_interval"))
+    settings.put("ping_max", top.number("ping_max"))
+    settings.put("lame_duck_duration", top.seconds("lame_duck_duration"))
+
+
+def _authorization(value: ConfigValue, settings: FileSettings) -> None:
+    fields = Fields(value, "authorization")
+    user = fields.text("user", "username")
+    password = read_secret(fields, "password", "pass")
+    token = read_secret(fields, "token")
+    default = fields.take("default_permissions", "default_permission", "permissions")
+    permissions = None if default is None else read_permissions(default)
+    users = fields.take("users")
+    settings.put("auth_timeout", fields.seconds("timeout"))
+    _leftovers(fields, settings, frozenset(), "authorization.")
+    if (user is None) != (password is None):
+        refuse(value, "authorization", "user and password are needed together")
+    if token is not None and permissions is not None:
+        refuse(value, "authorization", "permissions with a token are not supported; name users")
+    settings.put("auth", token)
+    if users is not None:
+        if user is not None:
+            refuse(value, "authorization", "user and users are both given; accepted is one of them")
+        settings.put("users", read_users(users, permissions))
+    elif user is not None and password is not None:
+        settings.put("users", [User(user, password, permissions)])
+
+
+def _tls(value: ConfigValue, settings: FileSettings) -> None:
+    fields = Fields(value, "tls")
+    settings.put("tls", True)
+    settings.put("tlscert", fields.text("cert_file"))
+    settings.put("tlskey", fields.text("key_file"))
+    settings.put("tlscacert", fields.text("ca_file"))
+    settings.put("tlsverify", fields.switch("verify"))
+    settings.put("tls_timeout", fields.seconds("timeout"))
+    settings.put("tls_handshake_first", fields.switch("handshake_first", "first", "immediate"))
+    _leftovers(fields, settings, _HARMLESS_TLS, "tls.")
+
+
+def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
+    if not isinstance(value.content, ConfigMap):
+        switch = {"enabled": True, "enable": True, "disabled": False, "disable": False}
+        wanted = value.content
+        if isinstance(wanted, str):
+            wanted = switch.get(wanted.lower())
+        if not isinstance(wanted, bool):
+            refuse(value, "jetstream", "must be true, false, enabled, disabled or a map")
+        settings.put("jetstream", wanted)
+        return
+    fields = Fields(value, "jetstream")
+    enabled = fields.switch("enabled", "enable")
+    settings.put("jetstream", enabled is not False)
+    settings.put("store_dir", fields.text("store_dir", "storedir"))
+    _sync(fields.take("sync_interval", "sync"), settings)
+    _leftovers(fields, settings, _HARMLESS_JETSTREAM, "jetstream.")
+
+
+def _sync(value: ConfigValue | None, settings: FileSettings) -> None:
+    """``always`` is ours, too; with an interval nats-server acknowledges before the disk has it."""
+    if value is not None and value.content != "always":
+        settings.warn_of(
+            "jetstream.sync_interval",
+            value,
+            "ignored, messages are on disk before they are acknowledged; --sync chooses less",
+        )
+
+
+def _leftovers(
+    fields: Fields, settings: FileSettings, harmless: frozenset[str], prefix: str
+) -> None:
+    for key, value in fields.rest():
+        if key.lower() not in harmless:
+            _refuse_unknown(prefix + key, value)
+        settings.warn_of(prefix + key, value)
+
+
+def _refuse_unknown(name: str, value: ConfigValue) -> NoReturn:
+    raise ConfigurationError(
+        f"{value.place}: {name}: unknown or not supported; remove it to go on without it "
+        "(docs/configuration.md lists what is accepted)"
+    )

@@ -1,0 +1,255 @@
+"""Files of nats-server as settings of ours."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.broker.core.auth import Permissions, ResponsePermission, User
+from headrace.cli.serve_config import broker_options, read_file
+from headrace.cli.serve_nats import FileSettings
+from headrace.errors import ConfigurationError
+from headrace.subjects import SubjectFilter
+
+Read = Callable[..., FileSettings]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Read:
+    def write_and_read(text: str, name: str = "nats.conf", **environ: str) -> FileSettings:
+        path = tmp_path / name
+        path.write_text(text)
+        return read_file(path, environ)
+
+    return write_and_read
+
+
+def test_a_file_of_nats_server_has_every_setting(read: Read) -> None:
+    settings = read(
+        """
+        listen: "0.0.0.0:4333"   # where
+        http: 8222
+        server_name: mill
+        authorization { user: ann, password: $SECRET, timeout: 0.5 }
+        tls { cert_file: "a.pem", key_file: "a.key", ca_file: ca.pem, verify: true, timeout: 3,
+              handshake_first: true }
+        jetstream { store_dir: data }
+        max_payload: 1MB, max_pending: 2MB; max_connections: 3
+        max_subscriptions: 4
+        max_control_line: 8kb
+        ping_interval: "1m30s"
+        ping_max: 5
+        lame_duck_duration: "10s"
+        ports_file_dir: ports
+        debug: yes
+        trace: off
+        """,
+        SECRET="s3cret",
+    )
+    assert settings.warnings == []
+    values = settings.values
+    assert (values["lame_duck_duration"], values["ports_file_dir"]) == (10.0, "ports")
+    assert (values["debug"], values["trace"]) == (True, False)
+    options = broker_options(values)
+    assert (options.host, options.port, options.monitor_port) == ("0.0.0.0", 4333, 8222)
+    assert (options.server_name, options.jetstream, options.store_dir) == ("mill", True, "data")
+    assert options.users == [User("ann", "s3cret")]
+    assert options.tls is not None
+    assert (options.tls.certificate_file, options.tls.key_file) == ("a.pem", "a.key")
+    assert (options.tls.ca_file, options.tls.verify_clients) == ("ca.pem", True)
+    assert (options.tls.timeout, options.tls.handshake_first) == (3.0, True)
+    assert (options.max_payload, options.outbound_bytes_max) == (1 << 20, 2 << 20)
+    assert (options.connections_max, options.subscriptions_max) == (3, 4)
+    assert (options.max_control_line, options.auth_timeout) == (8192, 0.5)
+    assert (options.ping_interval, options.pings_out_max) == (90.0, 5)
+
+
+def test_users_have_their_permissions_or_the_default_ones(read: Read) -> None:
+    text = """
+        authorization {
+          ADMIN = { publish: ">", subscribe: ">" }
+          default_permissions: { publish: "sandbox.*" }
+          users: [
+            { user: ann, password: a, permissions: $ADMIN }
+            { user: bob, password: b, permissions: {
+                publish: { allow: ["a.>", "b"], deny: "a.x" }
+                subscribe: { deny: [c] } } }
+            { username: eve, pass: e }
+            { user: svc, password: s, permissions: {
+                subscribe: "svc.*", allow_responses: { max: 5, expires: "1m" } } }
+            { user: one, password: o, permissions: { publish: p, allow_responses: true } }
+          ]
+        }
+        """
+    users = {user.name: user.permissions for user in read(text).values["users"]}
+    every = SubjectFilter([b">"])
+    assert users == {
+        "ann": Permissions(publish_allow=every, subscribe_allow=every),
+        "bob": Permissions(
+            SubjectFilter([b"a.>", b"b"]), SubjectFilter([b"a.x"]), None, SubjectFilter([b"c"])
+        ),
+        "eve": Permissions(publish_allow=SubjectFilter([b"sandbox.*"])),
+        "svc": Permissions(
+            publish_deny=every,
+            subscribe_allow=SubjectFilter([b"svc.*"]),
+            responses=ResponsePermission(5, 60_000_000_000),
+        ),
+        "one": Permissions(
+            publish_allow=SubjectFilter([b"p"]),
+            responses=ResponsePermission(1, 120_000_000_000),
+        ),
+    }
+
+
+def test_toml_gives_the_same_permissions(read: Read) -> None:
+    text = """
+        [[users]]
+        user = "ann"
+        pass = "a"
+        [users.permissions]
+        publish = {allow = ["a.>"], deny = ["a.x"]}
+        subscribe = "b"
+        allow_responses = 3
+        """
+    (user,) = read(text, "headrace.toml").values["users"]
+    assert user.permissions == Permissions(
+        SubjectFilter([b"a.>"]),
+        SubjectFilter([b"a.x"]),
+        SubjectFilter([b"b"]),
+        None,
+        ResponsePermission(3, 120_000_000_000),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("authorization: { token: abc }", {"auth": "abc"}),
+        ("http: ':8222'", {"http_port": 8222}),
+        ("listen: '[::1]:-1'", {"addr": "::1", "port": -1}),
+        ("host: localhost\nport: 1", {"addr": "localhost", "port": 1}),
+        ("jetstream: enabled", {"jetstream": True}),
+        ("jetstream: false", {"jetstream": False}),
+        ("jetstream {}", {"jetstream": True}),
+        ("max_payload: 1k", {"max_payload": 1000}),
+        ("PORT: 5\nport: $MINE\nMINE: 2", None),
+    ],
+)
+def test_each_way_of_writing_a_setting(
+    read: Read, text: str, values: dict[str, object] | None
+) -> None:
+    if values is None:
+        with pytest.raises(ConfigurationError):
+            read(text)
+        return
+    assert {**read(text).values, **values} == read(text).values
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "is_toml"),
+    [
+        ("a.toml", "port = 5", True),
+        ("a.conf", "port = 5", False),
+        ("a", "port = 5", True),
+        ("a", "port: 5", False),
+        ("a.json", '{"port": 5}', False),
+    ],
+)
+def test_the_format_is_told_by_the_name_or_the_content(
+    read: Read, name: str, text: str, is_toml: bool
+) -> None:
+    values = read(text, name).values
+    assert values["port"] == 5
+    assert ("jetstream" not in values) == is_toml  # without the key nats-server serves no streams
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("accounts { A {} }", ":1:1: accounts: unknown or not supported"),
+        ("\n no_auth_user: x", ":2:2: no_auth_user: unknown or not supported"),
+        ("operator: x", "operator: unknown or not supported"),
+        ("https: 1", "https: unknown or not supported"),
+        ("prot: 1", ":1:1: prot: unknown or not supported"),
+        ("tls { verify_and_map: true }", ":1:7: tls.verify_and_map: unknown or not supported"),
+        ("authorization { auth_callout {} }", "authorization.auth_callout: unknown or not"),
+        ("authorization { token: 123 }", "token: not accepted; it must be a non-empty text"),
+        ("authorization { token: '$2a$11$x' }", ":1:17: token: a bcrypt hash"),
+        ("authorization { user: a }", "user and password are needed together"),
+        ("authorization { users: [] }", "users: not accepted; it must be a list"),
+        ("authorization { users: [{user: a}] }", "an entry needs both user and password"),
+        ("authorization { users: [{nkey: U}] }", "nkey: not supported in users"),
+        ("authorization {users: [{user: a, password: $2a$11$x}]}", "password: a bcrypt hash"),
+        (
+            "authorization {users: [{user: a, password: b}, {user: a, password: b}]}",
+            "'a' is listed twice",
+        ),
+        (
+            "authorization {users: [{user: a, password: b, permissions {publish {allow: []}}}]}",
+            "publish.allow: empty; leave it out to allow everything",
+        ),
+        (
+            "authorization {users: [{user: a, password: b, permissions {publish: 'a..b'}}]}",
+            "publish: subject pattern 'a..b' has an empty token",
+        ),
+        (
+            "authorization {users: [{user: a, password: b, permissions {subscribe: 'a q'}}]}",
+            "permissions by queue group are not supported",
+        ),
+        (
+            "authorization {users: [{user: a, password: b, permissions {pubish: 'a'}}]}",
+            "pubish: no such permission; accepted are publish, subscribe and allow_responses",
+        ),
+        ("ping_interval: 2m", ':1:1: ping_interval: 2m is a size here; accepted is a duration'),
+        ("ping_interval: soon", "ping_interval: not accepted; it must be a duration"),
+        ("max_payload: big", "max_payload: not accepted; it must be a whole number"),
+        ("debug: 1", "debug: not accepted; it must be true or false"),
+        ("port: 1\nPort: 2", ":2:1: Port: given before as 'port'"),
+        ("host: a\nnet: b", "host: given twice; host and net are the same setting"),
+        ("listen: here", 'listen: not accepted; it must be a port or "host:port"'),
+        ("http: '1.2.3.4:5'", "http: another host than that for clients is not supported"),
+        ("jetstream: maybe", "jetstream: must be true, false, enabled"),
+        ("tls: yes", "tls: not accepted; it must be a map"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_or_unsafe_to_ignore_is_refused_with_its_place(
+    read: Read, tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(complaint)) as caught:
+        read(text)
+    assert str(caught.value).startswith(str(tmp_path / "nats.conf"))
+
+
+def test_what_is_harmless_to_ignore_is_warned_about_with_its_place(
+    read: Read, tmp_path: Path
+) -> None:
+    path = tmp_path / "nats.conf"
+    text = "host: h\nwrite_deadline: 2s\ncluster { port: 1 }\njetstream { max_mem: 1G }\n"
+    assert read(text).warnings == [
+        f"{path}:4:13: jetstream.max_mem: not supported, ignored",
+        f"{path}:2:1: write_deadline: not supported, ignored",
+        f"{path}:3:1: cluster: not supported, ignored",
+    ]
+    assert read("port: 1\nport: 2\nhost: h\njetstream: on").warnings == [
+        f"{path}:2:1: port: given before in this file, the last one counts"
+    ]
+    assert [w.split(": ")[1] for w in read("").warnings] == ["host", "jetstream"]
+
+
+def test_an_included_file_stands_beside_the_one_that_names_it(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "auth").mkdir()
+    (tmp_path / "auth" / "users.conf").write_text("include tokens.conf")
+    (tmp_path / "auth" / "tokens.conf").write_text("token: abc")
+    assert read("authorization { include 'auth/users.conf' }").values["auth"] == "abc"
+    with pytest.raises(ConfigurationError, match=r"nats\.conf:1:1: include 'x': cannot read it: No"):
+        read("include x")
+
+
+def test_no_complaint_repeats_a_secret(read: Read) -> None:
+    for text in ("authorization { token: 12345 }", "authorization { token: '$2a$11$12345' }"):
+        with pytest.raises(ConfigurationError) as caught:
+            read(text)
+        assert "12345" not in str(caught.value)
