@@ -443,3 +443,37 @@ def test_verifying_reads_everything_and_reports_what_is_damaged() -> None:
     assert finding.lost is not None
     assert "does not match its checksum" in finding.what
     assert storage.open_stream("S").messages == 499
+
+
+def test_compaction_goes_on_beside_commits(tmp_path: Path) -> None:
+    notified = threading.Event()
+    storage = FileStorage(tmp_path, notify=notified.set, segment_bytes=1 << 20, cache_bytes=0)
+    store = storage.create_stream("S")
+
+    def settle() -> None:
+        while storage.pending_flushes:
+            assert notified.wait(10)
+            notified.clear()
+            storage.complete()
+
+    for number in range(1, 30_001):
+        store.append(b"s", b"", b"%d." % number * 20, number)
+    storage.flush(lambda error: None)
+    settle()
+    kept = [number for number in range(1, 30_001) if number % 50 == 0 or number > 29_000]
+    store.remove(sorted(set(range(1, 30_001)) - set(kept)))
+    rounds = 0
+    while rounds < 5 or not list(tmp_path.glob("streams/S/*.1.seg")):
+        store.append(b"s", b"", b"more", 1)
+        kept.append(store.last_seq)
+        storage.flush(lambda error: None)
+        settle()
+        assert sequences(store) == kept
+        rounds += 1
+    storage.close()
+    storage = FileStorage(tmp_path)
+    store = storage.open_stream("S")
+    assert sequences(store) == kept
+    assert store.get(150).payload == b"150." * 20
+    assert storage.report == []
+    storage.close()
