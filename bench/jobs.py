@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from headrace.jobs.client import AsyncJobsClient, JobsClient  # noqa: E402
 from headrace.jobs.models import NewMessage, Options  # noqa: E402
 from headrace.jobs.runtime import Runtime  # noqa: E402
-from headrace.jobs.service import definitions, leases, publishing  # noqa: E402
+from headrace.jobs.service import consumers, definitions, leases, publishing  # noqa: E402
 from headrace.jobs.service.leases import Held  # noqa: E402
 from headrace.jobs.store import Tx, open_database  # noqa: E402
 from postgres_server import PostgresServer  # noqa: E402
@@ -111,8 +111,8 @@ async def define(runtime: Runtime) -> tuple[int, int]:
     def write(tx: Tx) -> tuple[int, int]:
         definitions.put_producer(tx, "p", definitions.Change(token="pt"), always, now)
         channel = definitions.put_channel(tx, "c", definitions.Change(token="ct"), always, now)
-        change = definitions.ConsumerChange(kind="pull", token="kt")
-        consumer, _ = definitions.put_consumer(
+        change = consumers.ConsumerChange(kind="pull", token="kt")
+        consumer, _ = consumers.put_consumer(
             tx,
             "c",
             "k",
@@ -130,7 +130,7 @@ async def define(runtime: Runtime) -> tuple[int, int]:
 
 async def claim_and_complete(runtime: Runtime, jobs: int) -> tuple[float, list[float]]:
     """Claim and complete in batches, one after the other; jobs/s and the seconds of each claim."""
-    consumer = await runtime.database.read(lambda tx: definitions.find_consumer(tx, "c", "k"))
+    consumer = await runtime.database.read(lambda tx: consumers.find_consumer(tx, "c", "k"))
     durations, done, begun = [], 0, time.perf_counter()
     while done < jobs:
         start = time.perf_counter()

@@ -16,6 +16,7 @@ from headrace.jobs.errors import JobsError
 from headrace.jobs.models import Consumer, NewMessage, Options
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service import (
+    consumers,
     deadletters,
     definitions,
     leases,
@@ -97,8 +98,8 @@ class History:
             definitions.put_channel(
                 tx, name, definitions.Change(token="t"), definitions.Precondition(), now
             )
-            change = definitions.ConsumerChange(kind="pull", token="t", max_retries=MAX_RETRIES)
-            return definitions.put_consumer(
+            change = consumers.ConsumerChange(kind="pull", token="t", max_retries=MAX_RETRIES)
+            return consumers.put_consumer(
                 tx, name, "k", change, None, now,
                 defaults=Options(retry_delays_s=(DELAY_S,)).default_settings(), max_retries=9,
                 new_secret=lambda: "s",

@@ -17,13 +17,13 @@ from jobs_world import World
 RACER = """
 import asyncio, sys
 from headrace.jobs.runtime import Runtime
-from headrace.jobs.service import definitions, leases
+from headrace.jobs.service import consumers, leases
 from headrace.jobs.service.leases import Held
 from headrace.jobs.store import open_database
 async def main(url):
     runtime = Runtime(open_database(url, threads=2))
     await runtime.start()
-    consumer = await runtime.database.read(lambda tx: definitions.find_consumer(tx, "c", "k"))
+    consumer = await runtime.database.read(lambda tx: consumers.find_consumer(tx, "c", "k"))
     print("ready", flush=True)
     sys.stdin.readline()
     while True:

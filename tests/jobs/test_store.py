@@ -126,6 +126,19 @@ async def test_a_directory_that_is_missing_is_named(tmp_path: Path) -> None:
         await open_database(f"sqlite:///{tmp_path}/none/jobs.db").start()
 
 
+async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    path.write_bytes(b"something else entirely, and long enough to be looked at" * 20)
+    with pytest.raises(ConfigurationError, match=r"jobs\.db.*not a database"):
+        await open_database(f"sqlite:///{path}").start()
+
+
+async def test_a_server_that_is_not_there_is_told_without_the_password(free_port: int) -> None:
+    with pytest.raises(ConfigurationError, match="cannot be used") as refused:
+        await open_database(f"postgresql://u:sesame@127.0.0.1:{free_port}/d").start()
+    assert "sesame" not in str(refused.value)
+
+
 async def test_a_refused_write_undoes_itself_and_no_other(database: Database) -> None:
     def good(tx: Tx) -> None:
         tx.run("put_meta", key="good", value="1")

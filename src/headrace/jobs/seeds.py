@@ -17,7 +17,7 @@ from ..errors import ConfigurationError
 from .errors import JobsError
 from .models import ConsumerSettings, Options
 from .push.signature import new_secret
-from .service import definitions
+from .service import consumers, definitions
 from .store import Tx
 
 __all__ = ["Seeds", "apply_seeds"]
@@ -106,7 +106,7 @@ def _put(
             seed.type,
         )
         return
-    change = definitions.ConsumerChange(
+    change = consumers.ConsumerChange(
         name=seed.name,
         token=seed.token,
         callback_url=seed.callback_url or None,
@@ -114,7 +114,7 @@ def _put(
         max_retries=seed.max_retries,
         settings=seed.settings,
     )
-    definitions.put_consumer(
+    consumers.put_consumer(
         tx,
         channel_id,
         consumer_id,

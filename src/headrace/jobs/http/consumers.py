@@ -13,7 +13,7 @@ from ..errors import bad_request, not_found
 from ..models import Consumer, ConsumerSettings, rfc3339, state_name
 from ..push.signature import new_secret
 from ..runtime import Runtime
-from ..service import definitions, reads
+from ..service import consumers, reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes
@@ -51,7 +51,7 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
     path = request.path_params
 
     def read(tx: Tx) -> tuple[Consumer, dict[State, int]]:
-        consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         counts = {row["seq"]: counts for row, counts in reads.consumer_counts(tx)}
         return consumer, counts.get(consumer.seq, {})
 
@@ -63,9 +63,9 @@ async def patch_consumer(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.ConsumerPatch)
     path = request.path_params
     present = await runtime.database.read(
-        lambda tx: definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        lambda tx: consumers.find_consumer(tx, path["channelId"], path["consumerId"])
     )
-    change = definitions.ConsumerChange(
+    change = consumers.ConsumerChange(
         name=body.name,
         kind=body.type,
         callback_url=body.callback_url,
@@ -105,11 +105,11 @@ async def rotate_secret(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.RotateBody)
     path, secret = request.path_params, new_secret()
     present = await runtime.database.read(
-        lambda tx: definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        lambda tx: consumers.find_consumer(tx, path["channelId"], path["consumerId"])
     )
     live = (secret, present.secrets[0]) if body.keep_previous and present.secrets else (secret,)
     await store_consumer(
-        runtime, request, definitions.ConsumerChange(secrets=live), conditional=False
+        runtime, request, consumers.ConsumerChange(secrets=live), conditional=False
     )
     return reply(shapes.Secret(secret, len(live)))
 
@@ -120,9 +120,9 @@ async def get_job(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> tuple[Row, list[Row]]:
         if is_admin(runtime, request):
-            consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+            consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         else:
-            consumer = definitions.authorised_consumer(
+            consumer = consumers.authorised_consumer(
                 tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
             )
         row, attempts = reads.get_job(tx, seq)

@@ -15,6 +15,7 @@ from ..models import Consumer, ConsumerSettings, http_date, rfc3339
 from ..push.guard import Guard, RefusedAddressError
 from ..push.signature import new_secret
 from ..runtime import Runtime
+from ..service import consumers
 from ..service import definitions as service
 from ..service.reads import Page, page
 from ..store import Tx
@@ -141,7 +142,7 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     path = request.path_params
     found = await runtime.database.read(
-        lambda tx: service.find_consumer(tx, path["channelId"], path["consumerId"])
+        lambda tx: consumers.find_consumer(tx, path["channelId"], path["consumerId"])
     )
     return _consumer(found, show_token=False)
 
@@ -174,7 +175,7 @@ async def put_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     form = await read_form(request)
     retries = form.get("maxRetries")
-    change = service.ConsumerChange(
+    change = consumers.ConsumerChange(
         name=form.get("name") or None,
         token=form.get("token") or None,
         callback_url=form.get("callbackUrl"),
@@ -188,7 +189,11 @@ async def put_consumer(runtime: Runtime, request: Request) -> Response:
 
 
 async def store_consumer(
-    runtime: Runtime, request: Request, change: service.ConsumerChange, *, conditional: bool = True
+    runtime: Runtime,
+    request: Request,
+    change: consumers.ConsumerChange,
+    *,
+    conditional: bool = True,
 ) -> tuple[Consumer, bool]:
     """Create or change the consumer of the path."""
     path, now = request.path_params, runtime.now_us()
@@ -201,7 +206,7 @@ async def store_consumer(
         )
     defaults: ConsumerSettings = options.default_settings()
     return await runtime.database.write(
-        lambda tx: service.put_consumer(
+        lambda tx: consumers.put_consumer(
             tx,
             path["channelId"],
             path["consumerId"],
@@ -229,7 +234,7 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     path, condition = request.path_params, precondition(request)
     await runtime.database.write(
-        lambda tx: service.remove_consumer(tx, path["channelId"], path["consumerId"], condition)
+        lambda tx: consumers.remove_consumer(tx, path["channelId"], path["consumerId"], condition)
     )
     return Response(status_code=204)
 

@@ -12,7 +12,7 @@ from .. import ids, limits
 from ..errors import bad_request
 from ..models import ClaimedJob, Consumer, payload_fields, rfc3339
 from ..runtime import Runtime
-from ..service import definitions, leases
+from ..service import consumers, leases
 from ..store import Tx
 from . import shapes
 from .endpoint import CONSUMER_TOKENS, Endpoint, reply
@@ -23,7 +23,7 @@ __all__ = ["ENDPOINTS"]
 
 def _consumer(tx: Tx, request: Request) -> Consumer:
     path = request.path_params
-    return definitions.authorised_pull_consumer(
+    return consumers.authorised_pull_consumer(
         tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
     )
 

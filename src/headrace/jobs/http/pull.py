@@ -12,7 +12,7 @@ from .. import ids, limits
 from ..errors import bad_request
 from ..models import Consumer, payload_fields, rfc3339, state_name
 from ..runtime import Runtime
-from ..service import deadletters, definitions, legacy, reads
+from ..service import consumers, deadletters, legacy, reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes
@@ -33,14 +33,14 @@ __all__ = ["ENDPOINTS", "dead_counts_of"]
 
 def _pull_consumer(tx: Tx, request: Request) -> Consumer:
     path = request.path_params
-    return definitions.authorised_pull_consumer(
+    return consumers.authorised_pull_consumer(
         tx, path["channelId"], path["consumerId"], *consumer_tokens(request)
     )
 
 
 def _consumer(tx: Tx, request: Request, *, unknown: int = 401) -> Consumer:
     path = request.path_params
-    return definitions.authorised_consumer(
+    return consumers.authorised_consumer(
         tx, path["channelId"], path["consumerId"], *consumer_tokens(request), unknown=unknown
     )
 
@@ -167,7 +167,7 @@ async def list_dead(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> tuple[Consumer, reads.Page]:
         require_reader(runtime, request, tx)
-        consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         asked = paging(runtime, request, scope)
         return consumer, reads.page(
             tx, runtime.cursors, scope, "dead", asked, limits.PAGE_SIZE, consumer_seq=consumer.seq
@@ -196,7 +196,7 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
     form = await read_form(request)
 
     def read(tx: Tx) -> Consumer:
-        consumer = definitions.find_consumer(tx, path["channelId"], path["consumerId"])
+        consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
         if not ids.tokens_equal(consumer.token, form.get("requeue", "")):
             raise bad_request("wrong_token", "send the consumer's token as `requeue`", "requeue")
         return consumer

@@ -10,7 +10,7 @@ from .. import limits
 from ..errors import DatabaseUnavailableError
 from ..models import Consumer
 from ..runtime import Runtime
-from ..service.definitions import DEFINITIONS, consumer_of
+from ..service.consumers import DEFINITIONS, consumer_of
 from ..store import Tx
 from .guard import Guard
 from .lane import Lane

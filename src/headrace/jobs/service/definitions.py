@@ -1,41 +1,28 @@
-"""Producers, channels, consumers: read, written under a precondition, checked against their tokens."""
+"""Producers and channels: read, written under a precondition, checked against their tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
-from urllib.parse import urlsplit
-
-import msgspec
 
 from .. import ids, limits
 from ..errors import JobsError, bad_request, forbidden, not_found
-from ..models import Consumer, ConsumerSettings, Kind, http_date
+from ..models import http_date
 from ..store import Row, Tx
 
 __all__ = [
-    "DEFINITIONS",
     "Change",
-    "ConsumerChange",
     "Definition",
     "Precondition",
     "authorised_channel",
-    "authorised_consumer",
-    "authorised_pull_consumer",
-    "consumer_of",
     "find_channel",
-    "find_consumer",
     "find_producer",
+    "next_version",
     "put_channel",
-    "put_consumer",
     "put_producer",
-    "remove_consumer",
 ]
 
 _SECOND_US: Final = 1_000_000
-DEFINITIONS: Final = 0  # no consumer's number: rung when a definition changes
-_encode: Final = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,32 +68,6 @@ class Change:
             ids.check_text(self.name, "name", limits.NAME_CHARS_MAX)
         if self.token is not None:
             ids.check_token(self.token, "token")
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerChange(Change):
-    """What a PUT of a consumer gives."""
-
-    callback_url: str | None = None
-    kind: str | None = None
-    max_retries: int | None = None
-    settings: ConsumerSettings | None = None
-    paused: bool | None = None
-    enable: bool = False
-    secrets: tuple[str, ...] | None = None
-
-    def check(self) -> None:
-        Change.check(self)
-        if self.kind is not None and self.kind not in {"push", "pull"}:
-            raise bad_request("invalid_type", "type is push or pull", "type")
-        if self.callback_url is not None:
-            _check_url(self.callback_url)
-        if self.max_retries is not None and not 0 <= self.max_retries <= limits.MAX_RETRIES_MAX:
-            raise bad_request(
-                "invalid_retries", f"0 to {limits.MAX_RETRIES_MAX} retries", "max_retries"
-            )
-        if self.settings is not None:
-            self.settings.check()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,104 +137,11 @@ def _put(
     precondition.check(row["updated_us"])
     name = change.name or row["name"]
     token_hash = ids.hash_token(change.token) if change.token else row["token_hash"]
-    updated = _next_version(row["updated_us"], now)
+    updated = next_version(row["updated_us"], now)
     tx.run(f"update_{what}", seq=row["seq"], name=name, token_hash=token_hash, updated=updated)
     return Definition(
         seq=row["seq"], public_id=public_id, name=name, updated_us=updated, token=change.token
     )
-
-
-def find_consumer(tx: Tx, channel_id: str, consumer_id: str) -> Consumer:
-    """404 when there is no such channel or consumer."""
-    row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
-    if row is None:
-        raise not_found("channel", "channelId")
-    if row["seq"] is None:
-        raise not_found("consumer", "consumerId")
-    return consumer_of(row)
-
-
-def put_consumer(
-    tx: Tx,
-    channel_id: str,
-    consumer_id: str,
-    change: ConsumerChange,
-    precondition: Precondition | None,
-    now: int,
-    *,
-    defaults: ConsumerSettings,
-    max_retries: int,
-    new_secret: Callable[[], str],
-) -> tuple[Consumer, bool]:
-    """Create, or change when the precondition holds (``None``: unconditionally).
-
-    Returns the consumer and whether its token was set or made by this call. A type that is not given is
-    push for a new consumer and stays what it was for an existing one.
-    """
-    ids.check_id(consumer_id, "consumerId")
-    change.check()
-    channel = find_channel(tx, channel_id)
-    row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
-    if row is None or row["seq"] is None:
-        kind = cast(Kind, change.kind or "push")
-        _check_callback(kind, change.callback_url or "")
-        token = change.token or ids.new_token()
-        made = tx.one(
-            "insert_consumer",
-            channel_seq=channel.seq,
-            consumer_id=consumer_id,
-            name=change.name or consumer_id,
-            token=token,
-            callback_url=change.callback_url or "",
-            kind=kind,
-            max_retries=max_retries if change.max_retries is None else change.max_retries,
-            settings=_encode(change.settings or defaults).decode(),
-            secrets=_encode(change.secrets or (new_secret(),)).decode(),
-            now=now,
-        )
-        if made is not None:
-            tx.ring([made["seq"], DEFINITIONS])
-            return find_consumer(tx, channel_id, consumer_id), True
-    locked = find_consumer(tx, channel_id, consumer_id)
-    tx.one("lock_consumer", seq=locked.seq)
-    present = find_consumer(tx, channel_id, consumer_id)
-    if precondition is not None:
-        precondition.check(present.updated_us)
-    _update_consumer(tx, present, change, now)
-    return find_consumer(tx, channel_id, consumer_id), change.token is not None
-
-
-def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int) -> None:
-    kind = cast(Kind, change.kind or present.kind)
-    callback_url = present.callback_url if change.callback_url is None else change.callback_url
-    _check_callback(kind, callback_url)
-    tx.run(
-        "update_consumer",
-        seq=present.seq,
-        name=change.name or present.name,
-        token=change.token or present.token,
-        callback_url=callback_url,
-        kind=kind,
-        max_retries=present.max_retries if change.max_retries is None else change.max_retries,
-        settings=_encode(change.settings or present.settings).decode(),
-        secrets=_encode(change.secrets or present.secrets).decode(),
-        paused=int(present.paused if change.paused is None else change.paused),
-        disabled_us=None if change.enable else present.disabled_us,
-        disabled_reason=None if change.enable else present.disabled_reason,
-        failing_since_us=None if change.enable else present.failing_since_us,
-        updated=_next_version(present.updated_us, now),
-    )
-    tx.ring([present.seq, DEFINITIONS])
-
-
-def remove_consumer(tx: Tx, channel_id: str, consumer_id: str, precondition: Precondition) -> None:
-    """Delete a consumer and the jobs it still has; 404, 400, 412 as for a change."""
-    consumer = find_consumer(tx, channel_id, consumer_id)
-    tx.one("lock_consumer", seq=consumer.seq)
-    consumer = find_consumer(tx, channel_id, consumer_id)
-    precondition.check(consumer.updated_us)
-    tx.run("delete_consumer", seq=consumer.seq)
-    tx.ring([consumer.seq, DEFINITIONS])
 
 
 def authorised_channel(tx: Tx, channel_id: str, token: str) -> int:
@@ -287,67 +155,6 @@ def authorised_channel(tx: Tx, channel_id: str, token: str) -> int:
     return seq
 
 
-def authorised_consumer(
-    tx: Tx,
-    channel_id: str,
-    consumer_id: str,
-    channel_token: str,
-    consumer_token: str,
-    *,
-    unknown: int = 401,
-) -> Consumer:
-    """The consumer, by the specification's ladder: 404, 403, ``unknown`` (401), 403."""
-    row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
-    if row is None:
-        raise not_found("channel", "channelId")
-    if not ids.token_matches(row["channel_token_hash"], channel_token):
-        raise forbidden("X-Broker-Channel-Token")
-    if row["seq"] is None:
-        raise JobsError(unknown, "unknown_consumer", "there is no such consumer", "consumerId")
-    consumer = consumer_of(row)
-    if not ids.tokens_equal(consumer.token, consumer_token):
-        raise forbidden("X-Broker-Consumer-Token")
-    return consumer
-
-
-def authorised_pull_consumer(
-    tx: Tx, channel_id: str, consumer_id: str, channel_token: str, consumer_token: str
-) -> Consumer:
-    """The same, and 412 when it is not a pull consumer."""
-    consumer = authorised_consumer(tx, channel_id, consumer_id, channel_token, consumer_token)
-    if consumer.kind != "pull":
-        raise JobsError(
-            412, "not_a_pull_consumer", "only pull consumers ask for their jobs", "type"
-        )
-    return consumer
-
-
-def consumer_of(row: Row) -> Consumer:
-    """A row of the table, joined with its channel's id."""
-    return Consumer(
-        seq=row["seq"],
-        channel_seq=row["channel_seq"],
-        channel_id=row["channel_id"],
-        consumer_id=row["consumer_id"],
-        name=row["name"],
-        kind=row["kind"],
-        callback_url=row["callback_url"],
-        max_retries=row["max_retries"],
-        settings=_decode_settings(row["settings"]),
-        paused=bool(row["paused"]),
-        disabled_us=row["disabled_us"],
-        disabled_reason=row["disabled_reason"],
-        failing_since_us=row["failing_since_us"],
-        updated_us=row["updated_us"],
-        token=row["token"],
-        secrets=msgspec.json.decode(row["secrets"], type=tuple[str, ...]),
-    )
-
-
-def _decode_settings(text: str) -> ConsumerSettings:
-    return msgspec.json.decode(text, type=ConsumerSettings)
-
-
 def _definition(row: Row, column: str) -> Definition:
     values: dict[str, Any] = {
         "seq": row["seq"],
@@ -357,30 +164,6 @@ def _definition(row: Row, column: str) -> Definition:
     return Definition(public_id=row[column], **values)
 
 
-def _next_version(updated_us: int, now: int) -> int:
+def next_version(updated_us: int, now: int) -> int:
     """A time that is a later *second* than the last, so that every version has its own HTTP date."""
     return max(now, (updated_us // _SECOND_US + 1) * _SECOND_US)
-
-
-def _check_callback(kind: Kind, url: str) -> None:
-    if kind == "push" and not url:
-        raise bad_request(
-            "callback_missing", "a push consumer needs an absolute callback URL", "callbackUrl"
-        )
-
-
-def _check_url(url: str) -> None:
-    ids.check_text(url, "callbackUrl", limits.URL_CHARS_MAX)
-    try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - reading it is the check
-    except ValueError as error:
-        raise bad_request("invalid_url", f"this is no URL: {error}", "callbackUrl") from None
-    if url and (parts.scheme not in {"http", "https"} or not parts.hostname):
-        raise bad_request(
-            "invalid_url", "an absolute http:// or https:// URL is accepted", "callbackUrl"
-        )
-    if parts.username is not None or parts.password is not None:
-        raise bad_request(
-            "invalid_url", "a URL must not carry a user name or password", "callbackUrl"
-        )

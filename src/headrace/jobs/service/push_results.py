@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..models import ClaimedJob, Consumer
 from ..store import Tx
-from .definitions import DEFINITIONS
+from .consumers import DEFINITIONS
 from .leases import Failure, Held, Result, complete, fail
 from .moves import storable
 

@@ -18,7 +18,7 @@ import psycopg
 from psycopg import errors as pg_errors
 from psycopg.rows import dict_row
 
-from ...errors import StoreFormatError
+from ...errors import ConfigurationError, StoreFormatError
 from ..errors import DatabaseUnavailableError
 from .base import Row, Tx
 from .queries import load_migrations, load_queries
@@ -78,7 +78,11 @@ class PostgresDatabase:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        await asyncio.to_thread(self._migrate)
+        try:
+            await asyncio.to_thread(self._migrate)
+        except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
+            # The server's words name host and user; the address, which may hold a password, is not shown.
+            raise ConfigurationError(f"PostgreSQL cannot be used: {_first_line(error)}") from error
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="jobs-sql")
         listening = asyncio.Event()
         self._listener = asyncio.create_task(self._listen(listening), name="jobs-listen")
@@ -197,6 +201,10 @@ def migrate(connection: psycopg.Connection[dict[str, Any]]) -> None:
 
 def _connect(url: str) -> psycopg.Connection[dict[str, Any]]:
     return psycopg.connect(url, autocommit=True, row_factory=dict_row, connect_timeout=5)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def _payload(consumers: set[int]) -> str:

@@ -79,7 +79,12 @@ class SqliteDatabase:
                 f"the directory of the database does not exist: {self.path.parent}"
             )
         self._loop = asyncio.get_running_loop()
-        connection = await asyncio.to_thread(self._open_writer)
+        try:
+            connection = await asyncio.to_thread(self._open_writer)
+        except sqlite3.Error as error:
+            raise ConfigurationError(
+                f"{self.path} cannot be used as a database: {error}"
+            ) from error
         self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="jobs-read")
         self._writer = threading.Thread(
             target=self._write_loop, args=(connection,), name="jobs-write", daemon=True
@@ -141,9 +146,13 @@ class SqliteDatabase:
 
     def _open_writer(self) -> sqlite3.Connection:
         connection = _connect(self.path)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        migrate(connection)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+            migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _write_loop(self, connection: sqlite3.Connection) -> None:
