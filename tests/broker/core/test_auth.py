@@ -82,7 +82,10 @@ def test_permissions_allow_and_deny() -> None:
     assert permissions.may_subscribe(b"orders.new")
     assert permissions.may_subscribe(b"_INBOX.x.*")
     assert not permissions.may_subscribe(b">")
-    assert not permissions.may_subscribe(b"orders.*")  # it would see the secret ones
+    assert not permissions.may_subscribe(b"orders.secret")
+    assert permissions.may_subscribe(b"orders.*")  # and what is denied is kept out of it
+    assert permissions.denied_within(b"orders.*") == SubjectFilter([b"orders.secret"])
+    assert permissions.denied_within(b"orders.new") is None
     assert Permissions().may_publish(b"x")
     assert Permissions().may_subscribe(b">")
 

@@ -56,8 +56,18 @@ class Permissions:
         return _allowed(subject, self.publish_allow, self.publish_deny)
 
     def may_subscribe(self, pattern: bytes) -> bool:
-        """Whether every subject of ``pattern`` may be received. Patterns are compared as a whole."""
-        return _allowed_pattern(pattern, self.subscribe_allow, self.subscribe_deny)
+        """Whether ``pattern`` may be subscribed to: all of it is allowed, and not all of it denied."""
+        allow, deny = self.subscribe_allow, self.subscribe_deny
+        if deny is not None and any(is_subset(pattern, denied) for denied in deny.patterns):
+            return False
+        return allow is None or any(is_subset(pattern, allowed) for allowed in allow.patterns)
+
+    def denied_within(self, pattern: bytes) -> SubjectFilter | None:
+        """What is to be kept from a subscription that is permitted; None if nothing."""
+        deny = self.subscribe_deny
+        if deny is None or not any(overlaps(pattern, denied) for denied in deny.patterns):
+            return None
+        return deny
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +174,3 @@ def _allowed(subject: bytes, allow: SubjectFilter | None, deny: SubjectFilter | 
     if deny is not None and deny.matches(subject):
         return False
     return allow is None or allow.matches(subject)
-
-
-def _allowed_pattern(
-    pattern: bytes, allow: SubjectFilter | None, deny: SubjectFilter | None
-) -> bool:
-    if deny is not None and any(overlaps(pattern, denied) for denied in deny.patterns):
-        return False
-    return allow is None or any(is_subset(pattern, allowed) for allowed in allow.patterns)

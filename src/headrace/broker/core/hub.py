@@ -128,6 +128,13 @@ class Hub:
         past[2] += session.in_bytes
         past[3] += session.output.written
 
+    def reconfigure(self, options: HubOptions, authenticator: Authenticator) -> None:
+        """New settings: limits for new connections, credentials and permissions for everybody."""
+        self.options = options
+        self.authenticator = authenticator
+        for session in list(self.sessions.values()):
+            session.authenticate_again()
+
     # Time
 
     def end_of_tick(self) -> list[Session]:

@@ -25,7 +25,7 @@ from typing import Any, Final
 from .output import head_of, tail_of
 from .ports import Origin, Randomness, Sink, Target
 from .router_trie import Leaf, Node, Trie
-from .subscription import Subscription
+from .subscription import GuardedSubscription, Subscription
 
 __all__ = ["NOBODY", "Route", "Router"]
 
@@ -42,7 +42,7 @@ _Literals = dict[bytes, Node[Receiver]]
 class Route:
     """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
 
-    __slots__ = ("groups", "only_sink", "plain", "sinks")
+    __slots__ = ("groups", "guarded", "only_sink", "plain", "sinks")
 
     def __init__(
         self,
@@ -53,6 +53,12 @@ class Route:
         self.plain = plain
         self.groups = groups
         self.sinks = sinks
+        self.guarded = any(
+            isinstance(member, GuardedSubscription)
+            for members in (plain, *groups)
+            for member in members
+        )
+        """Whether permissions are to be asked about each message."""
         # The commonest route by far, a stream's, is told apart with one look.
         self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
 
@@ -192,6 +198,10 @@ class Router:
         for sink in route.sinks:
             if sink(subject, reply, headers, payload, origin) is not False:
                 count += 1
+        if route.guarded:
+            return count + self._deliver_guarded(
+                route, subject, reply, headers, payload, skip_client
+            )
         receivers: Iterable[Subscription] = route.plain
         if route.groups:
             receivers = [*route.plain, *self._choose(route, skip_client)]
@@ -226,13 +236,36 @@ class Router:
 
     # Private
 
+    def _deliver_guarded(
+        self,
+        route: Route,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        skip_client: int,
+    ) -> int:
+        """Deliver to those who may see it; a queue group's other members stand in for one who may not."""
+        chosen: list[tuple[Subscription, ...]] = [(subscription,) for subscription in route.plain]
+        for group in route.groups:
+            start = self._random.getrandbits(32) % len(group)
+            chosen.append((*group[start:], *group[:start]))
+        count = 0
+        for candidates in chosen:
+            for subscription in candidates:
+                if subscription.client_id != skip_client and subscription.admits(subject):
+                    subscription.send(subject, reply, headers, payload)
+                    count += 1
+                    break
+        return count
+
     def _sole_receiver_below(self, head: bytes) -> Subscription | None:
         """The one subscription that receives every subject ``<head>.<token>``, if it is known."""
         entry = self._prefixes.get(head)
         if entry is None or any(entry[1]):
             return None
         route = entry[0]
-        if len(route.plain) != 1 or route.groups or route.sinks:
+        if len(route.plain) != 1 or route.groups or route.sinks or route.guarded:
             return None
         subscription = route.plain[0]
         return subscription if subscription.messages_max < 0 else None

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from ...subjects import is_valid_pattern, is_valid_subject
 from ...wire import Parser, encode
 from ...wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
+from .answers import ExpectedAnswers
 from .auth import Identity
 from .output import Output
 from .ports import Timer
 from .session_connect import UNSAID, decode_connect
-from .subscription import Subscription
+from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
     from .hub import Hub
@@ -48,6 +49,7 @@ class Session:
     """One connection. Implements ``Origin``; made by the hub."""
 
     __slots__ = (
+        "_answers",
         "_awaiting_pong_ns",
         "_first_ping",
         "_heard",
@@ -94,6 +96,7 @@ class Session:
             max_payload=options.max_payload, max_control_line=options.max_control_line
         )
         self._relaxed = False
+        self._answers: ExpectedAnswers | None = None
         self._last_words: list[bytes] | None = None
         self._heard = False
         self._pings_out = 0
@@ -157,6 +160,33 @@ class Session:
             self.output.write(encode.err(error))
         self._end(reason or error)
 
+    def authenticate_again(self) -> None:
+        """The operator changed who may do what: act by it, or hang up, as nats-server does."""
+        if self.closed or not self.authenticated:
+            return
+        identity = self._hub.authenticator.authenticate(self.options)
+        if identity is None:
+            self.close("Authorization Violation", "Authentication Failure")
+            return
+        if identity == self.identity:
+            return
+        self._act_for(identity)
+        permissions = identity.permissions
+        for sid, subscription in list(self.subscriptions.items()):
+            pattern = subscription.pattern
+            if permissions is not None and not permissions.may_subscribe(pattern):
+                self._drop_subscription(subscription)
+                text = f'Permissions Violation for Subscription to "{_shown(pattern)}"'
+                self.output.write(encode.err(f'{text} (sid "{_shown(sid)}")'))
+                continue
+            successor = self._make_subscription(pattern, subscription.queue, sid)
+            successor.delivered = subscription.delivered
+            successor.messages_max = subscription.messages_max
+            self.subscriptions[sid] = successor
+            self._hub.router.subscribe(successor)  # first, so that interest never lapses
+            subscription.closed = True
+            self._hub.router.unsubscribe(subscription)
+
     # Publishing
 
     def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
@@ -198,7 +228,10 @@ class Session:
         if self.options.pedantic and not is_valid_subject(subject):
             self.output.write(encode.err("Invalid Publish Subject"))  # and yet it is routed
         permissions = self.identity.permissions
-        if permissions is not None and not permissions.may_publish(subject):
+        if permissions is not None and not (
+            permissions.may_publish(subject)
+            or (self._answers is not None and self._answers.take(subject))
+        ):
             self.output.write(
                 encode.err(f'Permissions Violation for Publish to "{_shown(subject)}"')
             )
@@ -273,15 +306,19 @@ class Session:
             self._timer.cancel()
             self._timer = self._call_in(self._hub.options.ping_first_ns, self._keep_alive)
         self.options = options
-        self.identity = identity
         self.output.has_headers = options.headers
-        self._relaxed = (
-            not options.verbose
-            and not options.pedantic
-            and options.headers
-            and identity.permissions is None
-        )
+        self._act_for(identity)
         self._confirm()
+
+    def _act_for(self, identity: Identity) -> None:
+        """From here on the permissions are those of ``identity``."""
+        self.identity = identity
+        options, permissions = self.options, identity.permissions
+        self._relaxed = (
+            not options.verbose and not options.pedantic and options.headers and permissions is None
+        )
+        responses = None if permissions is None else permissions.responses
+        self._answers = None if responses is None else ExpectedAnswers(responses, self._hub.clock)
 
     def _subscribe(self, pattern: bytes, queue: bytes, sid: bytes) -> None:
         if sid in self.subscriptions:
@@ -300,12 +337,20 @@ class Session:
                 encode.err(f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}')
             )
             return
-        subscription = Subscription(
-            self.client_id, self.output, pattern, queue, sid, self._drop_subscription
-        )
+        subscription = self._make_subscription(pattern, queue, sid)
         self.subscriptions[sid] = subscription
         self._hub.router.subscribe(subscription)
         self._confirm()
+
+    def _make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
+        permissions = self.identity.permissions
+        deny = None if permissions is None else permissions.denied_within(pattern)
+        end = self._drop_subscription
+        if deny is None and self._answers is None:
+            return Subscription(self.client_id, self.output, pattern, queue, sid, end)
+        return GuardedSubscription(
+            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=self._answers
+        )
 
     def _unsubscribe(self, sid: bytes, messages_max: int) -> None:
         subscription = self.subscriptions.get(sid)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...subjects import SubjectFilter
+from .answers import ExpectedAnswers
 from .output import Output, head_of, tail_of
 
-__all__ = ["Subscription"]
+__all__ = ["GuardedSubscription", "Subscription"]
 
 
 class Subscription:
@@ -50,6 +52,10 @@ class Subscription:
     def blocked(self) -> bool:
         return self.output.blocked
 
+    def admits(self, subject: bytes) -> bool:
+        """Whether its client may see messages of ``subject``."""
+        return True
+
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Deliver one message; headers are left out for a client that cannot read them."""
         if self.closed:
@@ -66,3 +72,39 @@ class Subscription:
     def exhausted(self) -> None:
         """The last message it asked for has been delivered."""
         self._on_exhausted(self)
+
+
+class GuardedSubscription(Subscription):
+    """Of a client whose permissions are decided message by message.
+
+    ``deny`` keeps subjects out of a wildcard; ``answers`` is told of every request. The router
+    delivers to it by ``admits`` and ``send``, never by writing into its output.
+    """
+
+    __slots__ = ("_answers", "_deny")
+
+    def __init__(
+        self,
+        client_id: int,
+        output: Output,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        on_exhausted: Callable[[Subscription], None],
+        *,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> None:
+        super().__init__(client_id, output, pattern, queue, sid, on_exhausted)
+        self._deny = deny
+        self._answers = answers
+
+    def admits(self, subject: bytes) -> bool:
+        return self._deny is None or not self._deny.matches(subject)
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if self.closed or not self.admits(subject):
+            return
+        if reply and self._answers is not None:
+            self._answers.expect(reply)
+        super().send(subject, reply, headers, payload)
