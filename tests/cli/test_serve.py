@@ -126,13 +126,58 @@ def test_a_lame_duck_tells_its_clients(serve: Callable[..., Served]) -> None:
         assert served.end() == 1
 
 
-def test_a_hangup_changes_nothing(serve: Callable[..., Served]) -> None:
+def test_a_hangup_without_a_file_changes_nothing(serve: Callable[..., Served]) -> None:
     served = serve("-p", "0")
     served.ready()
     served.process.send_signal(signal.SIGHUP)
-    served.wait_for(".*restart instead")
+    served.wait_for("Trapped hangup: no configuration file .*")
     served.process.send_signal(signal.SIGTERM)
     assert served.end() == 0
+
+
+def log_in(port: int, user: str) -> tuple[socket.socket, bytes]:
+    """A client and the first thing it hears after CONNECT and PING."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=5)
+    client.recv(4096)
+    document = json.dumps({"user": user, "pass": "p", "verbose": False, "pedantic": False})
+    client.sendall(f"CONNECT {document}\r\nPING\r\n".encode())
+    return client, client.recv(4096)
+
+
+def test_a_hangup_reloads_users_permissions_and_the_level_of_the_log(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text(
+        "port: -1, host: 127.0.0.1\nauthorization { users: [ "
+        "{user: ann, password: p}, {user: bob, password: p} ] }"
+    )
+    served = serve("-c", str(file))
+    port = served.ready()
+    ann, heard = log_in(port, "ann")
+    bob, _ = log_in(port, "bob")
+    assert heard == b"PONG\r\n"
+    ann.sendall(b"SUB x 1\r\nSUB y 2\r\nPING\r\n")
+    assert ann.recv(4096) == b"PONG\r\n"
+    file.write_text(
+        "port: -1, host: 127.0.0.2, debug: true\nauthorization { users: [ "
+        "{user: ann, password: p, permissions: {subscribe: x}}, {user: eve, password: p} ] }"
+    )
+    served.process.send_signal(signal.SIGHUP)
+    served.wait_for("Changed, but in need of a restart: host")
+    served.wait_for("Reloaded server configuration")
+    assert ann.recv(4096) == b'-ERR \'Permissions Violation for Subscription to "y" (sid "2")\'\r\n'
+    assert bob.recv(4096) == b"-ERR 'Authorization Violation'\r\n"
+    eve, heard = log_in(port, "eve")
+    assert heard == b"PONG\r\n"
+    served.wait_for(".*Client connection created")  # the level of the log has changed, too
+    file.write_text("port: ")
+    served.process.send_signal(signal.SIGHUP)
+    served.wait_for("Nothing was reloaded: .*nats.conf:1:1: 'port' has no value")
+    eve.sendall(b"PING\r\n")
+    assert eve.recv(4096) == b"PONG\r\n"
+    for client in (ann, bob, eve):
+        client.close()
 
 
 def test_settings_come_from_a_file_and_flags_win(

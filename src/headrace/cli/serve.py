@@ -1,6 +1,7 @@
 """Run the broker until it is told to stop.
 
-SIGINT and SIGTERM stop it cleanly (a second one forces), SIGUSR2 announces the end to the clients first.
+SIGINT and SIGTERM stop it cleanly (a second one forces), SIGUSR2 announces the end to the clients first,
+SIGHUP reads the configuration file again.
 """
 
 from __future__ import annotations
@@ -46,11 +47,10 @@ def run(args: argparse.Namespace) -> int:
     set_up_logging(debug=bool(args.debug or args.trace or args.debug_and_trace))
     try:
         values = _settings(args)
-        if values.get("debug") or values.get("trace"):
-            set_up_logging(debug=True)
+        set_up_logging(debug=_wants_debug(values, args))
         options = broker_options(values)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_serve(options, values))
+            runner.run(_serve(options, values, args))
     except HeadraceError as error:
         logger.critical("%s", error)
         return 1
@@ -75,11 +75,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(options: BrokerOptions, values: Mapping[str, Any]) -> None:
+async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.Namespace) -> None:
     stop = asyncio.Event()
     lame_duck = asyncio.Event()
     _tune_collector()
-    _handle_signals(stop, lame_duck)
+    hangups = _handle_signals(stop, lame_duck)
     logger.info("Starting headrace")
     logger.info(
         "  Version:  %s (serves clients like nats-server %s)", __version__, COMPATIBLE_VERSION
@@ -90,6 +90,7 @@ async def _serve(options: BrokerOptions, values: Mapping[str, Any]) -> None:
         ports_file = _write_ports_file(broker, values.get("ports_file_dir"))
         try:
             logger.info("Server is ready")
+            hangups.append(lambda: _reload(broker, values, args))
             await stop.wait()
             if lame_duck.is_set():
                 broker.announce_stop()
@@ -119,7 +120,35 @@ def _say_where(broker: Broker) -> None:
     logger.info("headrace %s at %s", __version__, broker.client_url)
 
 
-def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> None:
+def _reload(broker: Broker, values: dict[str, Any], args: argparse.Namespace) -> None:
+    """Read the file again and do what it says; what is wrong with it changes nothing."""
+    if not args.config:
+        logger.warning("Trapped hangup: no configuration file was given, nothing is reloaded")
+        return
+    logger.info('Trapped "hangup" signal: reading %s again', args.config)
+    try:
+        new = _settings(args)
+        left = broker.reload(broker_options(new))
+    except HeadraceError as error:
+        logger.error("Nothing was reloaded: %s", error)
+        return
+    set_up_logging(debug=_wants_debug(new, args))
+    if new.get("ports_file_dir") != values.get("ports_file_dir"):
+        left.append("ports_file_dir")
+    values.clear()
+    values.update(new)
+    if left:
+        logger.warning("Changed, but in need of a restart: %s", ", ".join(left))
+    logger.info("Reloaded server configuration")
+
+
+def _wants_debug(values: Mapping[str, Any], args: argparse.Namespace) -> bool:
+    return bool(values.get("debug") or values.get("trace") or args.debug_and_trace)
+
+
+def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> list[Callable[[], None]]:
+    """Returns the list of what a SIGHUP does; it is filled once there is something to reload."""
+    hangups: list[Callable[[], None]] = []
     loop = asyncio.get_running_loop()
 
     def stop_or_force(name: str) -> None:
@@ -137,9 +166,15 @@ def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> None:
     loop.add_signal_handler(signal.SIGINT, stop_or_force, "interrupt")
     loop.add_signal_handler(signal.SIGTERM, stop_or_force, "terminated")
     loop.add_signal_handler(signal.SIGUSR2, stop_like_a_lame_duck)
-    loop.add_signal_handler(
-        signal.SIGHUP, logger.warning, "Trapped hangup: settings are not reloaded, restart instead"
-    )
+
+    def hang_up() -> None:
+        if not hangups:
+            logger.warning("Trapped hangup while starting: nothing is reloaded, send it again")
+        for reload in hangups:
+            reload()
+
+    loop.add_signal_handler(signal.SIGHUP, hang_up)
+    return hangups
 
 
 def _write_ports_file(broker: Broker, directory: str | None) -> Path | None:

@@ -12,10 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from ... import limits
 from ...clock import SystemClock
 from ...errors import ConfigurationError
 from ..core.hub import Hub
 from ..core.hub_options import HubOptions
+from .config_reload import reloadable
 from .connection import Connection
 from .listener import bind, is_loopback, shown_host, url_of
 from .monitor import Monitor
@@ -158,6 +160,36 @@ class Broker:
             self._pump.hub.announce_shutdown()
             self._pump.wake()
 
+    def reload(self, options: BrokerOptions) -> list[str]:
+        """Change to these settings as far as that goes while serving; all or nothing.
+
+        Credentials and permissions hold at once, for those who are connected, too: who has lost them
+        is hung up on. Limits hold for new connections, and certificates are read again. Returns the
+        names of changed settings that need a restart; they stay as they are. To be called in the
+        broker's own loop. Raises ConfigurationError, and then nothing has changed.
+        """
+        assert self._pump is not None, "start the broker first"
+        options.check()
+        before = self.options
+        options, left = reloadable(before, options)
+        authenticator = options.authenticator()
+        if before.authenticator().required and not (authenticator.required or options.insecure):
+            raise ConfigurationError(
+                "the new settings have no authentication and the old ones have; "
+                "accepted are a user and password, users or a token, or insecure"
+            )
+        context = options.tls.context() if options.tls else None
+        if self._tls is not None and context is not None and options.tls is not None:
+            # The listener of `handshake_first` keeps its context: the certificate is changed in it.
+            self._tls.load_cert_chain(options.tls.certificate_file, options.tls.key_file)
+            if not options.tls.handshake_first:
+                self._tls = context
+        self.options = options
+        hub = self._pump.hub
+        hub.reconfigure(self._hub_options(), authenticator)
+        self._pump.wake()
+        return left
+
     async def _stop(self) -> None:
         server, pump, hub = self._server, self._pump, self._hub
         if server is not None:
@@ -184,10 +216,18 @@ class Broker:
 
     # Private
 
+    @property
+    def _tls_timeout(self) -> float:
+        tls = self.options.tls
+        return limits.TLS_TIMEOUT_S if tls is None else tls.timeout
+
     def _make_hub(self) -> Hub:
-        options = self.options
         generator = random.Random(secrets.randbits(128))
-        hub_options = HubOptions(
+        return Hub(SystemClock(), generator, self._hub_options(), self.options.authenticator())
+
+    def _hub_options(self) -> HubOptions:
+        options = self.options
+        return HubOptions(
             server_name=options.server_name,
             host=options.host,
             port=self._port,
@@ -204,7 +244,6 @@ class Broker:
             sync=options.sync if options.store_dir is not None else "memory",
             store_dir="" if options.store_dir is None else str(Path(options.store_dir)),
         )
-        return Hub(SystemClock(), generator, hub_options, options.authenticator())
 
     async def _listen(self, listener: Any, pump: Pump) -> asyncio.Server:
         tls = self.options.tls
@@ -218,7 +257,7 @@ class Broker:
                 ssl_handshake_timeout=tls.timeout,
             )
         return await loop.create_server(
-            lambda: Connection(pump, self._tls, tls_timeout=tls.timeout if tls else 1.0),
+            lambda: Connection(pump, self._tls, tls_timeout=self._tls_timeout),
             sock=listener,
             backlog=BACKLOG,
         )
