@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import shutil
 import ssl
@@ -133,6 +134,41 @@ async def test_a_stranger_to_our_ca_trusts_us_not(certificates: Path) -> None:
                 allow_reconnect=False,
                 error_cb=quiet,
             )
+
+
+@pytest.mark.parametrize("handshake_first", [False, True])
+async def test_a_renewed_certificate_is_shown_to_new_clients(
+    certificates: Path, *, handshake_first: bool
+) -> None:
+    def shown(writer: asyncio.StreamWriter) -> str:
+        certificate = writer.get_extra_info("ssl_object").getpeercert()
+        return str(dict(pair for (pair,) in certificate["subject"])["commonName"])
+
+    async def name_of_certificate() -> str:
+        context = client_context(certificates)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", broker.port, ssl=context if handshake_first else None
+        )
+        if not handshake_first:
+            await reader.readline()
+            await writer.start_tls(context, server_hostname="127.0.0.1")
+        name = shown(writer)
+        writer.close()
+        return name
+
+    async with Broker(tls=tls_options(certificates, handshake_first=handshake_first)) as broker:
+        assert await name_of_certificate() == "server"
+        renewed = TlsOptions(
+            certificates / "client.pem",
+            certificates / "client.key",
+            handshake_first=handshake_first,
+        )
+        assert broker.reload(dataclasses.replace(broker.options, tls=renewed)) == []
+        assert await name_of_certificate() == "client"
+        mismatched = TlsOptions(certificates / "client.pem", certificates / "server.key")
+        with pytest.raises(ConfigurationError, match="tls: cannot use the certificate"):
+            broker.reload(dataclasses.replace(broker.options, tls=mismatched))
+        assert await name_of_certificate() == "client"
 
 
 async def test_a_handshake_that_never_comes_ends_the_connection(
