@@ -52,7 +52,22 @@ def postgres_url(postgres: postgres_server.PostgresServer) -> str:
     return url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", "one_database: says nothing about the database, so SQLite will do"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Tests that use a database run on each kind, unless it makes no difference to them."""
+    if "database_url" in metafunc.fixturenames:
+        one = metafunc.definition.get_closest_marker("one_database") is not None
+        metafunc.parametrize(
+            "database_url", ["sqlite"] if one else ["sqlite", "postgres"], indirect=True
+        )
+
+
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The address of an empty database, once of each kind."""
     if request.param == "sqlite":

@@ -23,6 +23,7 @@ SECRET = "dGVzdC1obWFjLXNlY3JldC1mb3ItaW50ZWdyYXRpb24="
 ADMIN = {"Authorization": "Bearer sesame"}
 
 
+@pytest.mark.one_database
 async def test_definitions_and_operations_ask_for_the_admin_token(world: World) -> None:
     world.runtime.admin_token = "sesame"
     filled = {
@@ -120,6 +121,7 @@ async def guarded(runtime: Runtime, world: World) -> AsyncIterator[httpx2.AsyncC
         yield client
 
 
+@pytest.mark.one_database
 async def test_the_acceptance_script_of_the_gateway(
     guarded: httpx2.AsyncClient, clock: ManualClock
 ) -> None:
@@ -141,6 +143,7 @@ async def test_the_acceptance_script_of_the_gateway(
     assert refused.status_code == 413
 
 
+@pytest.mark.one_database
 async def test_a_sane_request_id_is_echoed_and_another_replaced(world: World) -> None:
     response = await world.http.get("/health/live", headers={"X-Request-ID": "abc-1"})
     assert response.headers["x-request-id"] == "abc-1"
@@ -149,6 +152,7 @@ async def test_a_sane_request_id_is_echoed_and_another_replaced(world: World) ->
         assert response.headers["x-request-id"] != odd
 
 
+@pytest.mark.one_database
 async def test_other_paths_and_methods_are_refused_in_words(world: World) -> None:
     response = await world.http.get("/v2/none")
     assert (response.status_code, response.json()["code"]) == (404, "no_such_route")
@@ -157,6 +161,7 @@ async def test_other_paths_and_methods_are_refused_in_words(world: World) -> Non
     assert "GET" in response.headers["allow"]
 
 
+@pytest.mark.one_database
 async def test_the_openapi_document_describes_every_route(world: World) -> None:
     document = (await world.http.get("/openapi.json")).json()
     assert document["openapi"].startswith("3.1")
@@ -176,6 +181,7 @@ async def test_the_openapi_document_describes_every_route(world: World) -> None:
         assert reference in document["components"]["schemas"]
 
 
+@pytest.mark.one_database
 async def test_a_defect_is_told_without_its_details(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -64,6 +64,7 @@ async def test_an_idempotent_publish_may_be_repeated(client: AsyncJobsClient) ->
         await client.publish("c", b"y", message_id="m", idempotent=True, **PUBLISHER)
 
 
+@pytest.mark.one_database
 async def test_a_refusal_is_raised_in_the_services_own_words(client: AsyncJobsClient) -> None:
     with pytest.raises(JobsError) as refused:
         await client.queue("c", "k", channel_token="ct", consumer_token="x").claim()
@@ -80,6 +81,7 @@ async def test_nobody_there_is_said_so(free_port: int) -> None:
             await client.publish("c", b"x", **PUBLISHER)
 
 
+@pytest.mark.one_database
 async def test_tokens_are_not_in_anybodys_repr(client: AsyncJobsClient) -> None:
     queue = client.queue("c", "k", channel_token="sesame", consumer_token="sesame")
     assert "sesame" not in repr(vars(queue))
@@ -111,6 +113,7 @@ async def test_a_worker_works_up_to_its_concurrency_and_stops_when_told(
     assert (work.completed, work.failed, work.lost) == (20, 0, 0)
 
 
+@pytest.mark.one_database
 async def test_a_handler_says_how_it_failed(world: World, queue: Queue) -> None:
     async def work(job: LeasedJob) -> None:
         if job.payload == b"never":
@@ -135,6 +138,7 @@ async def test_a_handler_says_how_it_failed(world: World, queue: Queue) -> None:
     assert made.failed == 3
 
 
+@pytest.mark.one_database
 async def test_a_plain_function_works_on_a_thread(world: World, queue: Queue) -> None:
     import threading
 
@@ -182,6 +186,7 @@ async def test_a_long_job_is_kept_alive_and_a_lost_one_is_cancelled(
     assert made.lost == 1
 
 
+@pytest.mark.one_database
 async def test_a_stopped_worker_finishes_what_it_has(world: World, queue: Queue) -> None:
     begun = asyncio.Event()
 

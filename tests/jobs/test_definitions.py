@@ -64,6 +64,7 @@ async def test_a_new_token_replaces_the_old_one_at_once(world: World) -> None:
     assert refused.status_code == 403
 
 
+@pytest.mark.one_database
 async def test_tokens_are_shown_only_by_the_request_that_set_or_made_them(world: World) -> None:
     made = await world.consumer("fresh", type="pull")
     assert len(made.json()["Token"]) >= 24
@@ -71,6 +72,7 @@ async def test_tokens_are_shown_only_by_the_request_that_set_or_made_them(world:
 
 
 @pytest.mark.parametrize(("given", "shown"), [("", "push"), ("push", "push"), ("pull", "pull")])
+@pytest.mark.one_database
 async def test_types_of_a_new_consumer(world: World, given: str, shown: str) -> None:
     response = await world.consumer("n", type=given, callbackUrl="http://127.0.0.1/x")
     assert response.json()["Type"] == shown
@@ -90,11 +92,13 @@ async def test_an_update_without_type_keeps_it(world: World) -> None:
 @pytest.mark.parametrize(
     "url", ["", "relative", "/x", "ftp://h/x", "http://", "http://u:p@h/x", "http://h:99999/"]
 )
+@pytest.mark.one_database
 async def test_a_push_consumer_needs_a_usable_url(world: World, url: str) -> None:
     response = await world.consumer("n", 400, type="push", callbackUrl=url)
     assert "callbackUrl" in response.text
 
 
+@pytest.mark.one_database
 async def test_only_forms_are_accepted_with_any_parameters(world: World) -> None:
     refused = await world.http.put("/channel/n", json={"name": "n"})
     assert refused.status_code == 415
@@ -107,6 +111,7 @@ async def test_only_forms_are_accepted_with_any_parameters(world: World) -> None
 
 
 @pytest.mark.parametrize("name", ["a b", "%00", "ü", "..", "a" * 256, "a'b", "a%25b"])
+@pytest.mark.one_database
 async def test_ids_with_other_characters_are_refused(world: World, name: str) -> None:
     response = await world.http.put(f"/channel/{name}", data={"name": "n"})
     assert response.status_code in {400, 404}, response.text
@@ -159,6 +164,7 @@ async def test_pages_neither_skip_nor_repeat_in_both_directions(
         "ü",
     ],
 )
+@pytest.mark.one_database
 async def test_a_cursor_not_made_here_is_refused(world: World, cursor: str) -> None:
     for path in ("/channels", "/channel/c/messages", "/channel/c/consumer/k/dlq", "/v2/events"):
         response = await world.http.get(path, params={"next": cursor})
@@ -211,6 +217,7 @@ async def test_deleting_a_consumer_needs_the_precondition_and_takes_its_jobs(wor
         ("DELETE", "/channel/none/consumer/k"),
     ],
 )
+@pytest.mark.one_database
 async def test_an_unknown_part_of_the_path_is_404(world: World, method: str, path: str) -> None:
     data = {"type": "pull"} if method == "PUT" else None
     response = await world.http.request(method, path, data=data)

@@ -6,6 +6,8 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from headrace.client import JetStream, connect
 from headrace.jobs.config import FeedConfig, OutcomesConfig
 from headrace.jobs.feed import feed_channel, publish_outcomes
@@ -75,6 +77,7 @@ async def test_each_sequence_becomes_one_message_across_crashes(
         await stop(feeding)
 
 
+@pytest.mark.one_database
 async def test_a_feed_waits_for_a_stream_that_is_not_there(world: World, broker: Broker) -> None:
     config = FeedConfig(channel="c", stream="LATER", url=broker.client_url)
     feeding = asyncio.create_task(feed_channel(world.runtime, config))

@@ -166,6 +166,7 @@ async def test_waiting_workers_share_what_comes(world: World) -> None:
     assert sorted(answer["jobs"][0]["message"]["payload"] for answer in answers) == list("0123")
 
 
+@pytest.mark.one_database
 async def test_a_draining_service_lets_its_long_polls_go(world: World) -> None:
     waiting = asyncio.create_task(world.lease("claim", wait_seconds=60))
     await asyncio.sleep(0.05)
@@ -250,6 +251,7 @@ async def test_a_paused_consumer_hands_out_nothing_until_resumed(world: World) -
         ("release", {"jobs": [{"id": "1", "lease": "a"}], "delay_seconds": 1e9}, "delay_seconds"),
     ],
 )
+@pytest.mark.one_database
 async def test_a_request_out_of_range_names_the_field(
     world: World, what: str, body: dict[str, object], field: str
 ) -> None:
@@ -268,6 +270,7 @@ async def test_a_consumer_cannot_touch_the_jobs_of_another(world: World) -> None
     assert await world.state(job["id"], "other") == "INFLIGHT"
 
 
+@pytest.mark.one_database
 async def test_nothing_is_claimed_for_a_client_that_went_away(world: World) -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

@@ -93,6 +93,7 @@ async def test_the_limit_is_25_by_default_and_clipped_to_100(world: World) -> No
 
 
 @pytest.mark.parametrize("limit", ["-1", "x", "1.5", "", "1e3", "٣"])
+@pytest.mark.one_database
 async def test_a_limit_that_is_no_number_is_refused(world: World, limit: str) -> None:
     response = await world.http.get(
         "/channel/c/consumer/k/queued-jobs", params={"limit": limit}, headers=PULL
@@ -112,6 +113,7 @@ LADDER = [
 
 
 @pytest.mark.parametrize(("channel", "consumer", "headers", "status"), LADDER)
+@pytest.mark.one_database
 async def test_who_asks_is_checked_in_the_specified_order(
     world: World, channel: str, consumer: str, headers: dict[str, str], status: int
 ) -> None:
@@ -151,6 +153,7 @@ async def test_a_job_of_another_consumer_is_401_and_an_unknown_one_404(world: Wo
         b"\xff",
     ],
 )
+@pytest.mark.one_database
 async def test_a_body_that_cannot_be_understood_is_400(world: World, body: bytes) -> None:
     job = await job_in(world, "QUEUED")
     response = await world.http.post(
@@ -163,6 +166,7 @@ async def test_a_body_that_cannot_be_understood_is_400(world: World, body: bytes
     assert await world.state(job) == "QUEUED"
 
 
+@pytest.mark.one_database
 async def test_keys_are_taken_in_any_case_and_unknown_ones_ignored(world: World) -> None:
     job = await job_in(world, "QUEUED")
     body = {"nextstate": "INFLIGHT", "INCREMENTALTIMEOUT": 0, "Extra": [1]}
@@ -171,6 +175,7 @@ async def test_keys_are_taken_in_any_case_and_unknown_ones_ignored(world: World)
     assert response.content == b""
 
 
+@pytest.mark.one_database
 async def test_errors_are_plain_text_unless_json_is_accepted(world: World) -> None:
     plain = await world.http.get("/channel/none/consumer/k/queued-jobs")
     assert plain.headers["content-type"].startswith("text/plain")

@@ -67,6 +67,7 @@ async def test_consumers_of_other_channels_get_nothing(world: World) -> None:
         ("/channel/c/broadcast", {"X-Broker-Metadata-Headers": "User-Agent"}, 400),
     ],
 )
+@pytest.mark.one_database
 async def test_a_broadcast_that_may_not_be_is_refused_and_leaves_nothing(
     world: World, path: str, headers: dict[str, str], status: int
 ) -> None:
@@ -76,6 +77,7 @@ async def test_a_broadcast_that_may_not_be_is_refused_and_leaves_nothing(
     assert (await world.http.get("/channel/c/messages")).json()["Result"] == []
 
 
+@pytest.mark.one_database
 async def test_a_priority_that_is_no_number_counts_as_0(world: World) -> None:
     await world.broadcast(X_Broker_Message_Priority="high")
     assert (await world.queued())[0]["Priority"] == 0
@@ -102,6 +104,7 @@ async def test_an_idempotency_key_collapses_repeats_and_refuses_another_message(
     assert len(await world.queued()) == 1
 
 
+@pytest.mark.one_database
 async def test_payloads_have_a_limit_and_are_not_empty(world: World) -> None:
     limit = world.runtime.options.payload_bytes_max
     await world.broadcast(b"x" * limit)

@@ -163,6 +163,7 @@ async def test_one_slow_endpoint_starves_no_other(pushing: World, endpoint: Endp
         slow.cut()
 
 
+@pytest.mark.one_database
 async def test_a_rate_limit_is_kept(pushing: World, endpoint: Endpoint) -> None:
     await push_to(pushing, endpoint, rate_per_s=5)
     await asyncio.sleep(0)
@@ -187,17 +188,19 @@ async def test_the_breaker_opens_probes_and_closes(pushing: World, endpoint: End
     pushing.clock.advance(30.5)
     pushing.runtime.bell.ring(())
     await endpoint.wait_for(4)
-    await asyncio.sleep(0.05)
+
+    async def open_again() -> bool:
+        text = (await pushing.http.get("/metrics")).text
+        return 'push_breaker_state{channel="c",consumer="h"} 2' in text
+
+    await until(pushing, open_again)
     assert len(endpoint.calls) == 4, "one probe"
-    assert (
-        'push_breaker_state{channel="c",consumer="h"} 2'
-        in (await pushing.http.get("/metrics")).text
-    )
     endpoint.respond = lambda call: answer(200)
     pushing.clock.advance(61)
     await settled(pushing, {"DELIVERED": 6})
 
 
+@pytest.mark.one_database
 async def test_retry_after_spares_the_endpoint(pushing: World, endpoint: Endpoint) -> None:
     endpoint.respond = lambda call: answer(429, Retry_After="100")
     await push_to(pushing, endpoint, concurrency=1)
@@ -263,6 +266,7 @@ async def test_an_endpoint_that_only_fails_is_disabled_after_its_time(
     await settled(pushing, {"QUEUED": 1})  # nothing is lost when it is disabled
 
 
+@pytest.mark.one_database
 async def test_a_producer_cannot_replace_what_the_service_says(
     pushing: World, endpoint: Endpoint
 ) -> None:
@@ -293,6 +297,7 @@ async def test_an_address_inside_is_refused_when_defined_and_when_called(
     assert endpoint.calls == []
 
 
+@pytest.mark.one_database
 async def test_settings_out_of_range_are_refused_with_their_field(world: World) -> None:
     path = "/v2/channel/c/consumer/k"
     for settings, field in [
