@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import peers
 from headrace.broker.core.auth import Permissions, ResponsePermission, User
 from headrace.cli.serve_config import broker_options, read_file
 from headrace.cli.serve_nats import FileSettings
@@ -206,6 +208,7 @@ def test_the_format_is_told_by_the_name_or_the_content(
         ("ping_interval: 2m", ':1:1: ping_interval: 2m is a size here; accepted is a duration'),
         ("ping_interval: soon", "ping_interval: not accepted; it must be a duration"),
         ("max_payload: big", "max_payload: not accepted; it must be a whole number"),
+        ("max_conn: 0", ":1:1: max_connections: 0 is not accepted; it must be 1 or more"),
         ("debug: 1", "debug: not accepted; it must be true or false"),
         ("port: 1\nPort: 2", ":2:1: Port: given before as 'port'"),
         ("host: a\nnet: b", "host: given twice; host and net are the same setting"),
@@ -244,7 +247,9 @@ def test_an_included_file_stands_beside_the_one_that_names_it(read: Read, tmp_pa
     (tmp_path / "auth" / "users.conf").write_text("include tokens.conf")
     (tmp_path / "auth" / "tokens.conf").write_text("token: abc")
     assert read("authorization { include 'auth/users.conf' }").values["auth"] == "abc"
-    with pytest.raises(ConfigurationError, match=r"nats\.conf:1:1: include 'x': cannot read it: No"):
+    with pytest.raises(
+        ConfigurationError, match=r"nats\.conf:1:1: include 'x': cannot read it: No"
+    ):
         read("include x")
 
 
@@ -253,3 +258,47 @@ def test_no_complaint_repeats_a_secret(read: Read) -> None:
         with pytest.raises(ConfigurationError) as caught:
             read(text)
         assert "12345" not in str(caught.value)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "text",
+    [
+        'listen: ":4222"\nhttp: 8222',
+        "authorization { user: a, password: b }",
+        "authorization: { user: a, password: b, timeout: 1s }",
+        "authorization { users = [ {user: a, password: b, permissions: {publish = a}} ] }",
+        "{ 'port': 5, \"max_payload\": 5MB }",
+        "P: 5\nport: $P",
+        'ping_interval: "2m"; ping_max: 3',
+        "jetstream: enabled",
+        "jetstream { store_dir: x, sync_interval: always }",
+        "write_deadline: 10s",
+        "ping_interval: 2m",
+        "prot: 5",
+        "port: '5'",
+        "port: $NOWHERE_TO_BE_FOUND",
+        "authorization { token: 5 }",
+        "authorization { user: a, password: b, users: [{user: c, password: d}] }",
+        "authorization { users: [{user: a, password: b, colour: red}] }",
+        "authorization { users: [{user: a, password: b, permissions {publish: 'a..b'}}] }",
+        "debug: 1",
+        "listen: here",
+        "a {",
+        "include 'nowhere.conf'",
+        "port: 1 2",
+    ],
+)
+def test_nats_server_accepts_and_refuses_the_same_files(
+    read: Read, tmp_path: Path, text: str
+) -> None:
+    binary = peers.nats_server_binary()
+    assert binary is not None
+    try:
+        read(text)
+    except ConfigurationError:
+        ours = False
+    else:
+        ours = True
+    command = [str(binary), "-t", "-c", str(tmp_path / "nats.conf")]
+    assert ours == (subprocess.run(command, capture_output=True, timeout=20).returncode == 0)

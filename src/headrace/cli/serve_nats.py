@@ -134,13 +134,13 @@ def _host_and_port(value: ConfigValue, name: str) -> tuple[str | None, int]:
 
 
 def _limits(top: Fields, settings: FileSettings) -> None:
-    settings.put("max_payload", top.number("max_payload"))
-    settings.put("max_control_line", top.number("max_control_line"))
-    settings.put("max_connections", top.number("max_connections", "max_conn"))
-    settings.put("max_subscriptions", top.number("max_subscriptions", "max_subs"))
-    settings.put("max_pending", top.number("max_pending", "max_pending_size"))
+    settings.put("max_payload", top.amount("max_payload"))
+    settings.put("max_control_line", top.amount("max_control_line"))
+    settings.put("max_connections", top.amount("max_connections", "max_conn"))
+    settings.put("max_subscriptions", top.amount("max_subscriptions", "max_subs"))
+    settings.put("max_pending", top.amount("max_pending", "max_pending_size"))
     settings.put("ping_interval", top.seconds("ping_interval"))
-    settings.put("ping_max", top.number("ping_max"))
+    settings.put("ping_max", top.amount("ping_max"))
     settings.put("lame_duck_duration", top.seconds("lame_duck_duration"))
 
 

@@ -88,6 +88,14 @@ class Fields:
             refuse(value, names[0], "not accepted; it must be a whole number, as 1024 or 64MB")
         return value.content
 
+    def amount(self, *names: str) -> int | None:
+        """A whole number of at least 1: of a limit, which there always is."""
+        place = next((self._values[name][1] for name in names if name in self._values), None)
+        number = self.number(*names)
+        if place is not None and number is not None and number < 1:
+            refuse(place, names[0], f"{number} is not accepted; it must be 1 or more")
+        return number
+
     def seconds(self, *names: str) -> float | None:
         """A duration such as ``"1m30s"``, or a bare number of seconds."""
         value = self.take(*names)
