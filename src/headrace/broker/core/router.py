@@ -156,16 +156,22 @@ class Router:
         return self.deliver(self.find(subject), subject, reply, headers, payload, None, 0)
 
     def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
+        same: bytes | None = None
         prefix: bytes | None = None
         subscription: Subscription | None = None
         for subject, payload in messages:
-            head, _dot, last = subject.rpartition(b".")
-            if head != prefix:
-                prefix = head
-                subscription = self._sole_receiver_below(head)
-            if subscription is None or not last:
+            if subject != same:
+                same = subject
+                head, _dot, last = subject.rpartition(b".")
+                if head != prefix or not last:
+                    prefix = head if last else None
+                    subscription = self._sole_receiver_below(head) if last else None
+                    if subscription is None:
+                        prefix = None
+                        subscription = _sole_receiver(self.find(subject))
+            if subscription is None:
                 self.publish(subject, b"", b"", payload)
-                prefix = None  # a sink may have changed who is there
+                same = prefix = None  # a sink may have changed who is there
                 continue
             # Subscription.send, written out: replies to one client come by the thousand.
             frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, subscription.sid, len(payload), payload)
@@ -178,7 +184,7 @@ class Router:
             subscription.delivered += 1
             if size > output.room:
                 output.session.overflow()
-                prefix = None
+                same = prefix = None
 
     def deliver(
         self,
@@ -264,11 +270,7 @@ class Router:
         entry = self._prefixes.get(head)
         if entry is None or any(entry[1]):
             return None
-        route = entry[0]
-        if len(route.plain) != 1 or route.groups or route.sinks or route.guarded:
-            return None
-        subscription = route.plain[0]
-        return subscription if subscription.messages_max < 0 else None
+        return _sole_receiver(entry[0])
 
     def _choose(self, route: Route, skip_client: int) -> list[Subscription]:
         """One member of each queue group, at random, who is not the publisher that wants no echo."""
@@ -348,6 +350,14 @@ class Router:
         else:
             self.exact.pop(pattern, None)
             self._prefixes.pop(pattern.rpartition(b".")[0], None)
+
+
+def _sole_receiver(route: Route) -> Subscription | None:
+    """The one subscription of a route that goes to nobody else and asks for no special care."""
+    if len(route.plain) != 1 or route.groups or route.sinks or route.guarded:
+        return None
+    subscription = route.plain[0]
+    return subscription if subscription.messages_max < 0 else None
 
 
 class _SinkTarget:
