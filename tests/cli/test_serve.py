@@ -214,6 +214,38 @@ def test_a_wrong_setting_is_one_fatal_line_and_status_1(
     assert text.startswith(complaint)
 
 
+def test_settings_can_be_checked_without_serving(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text("host: 127.0.0.1\nport: 4222\njetstream: off\nmax_conn: 3")
+    served = serve("-t", "-c", str(file))
+    assert served.end() == 0
+    assert served.lines == [("INF", "The settings are valid")]
+    file.write_text("accounts {}")
+    served = serve("-t", "-c", str(file))
+    assert served.end() == 1
+    level, text = served.lines[0]
+    assert level == "FTL"
+    assert text.startswith(f"{file}:1:1: accounts: unknown or not supported; remove it")
+
+
+def test_what_a_file_leaves_open_is_warned_about_unless_a_flag_says_it(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    file = tmp_path / "nats.conf"
+    file.write_text("port: 4222")
+    served = serve("-t", "-c", str(file))
+    assert served.end() == 0
+    assert [text.split(": ")[1] for level, text in served.lines if level == "WRN"] == [
+        "host",
+        "jetstream",
+    ]
+    served = serve("-t", "-c", str(file), "-js", "-a", "127.0.0.1")
+    assert served.end() == 0
+    assert [level for level, _ in served.lines] == ["INF"]
+
+
 def test_a_busy_port_is_one_fatal_line(serve: Callable[..., Served]) -> None:
     port = serve("-p", "0")
     taken = port.ready()

@@ -110,3 +110,12 @@ def test_every_setting_is_explained_and_named_once() -> None:
     assert all(setting.help for setting in SETTINGS)
     keys = [setting.key for setting in SETTINGS]
     assert len(keys) == len(set(keys))
+
+
+def test_the_documentation_lists_every_setting_with_its_flags() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| ")]
+    documented = {row[2].strip().strip("`"): row[1].split() for row in rows if len(row) == 7}
+    for setting in SETTINGS:
+        flags = [f"`{flag}`" for flag in setting.flags] or ["–"]
+        assert documented[setting.key] == flags

@@ -39,16 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_flags(parser)
     parser.add_argument("-DV", dest="debug_and_trace", action="store_true", help="-D and -V")
+    parser.add_argument(
+        "-t", dest="only_check", action="store_true", help="check the settings and exit"
+    )
     parser.add_argument("-v", "--version", action="version", version=f"headrace {__version__}")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve; returns 0 after a clean stop, 1 if the settings or the store are wrong."""
+    """Serve, or check the settings; returns 0 if all went well, 1 if they or the store are wrong."""
     set_up_logging(debug=bool(args.debug or args.trace or args.debug_and_trace))
     try:
         values = _settings(args)
         set_up_logging(debug=_wants_debug(values, args))
         options = broker_options(values)
+        if args.only_check:
+            _check(options)
+            return 0
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(options, values, args))
     except HeadraceError as error:
@@ -57,12 +63,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _check(options: BrokerOptions) -> None:
+    """What can be known without listening. Raises ConfigurationError."""
+    options.check()
+    if options.tls is not None:
+        options.tls.context()
+    logger.info("The settings are valid")
+
+
 def _settings(args: argparse.Namespace) -> dict[str, Any]:
     """What the file and the flags say; the flags win. Raises ConfigurationError."""
     found = read_file(Path(args.config), os.environ) if args.config else FileSettings()
-    for warning in found.warnings:
+    flags = given_flags(args)
+    assumed = [text for key, text in found.assumed.items() if key not in flags]
+    for warning in (*assumed, *found.warnings):
         logger.warning("%s", warning)
-    return {**found.values, **given_flags(args)}
+    return {**found.values, **flags}
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -39,10 +39,14 @@ _HARMLESS_JETSTREAM: Final = frozenset({
 
 @dataclass(slots=True)
 class FileSettings:
-    """Settings by their key in ``serve_config.SETTINGS``, and what the operator should be told."""
+    """Settings by their key in ``serve_config.SETTINGS``, and what the operator should be told.
+
+    ``assumed`` has a warning by the key of a setting that the file leaves open and a flag may give.
+    """
 
     values: dict[str, Any] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    assumed: dict[str, str] = field(default_factory=dict)
 
     def put(self, key: str, value: object) -> None:
         if value is not None:
@@ -70,7 +74,7 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
             read(value, settings)
     if "jetstream" not in settings.values:
         settings.values["jetstream"] = False
-        settings.warnings.append(
+        settings.assumed["jetstream"] = (
             f"{path}: jetstream: not in the file, so no streams are served; -js serves them"
         )
     _leftovers(top, settings, _HARMLESS, "")
@@ -112,7 +116,7 @@ def _listener(top: Fields, settings: FileSettings, file: str) -> None:
         if host is not None and host != settings.values.get("addr", "127.0.0.1"):
             refuse(monitor, "http", "another host than that for clients is not supported")
     if "addr" not in settings.values:
-        settings.warnings.append(
+        settings.assumed["addr"] = (
             f"{file}: host: not in the file, so only this machine is served (nats-server would "
             'listen on every address: host: "0.0.0.0")'
         )
