@@ -136,6 +136,8 @@ def test_toml_gives_the_same_permissions(read: Read) -> None:
         ("jetstream: enabled", {"jetstream": True}),
         ("jetstream: false", {"jetstream": False}),
         ("jetstream {}", {"jetstream": True}),
+        ("jetstream { disabled: true, store: d }", {"jetstream": False, "store_dir": "d"}),
+        ("store_dir: d", {"store_dir": "d"}),
         ("max_payload: 1k", {"max_payload": 1000}),
         ("PORT: 5\nport: $MINE\nMINE: 2", None),
     ],

@@ -27,13 +27,15 @@ _HARMLESS: Final = frozenset({
     "connect_error_reports", "reconnect_error_reports", "disable_sublist_cache",
     "lame_duck_grace_period", "max_closed_clients", "no_fast_producer_stall", "server_tags",
     "server_metadata", "http_base_path", "ping_first", "cluster", "gateway", "leafnodes",
-    "leafnode", "leaf", "mqtt", "websocket", "ws",
+    "leafnode", "leaf", "mqtt", "websocket", "ws", "no_sys_acc",
+    "no_system", "no_system_account", "feature_flags", "no_sublist_cache", "write_timeout",
 })  # fmt: skip
 _HARMLESS_TLS: Final = frozenset({"connection_rate_limit"})
 _HARMLESS_JETSTREAM: Final = frozenset({
-    "max_mem", "max_memory_store", "max_file", "max_file_store", "unique_tag",
+    "max_mem", "max_mem_store", "max_memory_store", "max_file", "max_file_store", "unique_tag",
     "request_queue_limit", "max_outstanding_catchup", "max_buffered_msgs", "max_buffered_size",
-    "info_queue_limit",
+    "info_queue_limit", "strict", "meta_compact", "meta_compact_size", "meta_compact_sync",
+    "max_concurrent_io",
 })  # fmt: skip
 
 
@@ -123,6 +125,7 @@ def _listener(top: Fields, settings: FileSettings, file: str) -> None:
     settings.put("server_name", top.text("server_name"))
     settings.put("debug", top.switch("debug"))
     settings.put("trace", top.switch("trace"))
+    settings.put("store_dir", top.text("store_dir", "storedir"))
     settings.put("ports_file_dir", top.text("ports_file_dir"))
 
 
@@ -195,8 +198,9 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
         return
     fields = Fields(value, "jetstream")
     enabled = fields.switch("enabled", "enable")
-    settings.put("jetstream", enabled is not False)
-    settings.put("store_dir", fields.text("store_dir", "storedir"))
+    disabled = fields.switch("disabled", "disable")
+    settings.put("jetstream", enabled is not False and disabled is not True)
+    settings.put("store_dir", fields.text("store_dir", "storedir", "store"))
     _sync(fields.take("sync_interval", "sync"), settings)
     _leftovers(fields, settings, _HARMLESS_JETSTREAM, "jetstream.")
 

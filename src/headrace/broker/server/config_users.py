@@ -62,9 +62,7 @@ def read_permissions(value: ConfigValue) -> Permissions:
     subscribe_allow, subscribe_deny = _subjects(
         fields.take("subscribe", "sub", "export"), "subscribe"
     )
-    responses = _responses(
-        fields.take("allow_responses", "allow_response", "responses", "response")
-    )
+    responses = _responses(fields.take("allow_responses", "publish_allow_responses"))
     for key, unknown in fields.rest():
         refuse(
             unknown, key, "no such permission; accepted are publish, subscribe and allow_responses"
@@ -119,7 +117,7 @@ def _responses(value: ConfigValue | None) -> ResponsePermission | None:
     most, expires = RESPONSES_MAX_DEFAULT, RESPONSES_EXPIRE_S_DEFAULT
     if isinstance(value.content, ConfigMap):
         fields = Fields(value, "allow_responses")
-        said = fields.number("max", "max_msgs", "max_messages")
+        said = fields.number("max", "max_msgs", "max_messages", "max_responses")
         most = most if said is None else said
         when = fields.take("expires", "expiration", "ttl")
         expires = expires if when is None else seconds_of(when, "expires")
