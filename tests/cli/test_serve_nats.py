@@ -137,6 +137,10 @@ def test_toml_gives_the_same_permissions(read: Read) -> None:
         ("jetstream: false", {"jetstream": False}),
         ("jetstream {}", {"jetstream": True}),
         ("jetstream { disabled: true, store: d }", {"jetstream": False, "store_dir": "d"}),
+        (
+            "jetstream { max_mem: 1k, max_file: 1MB }",
+            {"max_memory_store": 1000, "max_file_store": 1 << 20},
+        ),
         ("store_dir: d", {"store_dir": "d"}),
         ("max_payload: 1k", {"max_payload": 1000}),
         ("PORT: 5\nport: $MINE\nMINE: 2", None),
@@ -233,8 +237,9 @@ def test_what_is_harmless_to_ignore_is_warned_about_with_its_place(
 ) -> None:
     path = tmp_path / "nats.conf"
     text = "host: h\nwrite_deadline: 2s\ncluster { port: 1 }\njetstream { max_mem: 1G }\n"
-    assert read(text).warnings == [
-        f"{path}:4:13: jetstream.max_mem: not supported, ignored",
+    first, *others = read(text).warnings
+    assert first.startswith(f"{path}:4:13: jetstream.max_mem: holds for max_bytes of each stream")
+    assert others == [
         f"{path}:2:1: write_deadline: not supported, ignored",
         f"{path}:3:1: cluster: not supported, ignored",
     ]

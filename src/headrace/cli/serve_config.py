@@ -139,6 +139,8 @@ SETTINGS: Final = (
     Setting("tls_timeout", _seconds, "seconds a TLS handshake may take"),
     Setting("max_subscriptions", _whole_number, "most subscriptions of one connection"),
     Setting("max_control_line", _whole_number, "longest line of the protocol in bytes"),
+    Setting("max_memory_store", _whole_number, "most bytes a stream in memory may ask for"),
+    Setting("max_file_store", _whole_number, "most bytes a stream in a file may ask for"),
     Setting("ping_max", _whole_number, "unanswered pings at which a client is given up"),
     Setting("lame_duck_duration", _seconds, "seconds clients have to move on after SIGUSR2 (2)"),
 )
@@ -242,6 +244,8 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         subscriptions_max=get("max_subscriptions", limits.SUBSCRIPTIONS_PER_CONNECTION_MAX),
         max_control_line=get("max_control_line", limits.CONTROL_LINE_BYTES_MAX),
         pings_out_max=get("ping_max", limits.PINGS_OUT_MAX),
+        memory_bytes_max=get("max_memory_store"),
+        file_bytes_max=get("max_file_store"),
         ping_interval=get("ping_interval", limits.PING_INTERVAL_S),
         auth_timeout=get("auth_timeout", limits.AUTH_TIMEOUT_S),
     )

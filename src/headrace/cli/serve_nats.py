@@ -32,10 +32,9 @@ _HARMLESS: Final = frozenset({
 })  # fmt: skip
 _HARMLESS_TLS: Final = frozenset({"connection_rate_limit"})
 _HARMLESS_JETSTREAM: Final = frozenset({
-    "max_mem", "max_mem_store", "max_memory_store", "max_file", "max_file_store", "unique_tag",
-    "request_queue_limit", "max_outstanding_catchup", "max_buffered_msgs", "max_buffered_size",
-    "info_queue_limit", "strict", "meta_compact", "meta_compact_size", "meta_compact_sync",
-    "max_concurrent_io",
+    "unique_tag", "request_queue_limit", "max_outstanding_catchup", "max_buffered_msgs",
+    "max_buffered_size", "info_queue_limit", "strict", "meta_compact", "meta_compact_size",
+    "meta_compact_sync", "max_concurrent_io",
 })  # fmt: skip
 
 
@@ -201,8 +200,21 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
     disabled = fields.switch("disabled", "disable")
     settings.put("jetstream", enabled is not False and disabled is not True)
     settings.put("store_dir", fields.text("store_dir", "storedir", "store"))
+    _store_limit(fields, settings, "max_memory_store", "max_mem_store", "max_mem")
+    _store_limit(fields, settings, "max_file_store", "max_file")
     _sync(fields.take("sync_interval", "sync"), settings)
     _leftovers(fields, settings, _HARMLESS_JETSTREAM, "jetstream.")
+
+
+def _store_limit(fields: Fields, settings: FileSettings, *names: str) -> None:
+    value = fields.peek(*names)
+    settings.put(names[0], fields.number(*names))
+    if value is not None:
+        settings.warn_of(
+            f"jetstream.{names[-1]}",
+            value,
+            "holds for max_bytes of each stream; their sum, and streams without, are not limited",
+        )
 
 
 def _sync(value: ConfigValue | None, settings: FileSettings) -> None:

@@ -17,6 +17,7 @@ from ...clock import SystemClock
 from ...errors import ConfigurationError
 from ..core.hub import Hub
 from ..core.hub_options import HubOptions
+from ..core.jetstream.options import JetStreamOptions
 from .config_reload import reloadable
 from .connection import Connection
 from .listener import bind, is_loopback, shown_host, url_of
@@ -133,7 +134,7 @@ class Broker:
             pump = self._pump = Pump(hub, loop)
             if options.jetstream:
                 storage = self._storage = await open_storage(options, loop, pump)
-                hub.start_jetstream(storage.storage)
+                hub.start_jetstream(storage.storage, self._jetstream_options(hub))
                 storage.tell()
                 pump.wake()
             if options.monitor_port is not None:
@@ -224,6 +225,14 @@ class Broker:
     def _make_hub(self) -> Hub:
         generator = random.Random(secrets.randbits(128))
         return Hub(SystemClock(), generator, self._hub_options(), self.options.authenticator())
+
+    def _jetstream_options(self, hub: Hub) -> JetStreamOptions:
+        memory, files = self.options.memory_bytes_max, self.options.file_bytes_max
+        return JetStreamOptions(
+            server_name=hub.server_name,
+            max_memory_bytes=-1 if memory is None else memory,
+            max_storage_bytes=-1 if files is None else files,
+        )
 
     def _hub_options(self) -> HubOptions:
         options = self.options

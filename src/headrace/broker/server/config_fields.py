@@ -60,6 +60,10 @@ class Fields:
             refuse(found[1], names[0], f"given twice; {' and '.join(names)} are the same setting")
         return found[0] if found else None
 
+    def peek(self, *names: str) -> ConfigValue | None:
+        """The value under one of these names; it still has to be taken."""
+        return next((self._values[name][1] for name in names if name in self._values), None)
+
     def rest(self) -> list[tuple[str, ConfigValue]]:
         """Keys nobody took, as they are written. Keys that only serve as variables are not listed."""
         return [(key, value) for key, value in self._values.values() if not value.is_variable]
@@ -90,7 +94,7 @@ class Fields:
 
     def amount(self, *names: str) -> int | None:
         """A whole number of at least 1: of a limit, which there always is."""
-        place = next((self._values[name][1] for name in names if name in self._values), None)
+        place = self.peek(*names)
         number = self.number(*names)
         if place is not None and number is not None and number < 1:
             refuse(place, names[0], f"{number} is not accepted; it must be 1 or more")

@@ -17,6 +17,8 @@ _FIXED: Final = (
     "jetstream",
     "store_dir",
     "sync",
+    "memory_bytes_max",
+    "file_bytes_max",
 )
 
 

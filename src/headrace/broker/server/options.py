@@ -91,6 +91,10 @@ class BrokerOptions:
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
     subscriptions_max: int = limits.SUBSCRIPTIONS_PER_CONNECTION_MAX
     max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
+    memory_bytes_max: int | None = None
+    """The most ``max_bytes`` a stream in memory may ask for; None: any."""
+    file_bytes_max: int | None = None
+    """The most ``max_bytes`` a stream in a file may ask for; None: any."""
     ping_interval: float = limits.PING_INTERVAL_S
     pings_out_max: int = limits.PINGS_OUT_MAX
     auth_timeout: float = limits.AUTH_TIMEOUT_S
@@ -115,6 +119,12 @@ class BrokerOptions:
         ):
             if number <= 0:
                 raise ConfigurationError(f"{name}: {number}; accepted is more than 0")
+        for name, most in (
+            ("memory_bytes_max", self.memory_bytes_max),
+            ("file_bytes_max", self.file_bytes_max),
+        ):
+            if most is not None and most < 0:
+                raise ConfigurationError(f"{name}: {most}; accepted is 0 or more")
         if self.tls is not None and self.tls.timeout <= 0:
             raise ConfigurationError(f"tls: timeout {self.tls.timeout}; accepted is more than 0")
         if self.outbound_bytes_max < self.max_payload:
