@@ -11,6 +11,7 @@ from rawsocket import RawConnection
 
 WINDOW = 16_000
 PAYLOAD_BYTES = 100
+SPREAD_BYTES = 40
 WARM_UP = 2_000
 # Enough for a second or more each, without waiting minutes for the slow one.
 MESSAGES = {contenders.NATS_ALWAYS.name: 40_000}
@@ -19,15 +20,22 @@ MESSAGES_OTHERWISE = 200_000
 CONFIG = {"name": contenders.STREAM, "subjects": ["bench.>"], "storage": "file", "num_replicas": 1}
 
 
-def by_raw_socket(server: peers.ServerProcess, messages: int) -> float:
+def by_raw_socket(server: peers.ServerProcess, messages: int, spread_bytes: int = 0) -> float:
     """Messages per second; every one acknowledged, and counted by the server afterwards."""
     with RawConnection(server.host, server.port) as connection:
         connection.request(f"$JS.API.STREAM.CREATE.{contenders.STREAM}", CONFIG)
         connection.publish_acked(WARM_UP, WINDOW, PAYLOAD_BYTES)
-        seconds = connection.publish_acked(messages, WINDOW, PAYLOAD_BYTES)
+        seconds = connection.publish_acked(
+            messages, WINDOW, PAYLOAD_BYTES, spread_bytes=spread_bytes
+        )
         state = connection.request(f"$JS.API.STREAM.INFO.{contenders.STREAM}")["state"]
         assert state["messages"] == WARM_UP + messages, state
     return messages / seconds
+
+
+def by_raw_socket_mixed(server: peers.ServerProcess, messages: int) -> float:
+    """Payloads of 60 to 140 bytes: no two in a row of one size, the parser's less favourable case."""
+    return by_raw_socket(server, messages, SPREAD_BYTES)
 
 
 def by_our_client(server: peers.ServerProcess, messages: int) -> float:
@@ -35,7 +43,11 @@ def by_our_client(server: peers.ServerProcess, messages: int) -> float:
     return ourclient.publish(server.url, CONFIG, messages, WINDOW, PAYLOAD_BYTES, WARM_UP)
 
 
-PUBLISHERS = {"raw socket": by_raw_socket, "our client": by_our_client}
+PUBLISHERS = {
+    "raw socket": by_raw_socket,
+    "raw socket, 60 … 140 bytes": by_raw_socket_mixed,
+    "our client": by_our_client,
+}
 
 
 def run(rounds: int, servers: list[Contender], publishers: list[str]) -> None:

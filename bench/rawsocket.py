@@ -84,17 +84,21 @@ class RawConnection:
         payload_bytes: int,
         subject: Callable[[int], str] | str = "bench.publish",
         frames_per_chunk: int = 500,
+        spread_bytes: int = 0,
     ) -> float:
-        """Publish with at most ``window`` unacknowledged; returns the seconds until the last ack."""
-        payload = b"x" * payload_bytes
+        """Publish with at most ``window`` unacknowledged; returns the seconds until the last ack.
+
+        With ``spread_bytes`` the sizes wander evenly that far around ``payload_bytes``.
+        """
         chunks, size = [], []
         for start in range(0, messages, frames_per_chunk):
             count = min(frames_per_chunk, messages - start)
             frames = []
             for index in range(start, start + count):
                 name = subject if isinstance(subject, str) else subject(index)
+                length = payload_bytes - spread_bytes + index * 7919 % (2 * spread_bytes + 1)
                 frames.append(
-                    b"PUB %s %s %d\r\n%s\r\n" % (name.encode(), REPLY, payload_bytes, payload)
+                    b"PUB %s %s %d\r\n%s\r\n" % (name.encode(), REPLY, length, b"x" * length)
                 )
             chunks.append(b"".join(frames))
             size.append(count)
