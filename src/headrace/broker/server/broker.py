@@ -177,7 +177,7 @@ class Broker:
         if before.authenticator().required and not (authenticator.required or options.insecure):
             raise ConfigurationError(
                 "the new settings have no authentication and the old ones have; "
-                "accepted are a user and password, users or a token, or insecure"
+                "accepted are a user and password, users or a token, or insecure (--insecure)"
             )
         context = options.tls.context() if options.tls else None
         if self._tls is not None and context is not None and options.tls is not None:
@@ -276,7 +276,7 @@ class Broker:
         if not await is_loopback(host):
             raise ConfigurationError(
                 f"host: {host!r} can be reached from other machines and no authentication is set; "
-                "accepted are a loopback address, a user and password or a token, or insecure"
+                "accepted are a loopback address, a user and password or a token, or insecure (--insecure)"
             )
 
     @staticmethod
