@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import os
@@ -91,8 +90,6 @@ def headrace_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers
 @pytest.fixture(params=[pytest.param("nats-server", marks=pytest.mark.peer), "headrace"])
 def server_url(request: pytest.FixtureRequest) -> str:
     name = "reference_server" if request.param == "nats-server" else "headrace_process"
-    if name == "headrace_process" and importlib.util.find_spec("headrace.cli.serve") is None:
-        pytest.skip("the command line is not there yet")
     server: peers.ServerProcess = request.getfixturevalue(name)
     return server.url
 
