@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins  # a stream store has a property called bytes
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from ...message import StoredMessage, StreamState, SubjectState
 from ...subjects import SubjectFilter
@@ -183,6 +183,10 @@ class Origin(Protocol):
 
     @property
     def client_id(self) -> int: ...
+
+    def describe(self) -> dict[str, Any]:
+        """Who this is, as advisories show it; made anew by each call."""
+        ...
 
 
 Sink = Callable[[bytes, bytes, bytes, bytes, Origin | None], bool | None]

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...subjects import is_valid_pattern, is_valid_subject
 from ...wire import Parser, encode
 from ...wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
 from .answers import ExpectedAnswers
 from .auth import Identity
+from .client_info import client_info
 from .output import Output
 from .ports import Timer
 from .session_connect import UNSAID, decode_connect
@@ -115,6 +116,9 @@ class Session:
     def out_messages(self) -> int:
         """How many messages were delivered to this client."""
         return self.past_messages + sum([s.delivered for s in self.subscriptions.values()])
+
+    def describe(self) -> dict[str, Any]:
+        return client_info(self, self._hub.server_name)
 
     # What the shell calls
 

@@ -80,8 +80,8 @@ class Advisories:
         until = format_time(until_ns) if until_ns else ZERO_TIME
         self._about(consumer, "PAUSE", "consumer_pause", paused=bool(until_ns), pause_until=until)
 
-    def pinned(self, consumer: Consumer, pin_id: str) -> None:
-        """A client was pinned."""
+    def pinned(self, consumer: Consumer, pin_id: str, client: dict[str, Any] | None) -> None:
+        """A client was pinned: which, where that is known."""
         group = consumer.config.priority_groups[0]
         self._about(
             consumer,
@@ -90,10 +90,11 @@ class Advisories:
             account=_ACCOUNT,
             group=group,
             pinned_id=pin_id,
+            **({"client": client} if client else {}),
         )
 
-    def unpinned(self, consumer: Consumer, reason: str) -> None:
-        """A pin was lost: ``admin`` or ``timeout``."""
+    def unpinned(self, consumer: Consumer, reason: str, client: dict[str, Any] | None) -> None:
+        """A pin was lost: ``admin`` or ``timeout``, and by which client, where that is known."""
         group = consumer.config.priority_groups[0]
         self._about(
             consumer,
@@ -102,6 +103,7 @@ class Advisories:
             account=_ACCOUNT,
             group=group,
             reason=reason,
+            **({"client": client} if client else {}),
         )
 
     def _about(self, consumer: Consumer, event: str, kind: str, **fields: Any) -> None:

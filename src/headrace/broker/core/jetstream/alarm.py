@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ..ports import Timer
-from .policy import PinnedClient
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -52,9 +51,8 @@ class Alarm:
             times.append(self._inactive_at_ns())
         if consumer.replay is not None and consumer.replay.due_ns:
             times.append(consumer.replay.due_ns)
-        policy = consumer.policy
-        if isinstance(policy, PinnedClient) and policy.pin_id:
-            times.append(policy.deadline_ns)
+        if consumer.pinning is not None:
+            times.append(consumer.pinning.next_time_ns())
         return min((at_ns for at_ns in times if at_ns is not None), default=None)
 
     def _run(self) -> None:
@@ -68,8 +66,8 @@ class Alarm:
         if consumer.replay is not None and 0 < consumer.replay.due_ns <= now_ns:
             consumer.replay.due_ns = 0
             consumer.wake()
-        if isinstance(consumer.policy, PinnedClient) and consumer.policy.expire(now_ns):
-            consumer.wake()
+        if consumer.pinning is not None:
+            consumer.pinning.run_due(now_ns)
         if consumer.paused_until_ns and not consumer.is_paused(self._clock.now_ns()):
             consumer.paused_until_ns = 0
             consumer.context.advisories.paused(consumer, 0)

@@ -16,7 +16,8 @@ from .consumer_start import choose_messages, filter_of, start_sequence
 from .context import Context
 from .delivery import DeliveryState
 from .pending import PendingCount
-from .policy import PinnedClient, Policy, make_policy
+from .pinning import Pinning
+from .policy import PinnedClient, make_policy
 from .pullqueue import PullQueue
 from .pulls import Pulls
 from .replay import OriginalReplay
@@ -46,7 +47,8 @@ class Consumer:
         self.journaled = stream.config.storage == "file" and not config.mem_storage
         self.on_inactive: Callable[[Consumer], None] = lambda _consumer: None
         self.state = DeliveryState(start_seq=1, tracks=config.ack_policy != "none", ack_wait_ns=0)
-        self.policy = self._make_policy()
+        self.policy = make_policy(config, lambda: context.new_name(_PIN_ID_CHARS))
+        self.pinning = Pinning(self, self.policy) if isinstance(self.policy, PinnedClient) else None
         self.queue = PullQueue(config.max_waiting, self.policy.lanes)
         self.pulls = Pulls(self)
         self.acks = Acks(self)
@@ -78,16 +80,16 @@ class Consumer:
         self.chosen = chosen[::-1]
         if self.state.pending:
             self.stream.holding[self] = None
+            if self.pinning is not None:
+                self.pinning.begin_handover()
         self._begin_replay()
         self.alarm.arm()
 
     def reconfigure(self, config: ConsumerConfig) -> None:
         """Take an updated, checked configuration; waiting requests stay."""
-        old, self.config = self.config, config
+        self.config = config
         self._configure(config)
-        if old.priority_policy != config.priority_policy:
-            self._change_policy()
-        elif isinstance(self.policy, PinnedClient):
+        if isinstance(self.policy, PinnedClient):
             self.policy.timeout_ns = round(config.priority_timeout * _NS)
         self.wake()
         self.alarm.arm()
@@ -141,26 +143,6 @@ class Consumer:
         if self.config.replay_policy == "original":
             self.replay = OriginalReplay(self)
 
-    def _change_policy(self) -> None:
-        waiting = list(self.queue)
-        self.policy = self._make_policy()
-        self.queue = PullQueue(self.config.max_waiting, self.policy.lanes)
-        for request in waiting:
-            request.lane = self.policy.lane(request)
-            self.queue.add(request)
-
-    def _make_policy(self) -> Policy:
-        policy = make_policy(self.config, lambda: self.context.new_name(_PIN_ID_CHARS))
-        if isinstance(policy, PinnedClient):
-            policy.on_change = self._pin_changed
-        return policy
-
-    def _pin_changed(self, what: str, pin_id: str) -> None:
-        if what == "pinned":
-            self.context.advisories.pinned(self, pin_id)
-        else:
-            self.context.advisories.unpinned(self, what)
-
     # -- delivering
 
     def wake(self) -> None:
@@ -174,8 +156,12 @@ class Consumer:
         if not self.queue.waiting or self.is_paused(clock.now_ns()):
             return
         now_ns = clock.monotonic_ns()
+        if self.pinning is not None and self.pinning.holds(now_ns):
+            return
         self.stream.expire()
         end = self.turn.run(now_ns)
+        if self.pinning is not None:
+            self.pinning.after_turn()
         if self.turn.delivered:
             self.alarm.last_active_ns = now_ns
             self.last_delivered_ns = clock.now_ns()

@@ -28,7 +28,7 @@ from ....subjects import is_subset, is_valid_pattern
 from .consumer_start import filters_of
 from .context import Refused
 from .options import JetStreamOptions
-from .priority_config import check_priority
+from .priority_config import check_priority, check_priority_update
 from .stream_config import metadata_bytes
 
 __all__ = [
@@ -274,6 +274,7 @@ def check_consumer_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     for field, words in _NOT_UPDATABLE:
         if getattr(old, field) != getattr(new, field):
             raise Refused(Errors.CONSUMER_CREATE, err=f"{words} can not be updated")
+    check_priority_update(old, new)
     if new.deliver_subject:
         raise Refused(Errors.CONSUMER_CREATE, err="can not update pull consumer to push based")
     if new.backoff and new.max_deliver != -1 and len(new.backoff) > new.max_deliver:

@@ -23,6 +23,7 @@ from .consumer_config import (
 from .consumer_info import consumer_info
 from .consumer_start import filters_of
 from .context import Context, Refused
+from .priority_config import with_explicit_acks
 from .ranges import check_ranges
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class ConsumerCreation:
         config = request.config
         if request.pedantic:
             check_pedantic(config, stream.config, options)
+        config = with_explicit_acks(config, call.payload, pedantic=request.pedantic)
         config = with_consumer_defaults(config, stream.config, options)
         if config.durable_name and not config.name:
             config = msgspec.structs.replace(config, name=config.durable_name)

@@ -26,7 +26,6 @@ from .consumer import Consumer
 from .consumer_create import ConsumerCreation
 from .consumer_info import consumer_info
 from .context import Context, Refused
-from .policy import PinnedClient
 from .priority_config import check_group_name
 from .ranges import check_ranges
 
@@ -78,7 +77,7 @@ class ConsumersApi:
         if consumer is None:
             return False
         if reply:
-            consumer.pulls.take(reply, headers, payload)
+            consumer.pulls.take(reply, headers, payload, origin)
         return True
 
     def info(self, call: Call) -> Document:
@@ -153,11 +152,10 @@ class ConsumersApi:
         consumer = self._consumer(call)
         if group not in consumer.config.priority_groups:
             raise Refused(Errors.CONSUMER_INVALID_PRIORITY_GROUP)
-        if isinstance(consumer.policy, PinnedClient):
-            consumer.policy.unpin("admin")
-            consumer.wake()
+        if consumer.pinning is not None:
+            consumer.pinning.unpin("admin")
         else:  # as the public server tells it
-            self._context.advisories.unpinned(consumer, "admin")
+            self._context.advisories.unpinned(consumer, "admin", None)
         return Answer(None, {})
 
     def _stream(self, call: Call) -> Stream:

@@ -61,6 +61,7 @@ class DeliveryState:
         self.exhausted: list[tuple[int, int]] = []
         """(stream sequence, deliveries) of messages given up since the caller last looked."""
         self._queued: set[int] = set()
+        self._postponed: set[int] = set()
         self._order: deque[int] = deque()
         self._deadlines: list[tuple[int, int, list[int]]] = []
         self._deadline_entries = 0
@@ -83,7 +84,13 @@ class DeliveryState:
         self.floor_stream = next_seq - 1
         self.next_seq = next_seq
         """The first stream sequence not looked at yet."""
-        for collection in (self.pending, self.deliveries, self.redeliver, self._queued):
+        for collection in (
+            self.pending,
+            self.deliveries,
+            self.redeliver,
+            self._queued,
+            self._postponed,
+        ):
             collection.clear()
         self._order.clear()
         self._deadlines.clear()
@@ -142,6 +149,7 @@ class DeliveryState:
         """Record the redelivery of ``peek_redelivery()``: (consumer sequence, deliveries so far)."""
         self.redeliver.popleft()
         self._queued.discard(stream_seq)
+        self._postponed.discard(stream_seq)
         consumer_seq = self.delivered_consumer = self.delivered_consumer + 1
         count = self.deliveries[stream_seq] = self.deliveries.get(stream_seq, 1) + 1
         deadline_ns = now_ns + self._wait_ns(count)
@@ -161,6 +169,8 @@ class DeliveryState:
             self.deliveries.pop(stream_seq, None)
         if self._queued:
             self._queued.discard(stream_seq)
+        if self._postponed:
+            self._postponed.discard(stream_seq)
         order = self._order
         if order[0] == stream_seq or not self.pending:
             self._move_floor()
@@ -182,6 +192,7 @@ class DeliveryState:
                 finished.append(sequence)
                 self.deliveries.pop(sequence, None)
                 self._queued.discard(sequence)
+                self._postponed.discard(sequence)
         self.floor_consumer, self.floor_stream = consumer_seq, stream_seq
         self.done += finished
         if not self.pending:
@@ -198,6 +209,7 @@ class DeliveryState:
             if self.backoff_ns:
                 delay_ns += self._wait_ns(count) - self.backoff_ns[0]
             self._queued.discard(stream_seq)
+            self._postponed.add(stream_seq)
             self._set_deadline(stream_seq, now_ns + delay_ns)
             self.moved[stream_seq] = now_ns + delay_ns
         else:
@@ -213,6 +225,7 @@ class DeliveryState:
             return False
         deadline_ns = now_ns + self._wait_ns(self.deliveries.get(stream_seq, 1))
         self._set_deadline(stream_seq, deadline_ns)
+        self._postponed.discard(stream_seq)
         self.moved[stream_seq] = deadline_ns
         return True
 
@@ -233,6 +246,18 @@ class DeliveryState:
     def count_of(self, stream_seq: int) -> int:
         """How often a pending message was delivered."""
         return self.deliveries.get(stream_seq, 1)
+
+    def is_in_hand(self, stream_seq: int) -> bool:
+        """Whether a consumer may be at a message now: delivered, not answered, and in time."""
+        return (
+            stream_seq in self.pending
+            and stream_seq not in self._queued
+            and stream_seq not in self._postponed
+        )
+
+    def in_hand(self) -> list[int]:
+        """The stream sequences of all messages in hand; a restart forgets which were refused."""
+        return [sequence for sequence in self.pending if self.is_in_hand(sequence)]
 
     # -- time
 

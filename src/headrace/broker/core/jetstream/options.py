@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from ....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
 
@@ -26,3 +27,6 @@ class JetStreamOptions:
     max_request_batch: int = 0
     max_storage_bytes: int = -1
     max_memory_bytes: int = -1
+    pin_handover: Literal["drain", "immediate"] = "drain"
+    """When the next client is pinned: once the one before has finished what it has in hand (the
+    specification of priority groups), or with the next message (nats-server)."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ....api.consumers import ConsumerConfig
+from ..ports import Origin
 from .pullqueue import WaitingRequest
 from .statuses import WRONG_PIN_ID
 
@@ -101,8 +102,8 @@ class Prioritized(Standard):
 class PinnedClient(Standard):
     """One client gets everything, the others stand by.
 
-    The pin is given with a message, kept alive by pulls that carry it, and lost after ``timeout_ns``
-    without one or on request. ``on_change`` is told ``("pinned" | "admin" | "timeout", pin id)``.
+    The pin is given with a message, kept alive by pulls that carry it, and late after ``timeout_ns``
+    without one. Who takes it away clears ``pin_id``. ``on_pinned`` is told whose request it was.
     """
 
     steady = False
@@ -114,7 +115,7 @@ class PinnedClient(Standard):
         self.pinned_ns = 0
         self.deadline_ns = 0
         self._fresh: WaitingRequest | None = None
-        self.on_change: Callable[[str, str], None] = lambda _what, _pin: None
+        self.on_pinned: Callable[[Origin | None], None] = lambda _origin: None
 
     def pulled(self, request: WaitingRequest, now_ns: int) -> None:
         """A pull arrived: one that carries the pin keeps it alive."""
@@ -136,7 +137,7 @@ class PinnedClient(Standard):
             self.pinned_ns = now_ns
             self.deadline_ns = now_ns + self.timeout_ns
             self._fresh = request
-            self.on_change("pinned", self.pin_id)
+            self.on_pinned(request.origin)
         return SERVE
 
     def header(self) -> bytes:
@@ -147,17 +148,9 @@ class PinnedClient(Standard):
             self.pin_id = ""
             self._fresh = None
 
-    def unpin(self, reason: str) -> None:
-        """Take the pin away; the next message chooses anew."""
-        pin, self.pin_id = self.pin_id, ""
-        self.on_change(reason, pin)
-
-    def expire(self, now_ns: int) -> bool:
-        """Take the pin away if its time is over."""
-        if not self.pin_id or now_ns < self.deadline_ns:
-            return False
-        self.unpin("timeout")
-        return True
+    def is_late(self, now_ns: int) -> bool:
+        """Whether somebody is pinned who has not pulled in time."""
+        return bool(self.pin_id) and now_ns >= self.deadline_ns
 
 
 def make_policy(config: ConsumerConfig, new_id: Callable[[], str]) -> Policy:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ....api.consumers import PullRequest
 
 if TYPE_CHECKING:
-    from ..ports import Target
+    from ..ports import Origin, Target
 
 __all__ = ["PullQueue", "WaitingRequest"]
 
@@ -39,6 +39,7 @@ class WaitingRequest:
         "min_ack_pending",
         "min_pending",
         "no_wait",
+        "origin",
         "pin_id",
         "plain",
         "priority",
@@ -49,8 +50,18 @@ class WaitingRequest:
         "waiting",
     )
 
-    def __init__(self, inbox: bytes, request: PullRequest, now_ns: int, *, plain: bool) -> None:
+    def __init__(
+        self,
+        inbox: bytes,
+        request: PullRequest,
+        now_ns: int,
+        *,
+        plain: bool,
+        origin: Origin | None = None,
+    ) -> None:
         self.inbox = inbox
+        self.origin = origin
+        """Who asks, where that is known."""
         self.left = request.batch
         """Messages still to deliver; at 0 or below (a batch of 0 wants one) the next is the last."""
         self.bytes_left = request.max_bytes

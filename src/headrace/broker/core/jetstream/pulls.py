@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....api import names
+from ..ports import Origin
 from . import statuses
 from .api import required_level_too_high
-from .policy import PinnedClient
 from .pullqueue import WaitingRequest
 from .pullrequest import PIN_ID_MISMATCH, check_pull, parse_pull
 
@@ -30,7 +30,7 @@ class Pulls:
         self._bus = consumer.context.bus
         self._evicted_ns = -_EVICT_EVERY_NS
 
-    def take(self, reply: bytes, headers: bytes, body: bytes) -> None:
+    def take(self, reply: bytes, headers: bytes, body: bytes, origin: Origin | None = None) -> None:
         """Take one pull request: let it wait, or answer it at once."""
         consumer = self._consumer
         parsed = parse_pull(body)
@@ -42,13 +42,10 @@ class Pulls:
             return
         now_ns = consumer.context.clock.monotonic_ns()
         consumer.alarm.last_active_ns = now_ns
-        request = WaitingRequest(reply, parsed.request, now_ns, plain=parsed.plain)
-        policy = consumer.policy
-        if isinstance(policy, PinnedClient):
-            if policy.pin_id and request.pin_id and request.pin_id != policy.pin_id:
-                self.say(reply, PIN_ID_MISMATCH)
-                return
-            policy.pulled(request, now_ns)
+        request = WaitingRequest(reply, parsed.request, now_ns, plain=parsed.plain, origin=origin)
+        if consumer.pinning is not None and not consumer.pinning.take(request, now_ns):
+            self.say(reply, PIN_ID_MISMATCH)
+            return
         if request.no_wait and not self._may_join(request):
             return
         if consumer.queue.is_full and not self._evict(now_ns):
@@ -56,7 +53,7 @@ class Pulls:
                 self.say(reply, _TOO_MANY)
             return
         request.seen_seq = consumer.stream.store.last_seq
-        request.lane = policy.lane(request)
+        request.lane = consumer.policy.lane(request)
         consumer.queue.add(request)
         consumer.wake()
         consumer.alarm.arm()
