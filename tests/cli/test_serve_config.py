@@ -35,6 +35,7 @@ def write(tmp_path: Path, text: str) -> Path:
         (["--user", "u", "--pass", "p"], {"user": "u", "pass": "p"}),
         (["--auth", "t", "-D", "-V"], {"auth": "t", "debug": True, "trace": True}),
         (["-DV"], {}),
+        (["--pin_handover", "immediate"], {"pin_handover": "immediate"}),
         (["--sync=interval:0.1", "--insecure"], {"sync": "interval:0.1", "insecure": True}),
     ],
 )

@@ -22,7 +22,7 @@ class Pool:
         try:
             return driver.run(tuple(scenario.steps), server.host, server.port)
         finally:
-            if scenario.settings == Settings():
+            if scenario.settings.is_open:
                 driver.clean_up(server.host, server.port)
 
     def _server(self, kind: str, settings: Settings) -> peers.ServerProcess:

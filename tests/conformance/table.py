@@ -19,6 +19,12 @@ class Settings:
     token: str = ""
     auth_timeout: float = 0.0  # seconds; 0: the server's default
     max_payload: int = 0  # bytes; 0: the server's default
+    pin_handover: str = ""  # of ours; nats-server knows one way only
+
+    @property
+    def is_open(self) -> bool:
+        """Whether anybody may connect."""
+        return not (self.user or self.password or self.token)
 
     def for_nats_server(self) -> str:
         lines = []
@@ -39,6 +45,8 @@ class Settings:
             lines.append(f"auth_timeout = {self.auth_timeout}")
         if self.max_payload:
             lines.append(f"max_payload = {self.max_payload}")
+        if self.pin_handover:
+            lines.append(f'pin_handover = "{self.pin_handover}"')
         return "\n".join(lines)
 
 

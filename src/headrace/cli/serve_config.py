@@ -55,6 +55,12 @@ def _sync(value: Any) -> str:
     raise ValueError("'always', 'os' or 'interval:<seconds>', as in 'interval:0.1'")
 
 
+def _handover(value: Any) -> str:
+    if value not in ("drain", "immediate"):
+        raise ValueError("'drain' or 'immediate'")
+    return str(value)
+
+
 def _users(value: Any) -> list[User]:
     """The tables of nats-server's files: user, pass and permissions. Raises ConfigurationError."""
     return read_users(from_plain(value, "users", ""))
@@ -141,6 +147,14 @@ SETTINGS: Final = (
     Setting("max_control_line", _whole_number, "longest line of the protocol in bytes"),
     Setting("max_memory_store", _whole_number, "most bytes a stream in memory may ask for"),
     Setting("max_file_store", _whole_number, "most bytes a stream in a file may ask for"),
+    Setting(
+        "pin_handover",
+        _handover,
+        "when the next client of a priority group is pinned: drain (once the one before has "
+        "finished its messages, the default) or immediate (as nats-server)",
+        ("--pin_handover",),
+        "MODE",
+    ),
     Setting("ping_max", _whole_number, "unanswered pings at which a client is given up"),
     Setting("lame_duck_duration", _seconds, "seconds clients have to move on after SIGUSR2 (2)"),
 )
@@ -246,6 +260,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         pings_out_max=get("ping_max", limits.PINGS_OUT_MAX),
         memory_bytes_max=get("max_memory_store"),
         file_bytes_max=get("max_file_store"),
+        pin_handover=get("pin_handover", "drain"),
         ping_interval=get("ping_interval", limits.PING_INTERVAL_S),
         auth_timeout=get("auth_timeout", limits.AUTH_TIMEOUT_S),
     )

@@ -33,6 +33,10 @@ async def test_a_stream_may_ask_for_no_more_than_there_is(
     [
         ({"subscriptions_max": 0}, "subscriptions_max: 0; accepted is more than 0"),
         ({"pings_out_max": -1}, "pings_out_max: -1; accepted is more than 0"),
+        (
+            {"pin_handover": "later"},
+            "pin_handover: 'later'; accepted are 'drain' and 'immediate'",
+        ),
         ({"file_bytes_max": -1}, "file_bytes_max: -1; accepted is 0 or more"),
     ],
 )

@@ -232,6 +232,7 @@ class Broker:
             server_name=hub.server_name,
             max_memory_bytes=-1 if memory is None else memory,
             max_storage_bytes=-1 if files is None else files,
+            pin_handover=self.options.pin_handover,
         )
 
     def _hub_options(self) -> HubOptions:

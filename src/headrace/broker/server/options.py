@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from ... import limits
 from ...errors import ConfigurationError
@@ -95,6 +95,9 @@ class BrokerOptions:
     """The most ``max_bytes`` a stream in memory may ask for; None: any."""
     file_bytes_max: int | None = None
     """The most ``max_bytes`` a stream in a file may ask for; None: any."""
+    pin_handover: Literal["drain", "immediate"] = "drain"
+    """``drain``: a pinned client that lost its pin finishes what it has in hand before the next one is
+    pinned, as the specification asks; ``immediate``: the next message pins, as nats-server does."""
     ping_interval: float = limits.PING_INTERVAL_S
     pings_out_max: int = limits.PINGS_OUT_MAX
     auth_timeout: float = limits.AUTH_TIMEOUT_S
@@ -125,6 +128,10 @@ class BrokerOptions:
         ):
             if most is not None and most < 0:
                 raise ConfigurationError(f"{name}: {most}; accepted is 0 or more")
+        if self.pin_handover not in ("drain", "immediate"):
+            raise ConfigurationError(
+                f"pin_handover: {self.pin_handover!r}; accepted are 'drain' and 'immediate'"
+            )
         if self.tls is not None and self.tls.timeout <= 0:
             raise ConfigurationError(f"tls: timeout {self.tls.timeout}; accepted is more than 0")
         if self.outbound_bytes_max < self.max_payload:
