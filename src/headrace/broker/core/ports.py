@@ -7,7 +7,7 @@ importing this module; ``core.router`` implements ``Bus``.
 from __future__ import annotations
 
 import builtins  # a stream store has a property called bytes
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...message import StoredMessage, StreamState, SubjectState
@@ -83,6 +83,35 @@ class StreamStore(Protocol):
         """Stage one message; return its sequence. Raises StoreError once the store has failed."""
         ...
 
+    def append_expiring(
+        self,
+        subject: builtins.bytes,
+        headers: builtins.bytes,
+        payload: builtins.bytes,
+        timestamp_ns: int,
+        expires_ns: int,
+    ) -> int:
+        """Stage one message that expires at a time by itself: the store keeps the time, not the rule."""
+        ...
+
+    def append_together(
+        self,
+        messages: Sequence[tuple[builtins.bytes, builtins.bytes, builtins.bytes, int, int]],
+    ) -> int:
+        """Stage messages of which a restart finds all or none; return the first one's sequence.
+
+        Each is ``(subject, headers, payload, timestamp_ns, expires_ns)``, the last 0 for never.
+        """
+        ...
+
+    def expiries(self) -> Iterator[tuple[int, int]]:
+        """``(sequence, expires_ns)`` of every live message that expires by itself."""
+        ...
+
+    def expires_ns(self, sequence: int) -> int:
+        """When a message expires by itself; 0 if it does not, or is gone."""
+        ...
+
     def get(self, sequence: int) -> StoredMessage | None: ...
 
     def read(
@@ -118,6 +147,10 @@ class StreamStore(Protocol):
 
     def reset_first(self, sequence: int) -> None:
         """On an empty stream only: the next message gets this sequence."""
+        ...
+
+    def skip_to(self, sequence: int) -> None:
+        """The next message gets this sequence; those in between are never used."""
         ...
 
     def subject(self, subject: builtins.bytes) -> SubjectState | None: ...
@@ -169,7 +202,11 @@ class Storage(Protocol):
 
     def create_stream(self, name: str, *, memory: bool = False) -> StreamStore: ...
 
-    def open_stream(self, name: str) -> StreamStore: ...
+    def open_stream(
+        self, name: str, expiry_of: Callable[[bytes, int], int] | None = None
+    ) -> StreamStore:
+        """``expiry_of(headers, timestamp_ns)`` tells when a message staged as expiring does so."""
+        ...
 
     def delete_stream(self, name: str) -> None: ...
 

@@ -65,6 +65,7 @@ class Compaction:
         self._sids = array("I", map(segment.sids.__getitem__, positions))
         self._stamps = array("q", map(segment.stamps.__getitem__, positions))
         self._removals = list(segment.removals)
+        self.expiries = segment.expiries.only(self.rel) if segment.expiries else None
         self._final_seq = segment.final_seq
         self._names = names
         self._header = header
@@ -126,7 +127,9 @@ class Compaction:
         said = b"".join(statements)
         arrays = (self.offsets, self._sizes, self._sids, self._stamps, self.rel)
         data_end = self.data_end + len(said)
-        footer = encode_footer(data_end, self._final_seq, arrays, self._names, self._removals)
+        footer = encode_footer(
+            data_end, self._final_seq, arrays, self._names, self._removals, self.expiries
+        )
         write_all(fs, target, said + footer, self.data_end)
         self.data_end = data_end
         fs.fdatasync(target)

@@ -169,6 +169,25 @@ class EditableLog(MessageLog):
         if sequence > self.last_seq + 1:
             self._skip_to(sequence - 1)
 
+    def skip_to(self, sequence: int) -> None:
+        """The next message gets this sequence; those in between are never used.
+
+        Raises StoreError if ``sequence`` was already used.
+        """
+        if not self.messages:
+            self.reset_first(sequence)
+            return
+        self._check_writable()
+        if sequence <= self.last_seq:
+            raise StoreError(
+                f"stream {self.name!r} has used sequences up to {self.last_seq}: the next one can not "
+                f"be {sequence}"
+            )
+        if sequence > self.last_seq + 1:
+            first = self._first
+            self._skip_to(sequence - 1)
+            self._first = first
+
     # -- removal inside
 
     def _remove_oldest(self, filter: SubjectFilter, excess: int) -> None:

@@ -29,6 +29,7 @@ from .record import (
     encode_commit,
     encode_removals,
     encode_skip,
+    flagged,
 )
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
@@ -101,6 +102,7 @@ class FileLog(RecordReader):
         self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
         self._discarded = False
         self._unfit = segments[-1] if unfit_tail else None  # damaged: not to be appended to
+        self._limit = 0  # where the tail is full; see `_aim`
         self._jump = jump  # the next segment does not follow from the records there are
         self._statements: list[bytes] = []
         self._writes: list[SegmentWrite] = []
@@ -164,6 +166,16 @@ class FileLog(RecordReader):
         self.bytes += size
         self.last_seq = sequence
         return sequence
+
+    def _gather(self, nbytes: int) -> None:
+        self._check_writable()
+        if self._end + nbytes > self._limit:
+            self._make_room(nbytes)
+            self._limit = max(self._limit, self._end + nbytes)
+
+    def _flag_last(self, flag: int) -> None:
+        parts = self._chunk.parts
+        parts[-1] = flagged(parts[-1], flag, self._salt)
 
     def _intern(self, subject: bytes) -> int:
         if len(subject) > _SUBJECT_MAX:
@@ -441,6 +453,7 @@ class FileLog(RecordReader):
         segment.dead = live.count(False)
         segment.counts, segment.counted = {}, 0
         segment.version += 1
+        segment.expiries = done.expiries
         segment.data_end = done.data_end
         self._shelf.discard(segment)
         segment.path = done.target

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import compress
 
+from .expiries import Expiries
+
 __all__ = ["Chunk", "Segment", "SubjectTable"]
 
 
@@ -46,6 +48,7 @@ class Segment:
         "dead",
         "durable",
         "end_rel",
+        "expiries",
         "final_seq",
         "generation",
         "head",
@@ -85,6 +88,7 @@ class Segment:
         self.chunks: list[Chunk] = []
         self.removals: list[tuple[int, int]] = []
         self.data_end = 0
+        self.expiries: Expiries | None = None  # None: none of its messages expires by itself
         self.jump = False  # its base does not follow from the records before it
         self.generation = 0  # how often it was compacted
         self.final_seq = base - 1  # once sealed: the stream's last sequence by then
@@ -198,6 +202,8 @@ class Segment:
     def cut(self, length: int) -> None:
         """Forget positions from ``length`` on; none of them counts as live any more."""
         self.dead -= len(self) - length
+        if self.expiries is not None:
+            self.expiries.cut(self.sequence(length) - self.base if length < len(self) else 1 << 32)
         for entries in (self.offsets, self.sizes, self.sids, self.stamps, self.rel):
             if entries is not None:
                 del entries[length:]

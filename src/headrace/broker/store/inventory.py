@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from .files import read_around
 from .index import Segment, SubjectTable
-from .record import HEAD_BYTES, MESSAGE, scan
+from .record import FLAG_HEADERS, HEAD_BYTES, MESSAGE, scan
 from .seal import unlink_chore
 from .segment import (
     HEADER_BYTES,
@@ -189,7 +189,7 @@ class ArrayLoader:
         for item in scan(data, HEADER_BYTES, len(data), segment.salt):
             lowest = segment.base + (rel[-1] + 1 if rel else 0)
             if item.kind == MESSAGE and lowest <= item.sequence <= last:
-                at = item.offset + HEAD_BYTES + (4 if item.flags else 0)
+                at = item.offset + HEAD_BYTES + (4 if item.flags & FLAG_HEADERS else 0)
                 segment.offsets.append(item.offset)
                 segment.sizes.append(item.size)
                 segment.sids.append(self._table.intern(data[at : at + item.subject_len]))

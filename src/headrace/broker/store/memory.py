@@ -11,6 +11,7 @@ from typing import Final
 
 from ...errors import StoreError
 from ...message import StoredMessage
+from .appends import AppendingLog, ExpiryOf
 from .edits import EditableLog, Part
 from .index import Segment
 from .writer import Work
@@ -23,7 +24,7 @@ _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 i
 _new = tuple.__new__
 
 
-class MemoryLog(EditableLog):
+class MemoryLog(AppendingLog):
     """One stream in memory; see ``StreamStore`` in ``core/ports.py``."""
 
     def __init__(self, name: str, soil: Callable[[EditableLog], None]) -> None:
@@ -65,6 +66,12 @@ class MemoryLog(EditableLog):
         self.bytes += size
         self.last_seq = sequence
         return sequence
+
+    def _gather(self, nbytes: int) -> None:
+        self._check_writable()
+
+    def _flag_last(self, flag: int) -> None:
+        """Flags are for restarts."""
 
     def stage(self, work: Work) -> Part:
         """Everything since the last flush becomes a part of the next batch; there are no writes."""
@@ -196,7 +203,7 @@ class MemoryStorage:
         log = self._streams[name] = MemoryLog(name, self._soil)
         return log
 
-    def open_stream(self, name: str) -> MemoryLog:
+    def open_stream(self, name: str, expiry_of: ExpiryOf | None = None) -> MemoryLog:
         """The stream of this name. Raises StoreError if there is none."""
         log = self._streams.get(name)
         if log is None:

@@ -12,10 +12,10 @@ from typing import Final
 from zlib import crc32
 
 from ...message import StoredMessage
-from .edits import EditableLog
+from .appends import AppendingLog
 from .findings import damage
 from .index import Chunk, Segment
-from .record import CRC_BYTES, HEAD_BYTES, U32
+from .record import CRC_BYTES, FLAG_HEADERS, HEAD_BYTES, U32
 from .shelf import BLOCK_BYTES, Shelf
 
 __all__ = ["RecordReader"]
@@ -26,7 +26,7 @@ _unpack_u32 = U32.unpack_from
 _new = tuple.__new__
 
 
-class RecordReader(EditableLog):
+class RecordReader(AppendingLog):
     """The half of a stream on disk that turns positions into messages."""
 
     _shelf: Shelf
@@ -66,7 +66,7 @@ class RecordReader(EditableLog):
             subject = names[sids[position]]
             at = HEAD_BYTES + len(subject)
             headers = b""
-            if record[7]:
+            if record[7] & FLAG_HEADERS:
                 headers_len = _unpack_u32(record, HEAD_BYTES)[0]
                 at += 4 + headers_len
                 headers = record[at - headers_len : at]
@@ -122,7 +122,7 @@ class RecordReader(EditableLog):
             subject = names[sids[position]]
             at = HEAD_BYTES + len(subject)
             headers = b""
-            if record[7]:
+            if record[7] & FLAG_HEADERS:
                 headers_len = _unpack_u32(record, HEAD_BYTES)[0]
                 at += 4 + headers_len
                 headers = body[at - headers_len : at]

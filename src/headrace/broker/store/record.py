@@ -12,7 +12,9 @@ Little-endian, no alignment::
     the content:  [ length of headers, u32 ]  subject  headers  payload
 
 ``length`` counts everything, itself and the crc included. The length of headers is there only when
-the HEADERS flag is set, so a record is exactly as long as nats-server accounts for the message. The crc is
+the HEADERS flag is set, so a record is exactly as long as nats-server accounts for the message. The
+flag EXPIRES marks a message that expires by itself (whoever opens the stream can tell when, from its
+headers), OPEN one that counts only if the next message is there, too. The crc is
 CRC-32 of everything before it, seeded with the salt of the segment: bytes of another file, or a record
 inside a payload, do not validate. ``mark`` lets recovery find the next record after a damaged one.
 A length of 0 is preallocated space: the end.
@@ -37,7 +39,9 @@ from zlib import crc32
 __all__ = [
     "COMMIT",
     "CRC_BYTES",
+    "FLAG_EXPIRES",
     "FLAG_HEADERS",
+    "FLAG_OPEN",
     "HEAD",
     "HEAD_BYTES",
     "MARK",
@@ -52,6 +56,7 @@ __all__ = [
     "encode_message",
     "encode_removals",
     "encode_skip",
+    "flagged",
     "ranges_of",
     "scan",
     "try_decode",
@@ -71,6 +76,10 @@ REMOVAL: Final = 2
 SKIP: Final = 3
 COMMIT: Final = 4
 FLAG_HEADERS: Final = 1
+FLAG_EXPIRES: Final = 2
+FLAG_OPEN: Final = 4
+_FLAGS: Final = FLAG_HEADERS | FLAG_EXPIRES | FLAG_OPEN
+_FLAGS_AT: Final = 7
 
 _RANGES_PER_RECORD: Final = 32_768
 
@@ -102,6 +111,13 @@ def encode_message(
     size = OVERHEAD + len(subject) + len(payload)
     head = HEAD.pack(size, MARK, MESSAGE, 0, sequence, timestamp_ns, len(subject))
     return _seal(head + subject + payload, salt)
+
+
+def flagged(record: bytes, flag: int, salt: int) -> bytes:
+    """The record with one flag more."""
+    body = bytearray(record[:-CRC_BYTES])
+    body[_FLAGS_AT] |= flag
+    return _seal(bytes(body), salt)
 
 
 def _statement(kind: int, sequence: int, payload: bytes, salt: int) -> bytes:
@@ -141,7 +157,7 @@ def try_decode(data: bytes, offset: int, end: int, salt: int) -> Found | None:
     if end - offset < OVERHEAD:
         return None
     size, mark, kind, flags, sequence, stamp, subject_len = HEAD.unpack_from(data, offset)
-    if mark != MARK or not MESSAGE <= kind <= COMMIT or flags > FLAG_HEADERS:
+    if mark != MARK or not MESSAGE <= kind <= COMMIT or flags > _FLAGS:
         return None
     if size < OVERHEAD + subject_len or size > end - offset:
         return None

@@ -12,11 +12,27 @@ import re
 from array import array
 from typing import Final
 
+from .appends import ExpiryOf
+from .expiries import NEVER_NS, Expiries
 from .filestore import FileLog, coalesce, segment_path
 from .findings import Finding, Quarantine, damage
 from .index import Segment, SubjectTable
 from .inventory import ArrayLoader, Inventory, SegmentFile, read_file
-from .record import COMMIT, HEAD_BYTES, MESSAGE, REMOVAL, SKIP, U64, Found, ranges_of, scan
+from .record import (
+    COMMIT,
+    FLAG_EXPIRES,
+    FLAG_HEADERS,
+    FLAG_OPEN,
+    HEAD_BYTES,
+    MESSAGE,
+    REMOVAL,
+    SKIP,
+    U32,
+    U64,
+    Found,
+    ranges_of,
+    scan,
+)
 from .seal import seal_chore
 from .segment import (
     HEADER_BYTES,
@@ -30,6 +46,7 @@ __all__ = ["new_log", "open_log"]
 
 _FOOTER_READ: Final = 64 * 1024
 _EVERYTHING: Final = 1 << 63
+_SPECIAL: Final = FLAG_EXPIRES | FLAG_OPEN
 _NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
 
 
@@ -54,19 +71,38 @@ def new_log(
     )
 
 
-def open_log(name: str, directory: str, shelf: Shelf, quarantine: Quarantine) -> FileLog:
+def open_log(
+    name: str,
+    directory: str,
+    shelf: Shelf,
+    quarantine: Quarantine,
+    expiry_of: ExpiryOf | None = None,
+) -> FileLog:
     """The stream in ``directory`` as far as it can be read. Raises StoreFormatError, StoreError."""
-    return _Opening(name, directory, shelf, quarantine).run()
+    return _Opening(name, directory, shelf, quarantine, expiry_of or _no_expiry).run()
+
+
+def _no_expiry(headers: bytes, timestamp_ns: int) -> int:
+    return NEVER_NS
 
 
 class _Opening:
     """One opening, step by step."""
 
-    def __init__(self, name: str, directory: str, shelf: Shelf, quarantine: Quarantine) -> None:
+    def __init__(
+        self,
+        name: str,
+        directory: str,
+        shelf: Shelf,
+        quarantine: Quarantine,
+        expiry_of: ExpiryOf,
+    ) -> None:
         self._name = name
         self._directory = directory
         self._shelf = shelf
         self._quarantine = quarantine
+        self._expiry_of = expiry_of
+        self._open_from = -1  # in the tail: where messages begin whose end is missing
         self._table = SubjectTable()
         self._segments: list[Segment] = []
         self._subjects: dict[Segment, list[tuple[bytes, int, int, int]]] = {}
@@ -142,6 +178,7 @@ class _Opening:
         segment.max_ns = summary.max_ns
         segment.data_end = footer.data_end
         segment.removals = summary.removals
+        segment.expiries = summary.expiries
         segment.load = ArrayLoader(
             footer, summary, self._shelf, self._table, self._report, self._mismatch
         )
@@ -154,6 +191,7 @@ class _Opening:
 
     def _segment(self, file: SegmentFile) -> Segment:
         header = file.header
+        self._open_from = -1
         segment = Segment(header.serial, header.base, salt=header.salt, path=file.path)
         segment.durable = True
         segment.generation = file.generation
@@ -211,7 +249,9 @@ class _Opening:
             segment.stamps.append,
         )
         self._end = HEADER_BYTES
-        for kind, offset, size, sequence, stamp, flags, subject_len in found:
+        self._open_from = -1
+        for item in found:
+            kind, offset, size, sequence, stamp, flags, subject_len = item
             if kind == MESSAGE:
                 if sequence < self._expected or (following is not None and sequence >= following):
                     continue  # superseded: what was taken back or torn, and then written elsewhere
@@ -222,7 +262,9 @@ class _Opening:
                     self._lost(segment, offset, self._expected, sequence - 1)
                     damaged = True
                 hole = False
-                at = offset + HEAD_BYTES + (4 if flags else 0)
+                at = offset + HEAD_BYTES + (4 if flags & FLAG_HEADERS else 0)
+                if flags & _SPECIAL or self._open_from >= 0:
+                    self._note_flags(segment, data, item, rel)
                 offsets(offset)
                 sizes(size)
                 sids(intern(data[at : at + subject_len]))
@@ -251,6 +293,36 @@ class _Opening:
             self._end = offset + size
         return damaged
 
+    def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
+        """Take note of a message that expires, and of where one begins that lacks its end."""
+        if not found.flags & FLAG_OPEN:
+            self._open_from = -1
+        elif self._open_from < 0:
+            self._open_from = len(rel)
+        if found.flags & FLAG_EXPIRES:
+            at = found.offset + HEAD_BYTES
+            start = at + 4 + found.subject_len
+            headers = data[start : start + U32.unpack_from(data, at)[0]]
+            if segment.expiries is None:
+                segment.expiries = Expiries()
+            time_ns = self._expiry_of(headers, found.timestamp_ns)
+            segment.expiries.add(found.sequence - segment.base, time_ns)
+
+    def _drop_open(self) -> None:
+        """Messages at the end that stand or fall with one that is missing were never acknowledged."""
+        if self._open_from < 0 or not self._segments:
+            return
+        tail, start = self._segments[-1], self._open_from
+        first = tail.sequence(start) if tail.load is None and start < len(tail) else 0
+        if not first or not self._torn(first):
+            return
+        self._report(tail.path, tail.offsets[start], "messages without their end were ignored")
+        self._nbytes -= sum(tail.sizes[start:])
+        self._end, self._expected = tail.offsets[start], first
+        tail.cut(start)
+        tail.dead = 0
+        self._unfit = True
+
     def _torn(self, sequence: int) -> bool:
         """Whether a message of this sequence may never have become durable."""
         return sequence > self._known.sequence
@@ -268,6 +340,7 @@ class _Opening:
     # -- the whole
 
     def _finish(self, files: list[SegmentFile]) -> FileLog:
+        self._drop_open()
         mark_path = self._directory + "/watermark"
         known = self._known.sequence
         if known >= self._expected:

@@ -19,9 +19,10 @@ def seal_chore(segment: Segment, names: list[bytes]) -> Chore:
     path, data_end, last_seq = segment.path, segment.data_end, segment.final_seq
     arrays = (segment.offsets, segment.sizes, segment.sids, segment.stamps, segment.rel)
     removals = list(segment.removals)
+    expiries = segment.expiries.copy() if segment.expiries else None
 
     def seal(writer: Writer) -> None:
-        footer = encode_footer(data_end, last_seq, arrays, names, removals)
+        footer = encode_footer(data_end, last_seq, arrays, names, removals, expiries)
         fs = writer.fs
         if not fs.exists(path):
             return  # its stream was deleted meanwhile

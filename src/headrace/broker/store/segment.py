@@ -15,7 +15,7 @@ messages: the records are read instead.
 - arrays: per message offset u32, size u32, subject number u32, timestamp i64, and in compacted segments
   the sequence relative to the base u32.
 - summary: what opening a stream needs: counts, the last sequence and time, each subject with its count,
-  first and last, and the removals recorded in this file.
+  first and last, the removals recorded in this file, and when which messages expire by themselves.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from typing import Final, NamedTuple
 from zlib import crc32
 
 from ...errors import StoreFormatError
+from .expiries import Expiries
 
 __all__ = [
     "FORMAT_VERSION",
@@ -53,6 +54,8 @@ _TRAILER: Final = struct.Struct("<8sQQIIII")
 _TRAILER_MAGIC: Final = b"HRFOOTER"
 TRAILER_BYTES: Final = _TRAILER.size
 _U32: Final = struct.Struct("<I")
+_SPARSE: Final = 1
+_EXPIRIES: Final = 2
 
 
 class Header(NamedTuple):
@@ -137,6 +140,7 @@ class Summary(NamedTuple):
     subjects: list[tuple[bytes, int, int, int]]
     removals: list[tuple[int, int]]
     sparse: bool
+    expiries: Expiries | None = None
 
 
 class Footer(NamedTuple):
@@ -155,6 +159,7 @@ def encode_footer(
     arrays: tuple[array[int], array[int], array[int], array[int], array[int] | None],
     names: list[bytes],
     removals: list[tuple[int, int]],
+    expiries: Expiries | None = None,
 ) -> bytes:
     """The footer of a sealed segment.
 
@@ -186,7 +191,7 @@ def encode_footer(
                 end_rel & 0xFFFFFFFF,
                 len(local),
                 len(removals),
-                rel is not None,
+                (rel is not None) * _SPARSE | bool(expiries) * _EXPIRIES,
             ),
             array("I", [counts[sid] for sid in local]).tobytes(),
             array("I", [firsts[sid] for sid in local]).tobytes(),
@@ -194,6 +199,7 @@ def encode_footer(
             array("H", [len(names[sid]) for sid in local]).tobytes(),
             array("Q", [end for pair in removals for end in pair]).tobytes(),
             *(names[sid] for sid in local),
+            _encode_expiries(expiries),
         )
     )
     trailer = _TRAILER.pack(
@@ -207,6 +213,23 @@ def encode_footer(
     )
     trailer = trailer[:-4] + _U32.pack(crc32(trailer[:-4]))
     return block + summary + trailer
+
+
+def _encode_expiries(expiries: Expiries | None) -> bytes:
+    if not expiries:
+        return b""
+    return b"".join(
+        (_U32.pack(len(expiries)), expiries.rels.tobytes(), expiries.times_ns.tobytes())
+    )
+
+
+def _decode_expiries(data: bytes, at: int) -> Expiries:
+    (count,) = _U32.unpack_from(data, at)
+    expiries = Expiries()
+    middle = at + 4 + 4 * count
+    expiries.rels.frombytes(data[at + 4 : middle])
+    expiries.times_ns.frombytes(data[middle : middle + 8 * count])
+    return expiries
 
 
 def _extremes(sids: array[int], rel: array[int] | None) -> tuple[dict[int, int], dict[int, int]]:
@@ -231,7 +254,7 @@ def decode_summary(data: bytes, footer: Footer) -> Summary | None:
     """The summary, or None if it is damaged."""
     if crc32(data) != footer.summary_crc or len(data) < _SUMMARY.size:
         return None
-    messages, last_seq, nbytes, last_ns, max_ns, end_rel, n_subjects, n_removals, sparse = (
+    messages, last_seq, nbytes, last_ns, max_ns, end_rel, n_subjects, n_removals, flags = (
         _SUMMARY.unpack_from(data)
     )
     at = _SUMMARY.size
@@ -255,8 +278,10 @@ def decode_summary(data: bytes, footer: Footer) -> Summary | None:
         at += length
     removals = list(zip(flat[::2], flat[1::2], strict=True))
     end_rel = -1 if not messages else end_rel
+    expiries = _decode_expiries(data, at) if flags & _EXPIRIES else None
+    sparse = bool(flags & _SPARSE)
     return Summary(
-        messages, last_seq, nbytes, last_ns, max_ns, end_rel, subjects, removals, bool(sparse)
+        messages, last_seq, nbytes, last_ns, max_ns, end_rel, subjects, removals, sparse, expiries
     )
 
 

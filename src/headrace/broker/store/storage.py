@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreError, StoreFailedError
 from ...limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
+from .appends import ExpiryOf
 from .commit import Batch, CommitStats, Committer
 from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
@@ -230,8 +231,11 @@ class FileStorage:
         self._staged.touched = True
         return log
 
-    def open_stream(self, name: str) -> FileLog | MemoryLog:
-        """The stream of this name, read from disk the first time. Raises StoreError if there is none."""
+    def open_stream(self, name: str, expiry_of: ExpiryOf | None = None) -> FileLog | MemoryLog:
+        """The stream of this name, read from disk the first time. Raises StoreError if there is none.
+
+        ``expiry_of(headers, timestamp_ns)`` tells when a message that expires by itself does so.
+        """
         log = self._logs.get(name)
         if log is not None:
             return log
@@ -239,7 +243,7 @@ class FileStorage:
         if directory is None:
             raise StoreError(f"no stream {name!r} in the store")
         try:
-            log = open_log(name, directory, self._shelf, self._quarantine)
+            log = open_log(name, directory, self._shelf, self._quarantine, expiry_of)
         except OSError as error:
             raise explain(error, f"opening stream {name!r}") from error
         del self._unopened[name]
