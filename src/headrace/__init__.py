@@ -20,12 +20,25 @@ if TYPE_CHECKING:
     from .client.jetstream import JetStream
     from .client.jsmessage import Batch, JetStreamMessage
     from .client.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
+    from .client.kvconfig import KeyValueStatus
     from .client.message import Message
+    from .client.objectinfo import (
+        ObjectDamagedError,
+        ObjectExistsError,
+        ObjectInfo,
+        ObjectLink,
+        ObjectLinkError,
+        ObjectNotFoundError,
+        ObjectStoreStatus,
+    )
+    from .client.objectreader import ObjectReader
+    from .client.objectstore import ObjectStore
     from .client.options import Options
     from .client.ordered import OrderedConsumer
     from .client.publisher import Publisher, PublishError, PublishFailure
     from .client.stream import Stream, StreamMessage
     from .client.subscription import Subscription
+    from .client.watch import Watch
     from .errors import (
         AuthorizationError,
         BufferFullError,
@@ -69,9 +82,19 @@ __all__ = [
     "KeyExistsError",
     "KeyNotFoundError",
     "KeyValue",
+    "KeyValueStatus",
     "LimitExceededError",
     "Message",
     "NoRespondersError",
+    "ObjectDamagedError",
+    "ObjectExistsError",
+    "ObjectInfo",
+    "ObjectLink",
+    "ObjectLinkError",
+    "ObjectNotFoundError",
+    "ObjectReader",
+    "ObjectStore",
+    "ObjectStoreStatus",
     "Options",
     "OrderedConsumer",
     "ProtocolError",
@@ -88,6 +111,7 @@ __all__ = [
     "StreamMessage",
     "Subscription",
     "TimeoutError",
+    "Watch",
     "__version__",
     "connect",
 ]
@@ -102,12 +126,25 @@ _HOMES = {
     "client.jetstream": ("JetStream",),
     "client.jsmessage": ("Batch", "JetStreamMessage"),
     "client.keyvalue": ("Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue"),
+    "client.kvconfig": ("KeyValueStatus",),
     "client.message": ("Message",),
+    "client.objectinfo": (
+        "ObjectDamagedError",
+        "ObjectExistsError",
+        "ObjectInfo",
+        "ObjectLink",
+        "ObjectLinkError",
+        "ObjectNotFoundError",
+        "ObjectStoreStatus",
+    ),
+    "client.objectreader": ("ObjectReader",),
+    "client.objectstore": ("ObjectStore",),
     "client.options": ("Options",),
     "client.ordered": ("OrderedConsumer",),
     "client.publisher": ("PublishError", "PublishFailure", "Publisher"),
     "client.stream": ("Stream", "StreamMessage"),
     "client.subscription": ("Subscription",),
+    "client.watch": ("Watch",),
 }
 _LAZY = {name: module for module, names in _HOMES.items() for name in names}
 

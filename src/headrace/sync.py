@@ -21,8 +21,10 @@ from .client.blocking.consumer import Consumer, Consumption
 from .client.blocking.jetstream import JetStream, Stream
 from .client.blocking.keyvalue import KeyValue
 from .client.blocking.messages import Batch, JetStreamMessage, Message
+from .client.blocking.objectstore import ObjectReader, ObjectStore
 from .client.blocking.ordered import OrderedConsumer
 from .client.blocking.publisher import Publisher
+from .client.blocking.watch import Watch
 
 __all__ = [
     "Batch",
@@ -33,9 +35,12 @@ __all__ = [
     "JetStreamMessage",
     "KeyValue",
     "Message",
+    "ObjectReader",
+    "ObjectStore",
     "OrderedConsumer",
     "Publisher",
     "Stream",
     "Subscription",
+    "Watch",
     "connect",
 ]

@@ -8,12 +8,26 @@ from .consumer import Consumer
 from .jetstream import JetStream
 from .jsmessage import Batch, JetStreamMessage
 from .keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
+from .kvconfig import KeyValueOptions, KeyValueStatus
 from .message import Message
+from .objectconfig import ObjectStoreOptions
+from .objectinfo import (
+    ObjectDamagedError,
+    ObjectExistsError,
+    ObjectInfo,
+    ObjectLink,
+    ObjectLinkError,
+    ObjectNotFoundError,
+    ObjectStoreStatus,
+)
+from .objectreader import ObjectReader
+from .objectstore import ObjectStore
 from .options import Options
 from .ordered import OrderedConsumer
 from .publisher import Publisher, PublishError, PublishFailure
 from .stream import Stream, StreamMessage
 from .subscription import Subscription
+from .watch import Watch
 
 __all__ = [
     "Batch",
@@ -26,7 +40,19 @@ __all__ = [
     "KeyExistsError",
     "KeyNotFoundError",
     "KeyValue",
+    "KeyValueOptions",
+    "KeyValueStatus",
     "Message",
+    "ObjectDamagedError",
+    "ObjectExistsError",
+    "ObjectInfo",
+    "ObjectLink",
+    "ObjectLinkError",
+    "ObjectNotFoundError",
+    "ObjectReader",
+    "ObjectStore",
+    "ObjectStoreOptions",
+    "ObjectStoreStatus",
     "Options",
     "OrderedConsumer",
     "PublishError",
@@ -35,5 +61,6 @@ __all__ = [
     "Stream",
     "StreamMessage",
     "Subscription",
+    "Watch",
     "connect",
 ]

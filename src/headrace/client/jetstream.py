@@ -14,7 +14,6 @@ from ..api.envelope import decode_pub_ack
 from ..api.messages import AccountInfo, PubAck, SuccessResponse
 from ..api.names import API_PREFIX
 from ..api.streams import (
-    StorageKind,
     StreamConfig,
     StreamInfo,
     StreamListResponse,
@@ -24,9 +23,9 @@ from ..api.streams import (
 from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError
 from ..subjects import is_valid_subject
 from .apicalls import Api, check_name, config_from
+from .buckets import Buckets
 from .consumer import Consumer
 from .consumers import Consumers
-from .keyvalue import KeyValue, bucket_config, stream_name_of
 from .message import HeadersLike, header_block
 from .publisher import Publisher, PublishFailure
 from .stream import Stream
@@ -42,7 +41,7 @@ _STREAM_EXISTS: Final = 10058
 _decode_ack = msgspec.json.Decoder(PubAck).decode
 
 
-class JetStream:
+class JetStream(Buckets):
     """Streams and consumers over one connection. Made by ``connection.jetstream()``.
 
     Args:
@@ -232,54 +231,6 @@ class JetStream:
             lambda page: page.total,
         )
 
-    # Key-value buckets
-
-    async def key_value(self, bucket: str) -> KeyValue:
-        """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
-        return KeyValue(self, await self.stream(stream_name_of(bucket)), bucket)
-
-    async def create_key_value(
-        self,
-        bucket: str,
-        *,
-        description: str = "",
-        history: int = 1,
-        ttl: float = 0,
-        max_value_size: int = -1,
-        max_bytes: int = -1,
-        storage: StorageKind = "file",
-        num_replicas: int = 1,
-        marker_ttl: float = 0,
-    ) -> KeyValue:
-        """Create a bucket, or return the one there is if it is the same.
-
-        Args:
-            history: revisions kept of each key, 1 to 64.
-            ttl: seconds after which a value is removed; 0: never.
-            max_value_size, max_bytes: limits of one value and of the bucket; -1: none.
-            marker_ttl: allow a ttl for each key, and keep marks of removed ones for so many seconds.
-        """
-        config = bucket_config(
-            bucket,
-            description=description,
-            history=history,
-            ttl=ttl,
-            max_value_size=max_value_size,
-            max_bytes=max_bytes,
-            storage=storage,
-            num_replicas=num_replicas,
-            marker_ttl=marker_ttl,
-        )
-        return KeyValue(self, await self.create_stream(config), bucket)
-
-    async def delete_key_value(self, bucket: str) -> None:
-        """Delete a bucket with everything in it."""
-        await self.delete_stream(stream_name_of(bucket))
-
-    def key_values(self) -> AsyncIterator[str]:
-        """The name of each bucket."""
-        return _buckets(self.stream_names(subject="$KV.*.>"))
-
     # Consumers, without asking for the stream first
 
     async def consumer(self, stream: str, name: str) -> Consumer:
@@ -307,12 +258,6 @@ class JetStream:
     async def delete_consumer(self, stream: str, name: str) -> None:
         """As ``Stream.delete_consumer``."""
         await Consumers(self._api, stream).delete(name)
-
-
-async def _buckets(names: AsyncIterator[str]) -> AsyncIterator[str]:
-    async for name in names:
-        if name.startswith("KV_"):
-            yield name.removeprefix("KV_")
 
 
 def _pub_ack(data: bytes) -> PubAck:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal
 
 from ..api.errors import Errors
-from ..api.streams import StorageKind, StreamConfig, StreamInfo
+from ..api.streams import StreamInfo
 from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ..wire.headers import Headers, parse_headers
 from .jsmessage import JetStreamMessage
-from .ordered import OrderedConsumer, OrderedConsumption
+from .kvconfig import STREAM_PREFIX, KeyValueStatus
 from .stream import Stream, StreamMessage
+from .watch import Watch
 
 if TYPE_CHECKING:
     from .jetstream import JetStream
 
-__all__ = ["Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue", "Operation", "Watch"]
+__all__ = ["Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue", "Operation"]
 
-HISTORY_MAX: Final = 64
-_BUCKET: Final = re.compile(r"[a-zA-Z0-9_-]+")
+MARKS_KEPT_S: Final = 1800.0
 _KEY: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")
 _PATTERN: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9*>]+(?<!\.)")
 _OPERATION: Final = "KV-Operation"
@@ -75,7 +75,7 @@ class KeyValue:
     def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:
         self._js = js
         self._stream = stream
-        self._prefix = f"$KV.{bucket}."
+        self._prefix, self._put_prefix = _prefixes(bucket, stream.cached_info)
         self.bucket = bucket
 
     def __repr__(self) -> str:
@@ -84,6 +84,10 @@ class KeyValue:
     async def info(self) -> StreamInfo:
         """What the server says of the stream behind the bucket."""
         return await self._stream.info()
+
+    async def status(self) -> KeyValueStatus:
+        """The bucket's settings, and how much is in it."""
+        return KeyValueStatus.of(await self._stream.info())
 
     # Reading
 
@@ -123,35 +127,53 @@ class KeyValue:
         *patterns: str,
         history: bool = False,
         updates_only: bool = False,
+        from_revision: int = 0,
         ignore_deletes: bool = False,
         headers_only: bool = False,
         on_error: Callable[[Exception], object] | None = None,
-    ) -> Watch:
+    ) -> Watch[Entry]:
         """Entries as they change, beginning with the present one of each key.
 
         Args:
             patterns: which keys (``*`` and ``>`` are wildcards); none means all.
             history: begin with every revision kept instead.
             updates_only: begin with what changes from now on.
+            from_revision: begin with every revision kept from this one on, to resume a watch that saw
+                the one before. Of these three only one may be given.
             ignore_deletes: leave deletions out.
             headers_only: without values.
             on_error: as for ``Consumer.consume``.
         """
+        if history + updates_only + bool(from_revision) > 1:
+            raise ConfigurationError(
+                "a watch begins with the history, with a revision, or with what changes: give one"
+            )
         filters = tuple(self._prefix + _checked(_PATTERN, "key pattern", p) for p in patterns)
         ordered = await self._stream.ordered_consumer(
             filter_subjects=filters or (self._prefix + ">",),
-            deliver_policy="all" if history else "new" if updates_only else "last_per_subject",
+            deliver_policy="by_start_sequence"
+            if from_revision
+            else "all"
+            if history
+            else "new"
+            if updates_only
+            else "last_per_subject",
+            opt_start_seq=from_revision,
             headers_only=headers_only,
         )
-        info = await ordered.info()
-        pending = 0 if updates_only else info.num_pending + info.delivered.consumer_seq
-        return Watch(self, ordered, pending, ignore_deletes, on_error)
+        return await Watch._begin(
+            ordered,
+            self._delivered,
+            lambda entry: not (ignore_deletes and entry.operation != "put"),
+            updates_only=updates_only,
+            on_error=on_error,
+        )
 
     # Writing
 
     async def put(self, key: str, value: bytes, *, ttl: float = 0) -> int:
         """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
-        return (await self._js.publish(self._subject(key), value, ttl=ttl)).seq
+        return (await self._js.publish(self._put_subject(key), value, ttl=ttl)).seq
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0) -> int:
         """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
@@ -176,12 +198,29 @@ class KeyValue:
         """Remove the value and every revision; with ``ttl`` the mark of it goes too."""
         await self._mark(key, {_OPERATION: "PURGE", "Nats-Rollup": "sub"}, revision, ttl)
 
+    async def purge_deletes(self, *, older_than: float = MARKS_KEPT_S) -> int:
+        """Remove the history of every key that was deleted, and return how many keys that were.
+
+        The mark of the deletion itself goes, too, once it is older than ``older_than`` seconds; younger
+        ones stay for those who watch. 0 removes all.
+        """
+        limit_ns = time.time_ns() - round(older_than * 1e9)
+        async with await self.watch(headers_only=True) as watch:
+            marks = [entry async for entry in watch.initial() if entry.operation != "put"]
+        for mark in marks:
+            with_mark = older_than <= 0 or mark.created_ns <= limit_ns
+            # What was put since then has a higher revision, and stays.
+            await self._stream.purge(
+                subject=self._prefix + mark.key, below=mark.revision + with_mark
+            )
+        return len(marks)
+
     async def _mark(
         self, key: str, headers: dict[str, str], revision: int | None, ttl: float
     ) -> None:
         try:
             await self._js.publish(
-                self._subject(key),
+                self._put_subject(key),
                 headers=headers,
                 expected_last_subject_sequence=revision,
                 ttl=ttl,
@@ -192,7 +231,7 @@ class KeyValue:
     async def _put_at(self, key: str, value: bytes, revision: int, ttl: float) -> int:
         try:
             ack = await self._js.publish(
-                self._subject(key), value, expected_last_subject_sequence=revision, ttl=ttl
+                self._put_subject(key), value, expected_last_subject_sequence=revision, ttl=ttl
             )
         except JetStreamApiError as error:
             raise self._conflict(key, error) from error
@@ -209,6 +248,9 @@ class KeyValue:
 
     def _subject(self, key: str) -> str:
         return self._prefix + _checked(_KEY, "key", key)
+
+    def _put_subject(self, key: str) -> str:
+        return self._put_prefix + _checked(_KEY, "key", key)
 
     def _entry(self, message: StreamMessage) -> Entry:
         return Entry(
@@ -233,101 +275,16 @@ class KeyValue:
         )
 
 
-class Watch:
-    """Entries as they change: ``async with await kv.watch() as watch: async for entry in watch``."""
-
-    def __init__(
-        self,
-        bucket: KeyValue,
-        ordered: OrderedConsumer,
-        pending: int,
-        ignore_deletes: bool,
-        on_error: Callable[[Exception], object] | None,
-    ) -> None:
-        self._bucket = bucket
-        self._messages: OrderedConsumption = ordered.consume(on_error=on_error)
-        self._pending = pending
-        self._ignore_deletes = ignore_deletes
-
-    async def initial(self) -> AsyncIterator[Entry]:
-        """What was there when the watch began; afterwards iterate the watch itself for changes."""
-        while self._pending > 0:
-            entry = await self._next()
-            if self._wanted(entry):
-                yield entry
-
-    def __aiter__(self) -> AsyncIterator[Entry]:
-        return self
-
-    async def __anext__(self) -> Entry:
-        while not self._wanted(entry := await self._next()):
-            continue
-        return entry
-
-    async def _next(self) -> Entry:
-        entry = self._bucket._delivered(await anext(self._messages))
-        self._pending = min(self._pending - 1, entry.pending)
-        return entry
-
-    def _wanted(self, entry: Entry) -> bool:
-        return not (self._ignore_deletes and entry.operation != "put")
-
-    async def stop(self) -> None:
-        """End it."""
-        await self._messages.stop()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.stop()
-
-
-def bucket_config(
-    bucket: str,
-    *,
-    description: str,
-    history: int,
-    ttl: float,
-    max_value_size: int,
-    max_bytes: int,
-    storage: StorageKind,
-    num_replicas: int,
-    marker_ttl: float,
-) -> StreamConfig:
-    """The stream that stands behind a bucket, as every NATS client makes it."""
-    _checked(_BUCKET, "bucket name", bucket)
-    if not 1 <= history <= HISTORY_MAX:
-        raise ConfigurationError(f"history is {history}; accepted: 1 to {HISTORY_MAX}")
-    window = 120.0 if not ttl or ttl > 120 else ttl
-    return StreamConfig(
-        name=f"KV_{bucket}",
-        description=description,
-        subjects=(f"$KV.{bucket}.>",),
-        max_msgs_per_subject=history,
-        max_age=ttl,
-        max_msg_size=max_value_size,
-        max_bytes=max_bytes,
-        storage=storage,
-        num_replicas=num_replicas,
-        discard="new",
-        allow_rollup_hdrs=True,
-        deny_delete=True,
-        allow_direct=True,
-        duplicate_window=window,
-        allow_msg_ttl=marker_ttl > 0,
-        subject_delete_marker_ttl=marker_ttl,
-    )
-
-
-def stream_name_of(bucket: str) -> str:
-    """The name of the stream behind a bucket. Raises ConfigurationError for a bad bucket name."""
-    return f"KV_{_checked(_BUCKET, 'bucket name', bucket)}"
+def _prefixes(bucket: str, info: StreamInfo | None) -> tuple[str, str]:
+    """Where keys are read and where they are put: of a mirror that is the bucket it copies."""
+    own = f"$KV.{bucket}."
+    mirror = info.config.mirror if info is not None else None
+    if mirror is None:
+        return own, own
+    origin = f"$KV.{mirror.name.removeprefix(STREAM_PREFIX)}."
+    if mirror.external is not None and mirror.external.api:
+        return origin, f"{mirror.external.api}.{origin}"
+    return origin, origin
 
 
 def _operation(headers: Headers) -> Operation:
@@ -345,8 +302,7 @@ def _operation(headers: Headers) -> Operation:
 def _checked(form: re.Pattern[str], what: str, text: str) -> str:
     if form.fullmatch(text) is None or ".." in text:
         raise ConfigurationError(
-            f"{what} {text!r}: accepted are letters, digits, '-', '_'"
-            + ("" if form is _BUCKET else ", '/', '=' and dots inside")
+            f"{what} {text!r}: accepted are letters, digits, '-', '_', '/', '=' and dots inside"
             + (", '*' and '>'" if form is _PATTERN else "")
         )
     return text

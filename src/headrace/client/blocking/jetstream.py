@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...api.consumers import ConsumerConfig, ConsumerInfo
-from ...api.streams import StorageKind, StreamConfig, StreamInfo
+from ...api.streams import StreamConfig, StreamInfo
 from .. import jetstream as aio
 from .. import stream as aio_stream
 from ..publisher import PublishFailure
+from .buckets import Buckets
 from .consumer import Consumer
-from .keyvalue import KeyValue
 from .ordered import OrderedConsumer
 from .portal import Blocking, blocking, iterate
 from .publisher import Publisher
@@ -88,7 +88,7 @@ class Stream(Blocking):
         return iterate(self._portal, self._inner.consumer_names())
 
 
-class JetStream(Blocking):
+class JetStream(Buckets):
     """Streams and consumers over one connection. The blocking twin of ``headrace.JetStream``."""
 
     __slots__ = ()
@@ -158,45 +158,6 @@ class JetStream(Blocking):
     def stream_names(self, *, subject: str = "") -> Iterator[str]:
         """The name of each stream, or of those that have ``subject``."""
         return iterate(self._portal, self._inner.stream_names(subject=subject))
-
-    delete_key_value = blocking(aio.JetStream.delete_key_value)
-
-    def key_value(self, bucket: str) -> KeyValue:
-        """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
-        return KeyValue(self._portal, self._portal.run(self._inner.key_value(bucket)))
-
-    def create_key_value(
-        self,
-        bucket: str,
-        *,
-        description: str = "",
-        history: int = 1,
-        ttl: float = 0,
-        max_value_size: int = -1,
-        max_bytes: int = -1,
-        storage: StorageKind = "file",
-        num_replicas: int = 1,
-        marker_ttl: float = 0,
-    ) -> KeyValue:
-        """Create a bucket; see ``headrace.JetStream.create_key_value`` for the arguments."""
-        inner = self._portal.run(
-            self._inner.create_key_value(
-                bucket,
-                description=description,
-                history=history,
-                ttl=ttl,
-                max_value_size=max_value_size,
-                max_bytes=max_bytes,
-                storage=storage,
-                num_replicas=num_replicas,
-                marker_ttl=marker_ttl,
-            )
-        )
-        return KeyValue(self._portal, inner)
-
-    def key_values(self) -> Iterator[str]:
-        """The name of each bucket."""
-        return iterate(self._portal, self._inner.key_values())
 
     def consumer(self, stream: str, name: str) -> Consumer:
         """An existing consumer. Raises JetStreamApiError (10014, 10059) if there is none."""

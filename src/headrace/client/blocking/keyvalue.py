@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
+from collections.abc import Callable
 
 from .. import keyvalue as aio
 from ..keyvalue import Entry
-from .portal import Blocking, blocking, iterate
+from .portal import Blocking, blocking
+from .watch import Watch
 
-__all__ = ["KeyValue", "Watch"]
+__all__ = ["KeyValue"]
 
 
 class KeyValue(Blocking):
@@ -25,6 +24,7 @@ class KeyValue(Blocking):
         return self._inner.bucket
 
     info = blocking(aio.KeyValue.info)
+    status = blocking(aio.KeyValue.status)
     get = blocking(aio.KeyValue.get)
     keys = blocking(aio.KeyValue.keys)
     history = blocking(aio.KeyValue.history)
@@ -33,55 +33,28 @@ class KeyValue(Blocking):
     update = blocking(aio.KeyValue.update)
     delete = blocking(aio.KeyValue.delete)
     purge = blocking(aio.KeyValue.purge)
+    purge_deletes = blocking(aio.KeyValue.purge_deletes)
 
     def watch(
         self,
         *patterns: str,
         history: bool = False,
         updates_only: bool = False,
+        from_revision: int = 0,
         ignore_deletes: bool = False,
         headers_only: bool = False,
         on_error: Callable[[Exception], object] | None = None,
-    ) -> Watch:
+    ) -> Watch[Entry]:
         """Entries as they change; see ``headrace.KeyValue.watch``."""
         inner = self._portal.run(
             self._inner.watch(
                 *patterns,
                 history=history,
                 updates_only=updates_only,
+                from_revision=from_revision,
                 ignore_deletes=ignore_deletes,
                 headers_only=headers_only,
                 on_error=on_error,
             )
         )
         return Watch(self._portal, inner)
-
-
-class Watch(Blocking):
-    """Entries as they change: ``with kv.watch() as watch: for entry in watch``."""
-
-    __slots__ = ()
-    _inner: aio.Watch
-
-    def initial(self) -> Iterator[Entry]:
-        """What was there when the watch began; afterwards iterate the watch itself for changes."""
-        return iterate(self._portal, self._inner.initial())
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iterate(self._portal, self._inner)
-
-    def __next__(self) -> Entry:
-        return next(iter(self))
-
-    stop = blocking(aio.Watch.stop)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.stop()

@@ -1,0 +1,121 @@
+"""The buckets of a JetStream context: key-values and objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Unpack, cast
+
+from .keyvalue import KeyValue
+from .kvconfig import KeyValueOptions, KeyValueStatus, bucket_config, stream_name_of
+from .objectconfig import ObjectStoreOptions, object_bucket_config
+from .objectinfo import ObjectStoreStatus, object_stream_name
+from .objectstore import ObjectStore
+
+if TYPE_CHECKING:
+    from .jetstream import JetStream
+
+__all__ = ["Buckets"]
+
+
+class Buckets:
+    """A part of ``JetStream``; never used alone."""
+
+    @property
+    def _js(self) -> JetStream:
+        return cast("JetStream", self)
+
+    # Key-values
+
+    async def key_value(self, bucket: str) -> KeyValue:
+        """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
+        return KeyValue(self._js, await self._js.stream(stream_name_of(bucket)), bucket)
+
+    async def create_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
+        """Create a bucket, or return the one there is if it is the same.
+
+        What ``options`` are there is said in ``KeyValueOptions``: ``history``, ``ttl``, ``marker_ttl``, …
+        Raises JetStreamApiError (10058) if there is one with other settings.
+        """
+        config = bucket_config(bucket, options)
+        return KeyValue(self._js, await self._js.create_stream(config), bucket)
+
+    async def update_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
+        """Give a bucket these settings; what is not named gets its default.
+
+        Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
+        """
+        config = bucket_config(bucket, options)
+        return KeyValue(self._js, await self._js.update_stream(config), bucket)
+
+    async def create_or_update_key_value(
+        self, bucket: str, **options: Unpack[KeyValueOptions]
+    ) -> KeyValue:
+        """Make sure that a bucket exists with these settings."""
+        config = bucket_config(bucket, options)
+        return KeyValue(self._js, await self._js.create_or_update_stream(config), bucket)
+
+    async def delete_key_value(self, bucket: str) -> None:
+        """Delete a bucket with everything in it. Raises JetStreamApiError (10059)."""
+        await self._js.delete_stream(stream_name_of(bucket))
+
+    async def key_values(self) -> AsyncIterator[str]:
+        """The name of each bucket."""
+        async for name in self._js.stream_names(subject="$KV.*.>"):
+            if name.startswith("KV_"):
+                yield name.removeprefix("KV_")
+
+    async def key_value_statuses(self) -> AsyncIterator[KeyValueStatus]:
+        """The settings and the extent of each bucket."""
+        async for info in self._js.streams(subject="$KV.*.>"):
+            if info.config.name.startswith("KV_"):
+                yield KeyValueStatus.of(info)
+
+    # Objects
+
+    async def object_store(self, bucket: str) -> ObjectStore:
+        """An existing bucket of objects. Raises JetStreamApiError (10059) if there is none."""
+        return ObjectStore(self._js, await self._js.stream(object_stream_name(bucket)), bucket)
+
+    async def create_object_store(
+        self, bucket: str, **options: Unpack[ObjectStoreOptions]
+    ) -> ObjectStore:
+        """Create a bucket of objects, or return the one there is if it is the same.
+
+        What ``options`` are there is said in ``ObjectStoreOptions``: ``ttl``, ``max_bytes``, …
+        Raises JetStreamApiError (10058) if there is one with other settings.
+        """
+        config = object_bucket_config(bucket, options)
+        return ObjectStore(self._js, await self._js.create_stream(config), bucket)
+
+    async def update_object_store(
+        self, bucket: str, **options: Unpack[ObjectStoreOptions]
+    ) -> ObjectStore:
+        """Give a bucket of objects these settings; what is not named gets its default.
+
+        Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
+        """
+        config = object_bucket_config(bucket, options)
+        return ObjectStore(self._js, await self._js.update_stream(config), bucket)
+
+    async def create_or_update_object_store(
+        self, bucket: str, **options: Unpack[ObjectStoreOptions]
+    ) -> ObjectStore:
+        """Make sure that a bucket of objects exists with these settings."""
+        config = object_bucket_config(bucket, options)
+        return ObjectStore(self._js, await self._js.create_or_update_stream(config), bucket)
+
+    async def delete_object_store(self, bucket: str) -> None:
+        """Delete a bucket with every object in it. Raises JetStreamApiError (10059)."""
+        await self._js.delete_stream(object_stream_name(bucket))
+
+    async def object_stores(self) -> AsyncIterator[str]:
+        """The name of each bucket of objects."""
+        async for name in self._js.stream_names(subject="$O.*.M.>"):
+            if name.startswith("OBJ_"):
+                yield name.removeprefix("OBJ_")
+
+    async def object_store_statuses(self) -> AsyncIterator[ObjectStoreStatus]:
+        """The settings and the extent of each bucket of objects."""
+        async for info in self._js.streams(subject="$O.*.M.>"):
+            if info.config.name.startswith("OBJ_"):
+                yield ObjectStoreStatus.of(info.config.name.removeprefix("OBJ_"), info)

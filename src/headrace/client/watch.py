@@ -1,0 +1,82 @@
+"""Watching a bucket: what is there now, and then what changes. For key-values and for objects."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from .jsmessage import JetStreamMessage
+from .ordered import OrderedConsumer, OrderedConsumption
+
+__all__ = ["Watch"]
+
+T = TypeVar("T")
+
+
+class Watch(Generic[T]):
+    """Entries as they change: ``async with await kv.watch() as watch: async for entry in watch``."""
+
+    def __init__(
+        self,
+        messages: OrderedConsumption,
+        pending: int,
+        read: Callable[[JetStreamMessage], T],
+        wanted: Callable[[T], bool],
+    ) -> None:
+        self._messages = messages
+        self._pending = pending
+        self._read = read
+        self._wanted = wanted
+
+    @classmethod
+    async def _begin(
+        cls,
+        ordered: OrderedConsumer,
+        read: Callable[[JetStreamMessage], T],
+        wanted: Callable[[T], bool],
+        *,
+        updates_only: bool,
+        on_error: Callable[[Exception], object] | None,
+    ) -> Self:
+        """Watch through ``ordered``; with ``updates_only`` nothing counts as there already."""
+        pending = 0
+        if not updates_only:
+            info = await ordered.info()
+            pending = info.num_pending + info.delivered.consumer_seq
+        return cls(ordered.consume(on_error=on_error), pending, read, wanted)
+
+    async def initial(self) -> AsyncIterator[T]:
+        """What was there when the watch began; afterwards iterate the watch itself for changes."""
+        while self._pending > 0:
+            entry = await self._next()
+            if self._wanted(entry):
+                yield entry
+
+    def __aiter__(self) -> AsyncIterator[T]:
+        return self
+
+    async def __anext__(self) -> T:
+        while not self._wanted(entry := await self._next()):
+            continue
+        return entry
+
+    async def _next(self) -> T:
+        message = await anext(self._messages)
+        self._pending = min(self._pending - 1, message.metadata.pending)
+        return self._read(message)
+
+    async def stop(self) -> None:
+        """End it."""
+        await self._messages.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
