@@ -71,11 +71,20 @@ class Errors:
     MEMORY_RESOURCES_EXCEEDED: Final = ErrorSpec(
         10028, 500, "insufficient memory resources available"
     )
+    MIRROR_MAX_MESSAGE_SIZE_TOO_BIG: Final = ErrorSpec(
+        10030, 400, "stream mirror must have max message size >= source"
+    )
+    MIRROR_WITH_SOURCES: Final = ErrorSpec(
+        10031, 400, "stream mirrors can not also contain other sources"
+    )
     MIRROR_WITH_SUBJECTS: Final = ErrorSpec(10034, 400, "stream mirrors can not contain subjects")
     NO_MESSAGE_FOUND: Final = ErrorSpec(10037, 404, "no message found")
     NOT_EMPTY_REQUEST: Final = ErrorSpec(10038, 400, "expected an empty request payload")
     NOT_ENABLED_FOR_ACCOUNT: Final = ErrorSpec(10039, 503, "JetStream not enabled for account")
     SEQUENCE_NOT_FOUND: Final = ErrorSpec(10043, 400, "sequence {seq} not found")
+    SOURCE_MAX_MESSAGE_SIZE_TOO_BIG: Final = ErrorSpec(
+        10046, 400, "stream source must have max message size >= target"
+    )
     STORAGE_RESOURCES_EXCEEDED: Final = ErrorSpec(
         10047, 500, "insufficient storage resources available"
     )
@@ -248,6 +257,9 @@ class Errors:
     SOURCE_DUPLICATE: Final = ErrorSpec(10140, 400, "duplicate source configuration detected")
     SOURCE_INVALID_NAME: Final = ErrorSpec(10141, 400, "sourced stream name is invalid")
     MIRROR_INVALID_NAME: Final = ErrorSpec(10142, 400, "mirrored stream name is invalid")
+    MIRROR_WITH_FIRST_SEQ: Final = ErrorSpec(
+        10143, 400, "stream mirrors can not have first sequence configured"
+    )
     SOURCE_MULTIPLE_FILTERS: Final = ErrorSpec(
         10144,
         400,

@@ -6,7 +6,7 @@ Times are RFC 3339 text here, see ``times``.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from ..limits import DUPLICATE_WINDOW_S_DEFAULT
 from .base import Document
@@ -223,6 +223,8 @@ class StreamSourceInfo(Document, frozen=True, kw_only=True):
     active: float = -1e-9
     filter_subject: str = ""
     subject_transforms: tuple[SubjectTransformConfig, ...] = ()
+    external: ExternalStream | None = None
+    error: dict[str, Any] | None = None
     seq: int = 0
 
 
