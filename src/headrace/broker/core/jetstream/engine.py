@@ -12,6 +12,7 @@ from ....clock import Clock
 from ..ports import Bus, Randomness, Storage, Timers
 from .ack_dispatch import AckDispatch
 from .api import ApiDispatcher
+from .commits import Commits
 from .consumers_api import ConsumersApi
 from .context import Context
 from .direct_get import DirectGet
@@ -39,12 +40,16 @@ class JetStream:
         random: Randomness,
         timers: Timers,
         options: JetStreamOptions | None = None,
+        commits: Commits | None = None,
     ) -> None:
+        """``commits`` is for engines that share a storage, each with names of its own in it."""
         context = Context(bus, storage, clock, random, timers, options or JetStreamOptions())
         self._context = context
         self._acks = AckDispatch()
         self.registry = Registry(context, self._acks)
-        context.gate = DurableGate(bus, storage, clock, timers, self._stage, self._completed)
+        context.gate = DurableGate(
+            bus, commits or Commits(storage), clock, timers, self._stage, self._completed
+        )
         self._gate = context.gate
         self._flushing: dict[Stream, None] = {}
         self._removing: dict[Stream, list[int]] = {}

@@ -17,7 +17,8 @@ from ....api.envelope import encode_error, encode_pub_error
 from ....api.errors import Errors, ErrorSpec
 from ....clock import Clock
 from ....errors import StoreFullError
-from ..ports import Bus, Storage, Timer, Timers
+from ..ports import Bus, Timer, Timers
+from .commits import Commits
 
 __all__ = ["DurableGate", "PubAcks", "store_refusal"]
 
@@ -94,12 +95,12 @@ class _Reply(NamedTuple):
 
 
 class DurableGate:
-    """Collects what waits for the disk and flushes the storage, at most once at a time."""
+    """Collects what waits for the disk, and takes part in the flushes of the storage."""
 
     def __init__(
         self,
         bus: Bus,
-        storage: Storage,
+        commits: Commits,
         clock: Clock,
         timers: Timers,
         stage: Callable[[], None],
@@ -108,53 +109,65 @@ class DurableGate:
         """``stage`` is called before each flush to hand the last changes to the storage, and
         ``completed`` after each one, with its error, when its acknowledgements are out."""
         self._bus = bus
-        self._storage = storage
+        self._commits = commits
         self._clock = clock
         self._timers = timers
         self._stage = stage
         self._completed = completed
         self._acks: dict[PubAcks, None] = {}
         self._replies: list[_Reply] = []
-        self._wanted = False
         self._soon: Timer | None = None
-        self.in_flight = False
+        self.wanted = False
+        commits.join(self)
+
+    @property
+    def has_staged(self) -> bool:
+        return self.wanted or self._soon is not None
 
     def want(self, acks: PubAcks | None = None) -> None:
         """Something was staged: commit it at the end of this tick, then release ``acks``."""
-        self._wanted = True
+        self.wanted = True
         if acks is not None:
             self._acks[acks] = None
 
     def want_soon(self) -> None:
         """Something was staged that nobody waits for: commit it with the next flush or shortly."""
-        if not self._wanted and self._soon is None:
+        if not self.wanted and self._soon is None:
             deadline_ns = self._clock.monotonic_ns() + _SOON_NS
             self._soon = self._timers.call_at(deadline_ns, self._soon_is_now)
 
     def reply(self, reply: bytes, body: bytes, kind: str = "", headers: bytes = b"") -> None:
         """Send ``body`` to ``reply``, if there is one, once everything staged so far is durable."""
-        self._wanted = True
+        self.wanted = True
         if reply:
             self._replies.append(_Reply(reply, body, kind, headers))
 
     def flush(self) -> None:
         """Commit what was staged, unless nothing was or a flush is already in flight."""
-        if not self._wanted or self.in_flight:
-            return
+        self._commits.flush()
+
+    def close(self) -> None:
+        """Take part in no further flush: what waits is not released."""
+        self._commits.leave(self)
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+
+    def begin(self) -> Callable[[Exception | None], None]:
+        """A flush starts: hand over the last changes; returns what its outcome releases."""
         self._stage()
-        self._wanted = False
+        self.wanted = False
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
         releases = [acks.take() for acks in self._acks]
         self._acks.clear()
         replies, self._replies = self._replies, []
-        self.in_flight = True
-        self._storage.flush(partial(self._done, releases, replies))
+        return partial(self._done, releases, replies)
 
     def _soon_is_now(self) -> None:
         self._soon = None
-        self._wanted = True
+        self.wanted = True
         self.flush()
 
     def _done(
@@ -163,7 +176,6 @@ class DurableGate:
         replies: list[_Reply],
         error: Exception | None,
     ) -> None:
-        self.in_flight = False
         for release in releases:
             release(self._bus, error)
         for reply, body, kind, headers in replies:
@@ -173,4 +185,3 @@ class DurableGate:
                 # An ack that did not become durable gets no answer: the client will ask again.
                 self._bus.publish(reply, b"", b"", encode_error(kind, store_refusal(error)))
         self._completed(error)
-        self.flush()

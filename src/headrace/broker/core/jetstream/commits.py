@@ -1,0 +1,69 @@
+"""One flush of the storage at a time, for every engine that shares it.
+
+Several accounts stage into one storage, and a flush commits everything staged, whoever staged it. So
+whoever has staged something takes part in the next flush, and learns its outcome: an acknowledgement
+that left with another account's flush would not know that the flush had failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from ..ports import Storage
+
+__all__ = ["Commits"]
+
+Done = Callable[[Exception | None], None]
+
+
+class Member(Protocol):
+    """A gate: what one engine has waiting for the disk."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether something waits for a flush."""
+        ...
+
+    @property
+    def has_staged(self) -> bool:
+        """Whether something was staged that no flush has carried yet, wanted or not."""
+        ...
+
+    def begin(self) -> Done:
+        """Stage the last changes; returns what is called when they are on disk, or are not."""
+        ...
+
+
+class Commits:
+    """Flushes one storage for its members, never twice at a time."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._members: list[Member] = []
+        self.in_flight = False
+
+    def join(self, member: Member) -> None:
+        """From here on, take part in every flush for which something was staged."""
+        self._members.append(member)
+
+    def leave(self, member: Member) -> None:
+        self._members.remove(member)
+
+    def flush(self) -> None:
+        """Commit what was staged, unless nothing was or a flush is in flight."""
+        if self.in_flight:
+            return
+        members = self._members
+        if not any([member.wanted for member in members]):
+            return
+        taking_part = [member for member in members if member.has_staged]
+        self.in_flight = True
+        self._storage.flush(partial(self._done, [member.begin() for member in taking_part]))
+
+    def _done(self, told: list[Done], error: Exception | None) -> None:
+        self.in_flight = False
+        for done in told:
+            done(error)
+        self.flush()
