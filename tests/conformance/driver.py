@@ -119,6 +119,8 @@ class Session:
         self._inboxes = 0
         self.transcript: list[str] = []
         self.ack_replies: list[bytes] = []  # reply subjects of delivered messages, in order
+        self.flow_reply = b""  # where the last request for flow control wants its answer
+        self.pin = ""  # the id of the pinned client, from the last message that had one
         self.names: dict[str, str] = {}  # names the server invented, by the mask they get
 
     # Connections
@@ -167,6 +169,10 @@ class Session:
             return b""
         if frame[0] in (b"MSG", b"HMSG") and frame[3].startswith(b"$JS.ACK."):
             self.ack_replies.append(frame[3])
+        if frame[0] == b"HMSG" and frame[3].startswith(b"$JS.FC."):
+            self.flow_reply = frame[3]
+        if frame[0] == b"HMSG" and b"Nats-Pin-Id: " in frame[4]:
+            self.pin = frame[4].partition(b"Nats-Pin-Id: ")[2].partition(b"\r")[0].decode()
         for line in masking.render(frame, self.names):
             self.note(f"{on}: {line}")
         return frame[0]

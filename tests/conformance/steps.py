@@ -206,6 +206,11 @@ def pull(
     return step
 
 
+def pull_pinned(body: dict[str, object], frames: int = 1, *, on: str = "a") -> Step:
+    """Ask for messages with the id of the last pin that was seen."""
+    return lambda session: pull({**body, "id": session.pin}, frames, on=on)(session)
+
+
 def ask(body: object, *, consumer: str = "C", stream: str = "S", on: str = "a") -> Step:
     """Ask for messages and go on at once; replies are recorded by a later ``read``."""
 
@@ -231,5 +236,16 @@ def ack(index: int, body: str = "+ACK", *, sync: bool = True, on: str = "a") -> 
             session.read(on, 1)
         else:
             session.drain(on)
+
+    return step
+
+
+def answer_flow_control(on: str = "a") -> Step:
+    """Answer the last request for flow control that was recorded."""
+
+    def step(session: Session) -> None:
+        session.note("answered" if session.flow_reply else "no request for flow control")
+        if session.flow_reply:
+            session.publish(on, session.flow_reply, b"", b"", b"")
 
     return step

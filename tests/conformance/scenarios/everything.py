@@ -8,6 +8,7 @@ from conformance.scenarios import (
     control,
     core,
     direct,
+    handovers,
     messages,
     priorities,
     pulls,
@@ -25,6 +26,7 @@ ALL: Table = [
     *control.TABLE,
     *direct.TABLE,
     *priorities.TABLE,
+    *handovers.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]

@@ -169,7 +169,8 @@ class Consumer:
                 self.stream.holding[self] = None
             self.touch()
         self.acks.stalled = end is TurnEnd.STALLED
-        if end is TurnEnd.EXHAUSTED and self.queue.has_one_shots:
+        # Requests that are left without a reason to wait for all stand by: nothing is there for them.
+        if end in (TurnEnd.EXHAUSTED, TurnEnd.NO_REQUESTS) and self.queue.has_one_shots:
             self.pulls.end_one_shots()
         if self.queue.waiting:
             self._wait_for(end)

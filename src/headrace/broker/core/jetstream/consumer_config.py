@@ -128,14 +128,14 @@ def check_pedantic(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         if wrong:
             raise Refused(Errors.PEDANTIC, err=text)
 
+    insist(config.max_deliver < -1, "max_deliver must be set to -1")
     insist(config.max_waiting < 0, "max_waiting must not be negative")
-    insist(config.max_deliver < -1 or config.max_deliver == 0, "max_deliver must be set to -1")
     insist(config.max_ack_pending < -1, "max_ack_pending must be set to -1")
     for name in _NOT_NEGATIVE[1:]:
         insist(getattr(config, name) < 0, f"{name} must not be negative")
     if config.backoff and config.ack_policy != "none":
         insist(
-            config.ack_wait not in (0, config.backoff[0]),
+            config.ack_wait != config.backoff[0],
             "first backoff value has to equal batch AckWait",
         )
     limits = stream.consumer_limits

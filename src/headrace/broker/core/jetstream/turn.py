@@ -94,7 +94,7 @@ class Turn:
             if self._left <= 0:
                 return False
             self._count()
-            request = self._choose()
+            request = self._choose(self._pending + 1)
             if request is None:
                 return False
             self._send_again(request, message)
@@ -129,7 +129,7 @@ class Turn:
         queue = consumer.queue
         index, size = 0, len(messages)
         while index < size:
-            request = self._choose()
+            request = self._choose(self._pending)
             if request is None:
                 break
             if run is None:
@@ -144,8 +144,11 @@ class Turn:
         self.delivered = self.delivered or index > 0
         return index == size
 
-    def _choose(self) -> WaitingRequest | None:
-        """The request for the next message, out of its lane; None when there is none for it."""
+    def _choose(self, pending: int) -> WaitingRequest | None:
+        """The request for the next message, out of its lane; None when there is none for it.
+
+        ``pending`` counts that message, whether it is new or comes again.
+        """
         consumer = self._consumer
         queue, policy = consumer.queue, consumer.policy
         while (request := queue.pop()) is not None:
@@ -160,7 +163,7 @@ class Turn:
                 self._aside.append(request)
                 continue
             ack_pending = len(consumer.state.pending)
-            verdict = policy.verdict(request, self._pending, ack_pending, self._now_ns)
+            verdict = policy.verdict(request, pending, ack_pending, self._now_ns)
             if verdict is SERVE:
                 return request
             if verdict is SKIP:
