@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 
 import nats
 import pytest
 
 import peers
+from headrace.api.streams import Republish, StreamSource
 from headrace.client import Entry, JetStream, KeyExistsError, KeyNotFoundError, KeyValue
 from headrace.errors import ConfigurationError, JetStreamApiError
 
@@ -91,17 +92,159 @@ async def test_a_watch_begins_with_what_is_there_and_goes_on(bucket: KeyValue) -
 async def test_a_key_may_have_a_lifetime_of_its_own(
     js: JetStream, reference_server: peers.ServerProcess
 ) -> None:
-    if reference_server.name == "headrace":
-        # Not there yet: it must be refused in words, never taken and forgotten.
-        with pytest.raises(JetStreamApiError, match="message TTLs not supported"):
-            await js.create_key_value("BRIEF", storage="memory", marker_ttl=1)
+    bucket = await supported(js.create_key_value("BRIEF", storage="memory", marker_ttl=1))
+    if bucket is None:
         return
-    bucket = await js.create_key_value("BRIEF", storage="memory", marker_ttl=1)
-    await bucket.put("brief", b"x", ttl=1)
-    async with await bucket.watch("brief") as watch:
+    assert (await bucket.status()).marker_ttl == 1
+    await bucket.put("kept", b"x", ttl=60)
+    await bucket.create("brief", b"x", ttl=1)
+    await bucket.put("marked", b"x")
+    await bucket.purge("marked", ttl=1)
+    async with asyncio.timeout(10), await bucket.watch("brief", "marked") as watch:
+        there = {e.key: e.operation async for e in watch.initial()}
+        assert there == {"brief": "put", "marked": "purge"}
+        entry = await anext(watch)
+        assert (entry.key, entry.operation) == ("brief", "purge")
+    with pytest.raises(KeyNotFoundError):
+        await bucket.get("brief")
+    await bucket.create("brief", b"again")  # the server's mark does not stand in the way
+    assert await bucket.keys() == ["kept", "brief"]
+    with pytest.raises(JetStreamApiError, match="TTL"):
+        await bucket.put("x", b"", ttl=0.5)
+    other = await nats.connect(reference_server.url)
+    theirs = await other.jetstream().key_value("BRIEF")
+    await theirs.create("theirs", b"x", msg_ttl=1)
+    async with asyncio.timeout(10), await bucket.watch("theirs") as watch:
         assert [e.operation async for e in watch.initial()] == ["put"]
-        assert (await asyncio.wait_for(anext(watch), 5)).operation == "purge"
+        assert (await anext(watch)).operation == "purge"
+    await other.close()
     await js.delete_key_value("BRIEF")
+
+
+async def test_what_was_deleted_is_purged(bucket: KeyValue) -> None:
+    for key in ("a", "b", "c"):
+        await bucket.put(key, b"1")
+        await bucket.put(key, b"2")
+    await bucket.delete("a")
+    await bucket.purge("b")
+    assert await bucket.purge_deletes() == 2  # the marks are young, and stay
+    assert [e.operation for e in await bucket.history("a")] == ["delete"]
+    assert await bucket.purge_deletes(older_than=0) == 2
+    assert await bucket.history("a") == await bucket.history("b") == []
+    assert [e.value for e in await bucket.history("c")] == [b"1", b"2"]
+    assert await bucket.purge_deletes() == 0
+
+
+async def test_a_watch_resumes_from_a_revision(bucket: KeyValue) -> None:
+    for number in range(4):
+        await bucket.put("a", b"%d" % number)
+    second = (await bucket.history("a"))[1].revision
+    async with asyncio.timeout(10), await bucket.watch("a", from_revision=second + 1) as watch:
+        assert [e.value async for e in watch.initial()] == [b"2", b"3"]
+        await bucket.put("a", b"4")
+        assert (await anext(watch)).value == b"4"
+    async with asyncio.timeout(10), await bucket.watch("a", history=True, headers_only=True) as w:
+        assert [(e.value, e.pending) async for e in w.initial()] == [(b"", 4 - n) for n in range(5)]
+    with pytest.raises(ConfigurationError, match="give one"):
+        await bucket.watch("a", history=True, from_revision=1)
+
+
+async def test_a_watch_of_several_patterns(bucket: KeyValue) -> None:
+    for key in ("a.1", "b.1", "c.1"):
+        await bucket.put(key, b"")
+    assert await bucket.keys("a.*", "c.>") == ["a.1", "c.1"]
+    async with asyncio.timeout(10), await bucket.watch("a.*", "b.1") as watch:
+        assert [e.key async for e in watch.initial()] == ["a.1", "b.1"]
+
+
+async def test_the_status_of_a_bucket(js: JetStream) -> None:
+    bucket = await js.create_key_value(
+        "STATUS",
+        description="described",
+        history=3,
+        ttl=600,
+        max_value_size=100,
+        max_bytes=10_000,
+        storage="memory",
+        metadata={"owner": "mill"},
+    )
+    await bucket.put("a", b"1")
+    await bucket.put("a", b"2")
+    status = await bucket.status()
+    assert (status.bucket, status.description, status.history) == ("STATUS", "described", 3)
+    assert (status.ttl, status.storage, status.values) == (600, "memory", 2)
+    assert status.metadata["owner"] == "mill"
+    assert (status.compressed, status.num_replicas) == (False, 1)
+    assert status.size == status.stream.state.bytes > 0
+    assert status.stream.config.max_msg_size == 100
+    with pytest.raises(JetStreamApiError, match="size exceeds"):
+        await bucket.put("a", bytes(101))
+    assert "STATUS" in [status.bucket async for status in js.key_value_statuses()]
+    await js.update_key_value("STATUS", history=5, storage="memory")
+    await js.create_or_update_key_value("STATUS", history=6, storage="memory")
+    assert (await bucket.status()).history == 6
+    with pytest.raises(ConfigurationError, match="no option hist; it has"):
+        await js.create_key_value("STATUS", hist=5)  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="not both"):
+        await js.create_key_value(
+            "STATUS", mirror=StreamSource(name="B"), sources=[StreamSource(name="B")]
+        )
+    await js.delete_key_value("STATUS")
+
+
+async def test_a_bucket_takes_in_others(js: JetStream, bucket: KeyValue) -> None:
+    await bucket.put("a", b"1")
+    both = await supported(
+        js.create_key_value("ALL", storage="memory", sources=[StreamSource(name="B")])
+    )
+    if both is None:
+        return
+    async with asyncio.timeout(10), await both.watch() as watch:
+        assert (await anext(watch)).value == b"1"
+        await bucket.put("b", b"2")
+        assert (await anext(watch)).key == "b"
+    assert sorted(await both.keys()) == ["a", "b"]
+    await js.delete_key_value("ALL")
+
+
+async def test_a_mirror_reads_here_and_writes_there(js: JetStream, bucket: KeyValue) -> None:
+    await bucket.put("a", b"1")
+    made = await supported(
+        js.create_key_value("COPY", storage="memory", mirror=StreamSource(name="B"))
+    )
+    if made is None:
+        return
+    copy = await js.key_value("COPY")
+    async with asyncio.timeout(10), await copy.watch() as watch:
+        assert (await anext(watch)).value == b"1"
+        await copy.put("b", b"2")
+        assert (await anext(watch)).key == "b"
+    assert (await copy.get("b")).value == (await bucket.get("b")).value == b"2"
+    assert (await copy.get("b")).bucket == "COPY"
+    await js.delete_key_value("COPY")
+
+
+async def test_changes_are_published_again(js: JetStream) -> None:
+    bucket = await supported(
+        js.create_key_value("LOUD", storage="memory", republish=Republish(src=">", dest="loud.>"))
+    )
+    if bucket is None:
+        return
+    heard = await js.connection.subscribe("loud.>")
+    await bucket.put("a", b"1")
+    message = await heard.next(5)
+    assert (message.subject, message.payload) == ("loud.$KV.LOUD.a", b"1")
+    await heard.unsubscribe()
+    await js.delete_key_value("LOUD")
+
+
+async def supported(making: Awaitable[KeyValue]) -> KeyValue | None:
+    """The bucket, or None from a server that says that it has no such thing."""
+    try:
+        return await making
+    except JetStreamApiError as error:
+        assert "not supported" in error.description
+        return None
 
 
 async def test_names_out_of_form_are_refused(js: JetStream, bucket: KeyValue) -> None:
