@@ -8,9 +8,9 @@ from ....api.errors import Errors
 from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter, is_literal, is_valid_pattern
 from .context import Refused
-from .durations import parse_duration
 from .publish_headers import MARK, message_id, read_headers
 from .ranges import read_number
+from .ttl import NEVER, NEVER_NS, expires_at, read_ttl, with_ttl
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -27,18 +27,22 @@ _ROLLUP: Final = b"Nats-Rollup"
 _SOURCE: Final = b"Nats-Stream-Source"
 _TTL: Final = b"Nats-TTL"
 
-_NS: Final = 1_000_000_000
 _FILE_OVERHEAD: Final = 30  # as the public server accounts a stored message
 _HEADER_OVERHEAD: Final = 4
 _MEMORY_OVERHEAD: Final = 16
 
 
 class Admission(NamedTuple):
-    """A message may be stored, or is a duplicate of the message ``duplicate_of``."""
+    """A message may be stored, or is a duplicate of the message ``duplicate_of``.
+
+    ``headers`` replace those it came with, unless they are empty.
+    """
 
     message_id: bytes = b""
     duplicate_of: int = 0
     rollup: bytes = b""
+    expires_ns: int = 0
+    headers: bytes = b""
 
 
 _PLAIN: Final = Admission()
@@ -83,14 +87,15 @@ class PublishChecks:
         expected = found.get(_EXPECTED_STREAM)
         if expected and expected != stream.name.encode():
             raise Refused(Errors.STREAM_NOT_MATCH)
+        ttl = found.get(_TTL)
+        if ttl and read_ttl(ttl) and not self._config.allow_msg_ttl:
+            raise Refused(Errors.MESSAGE_TTL_DISABLED)
         self._check_sequences(subject, found)
         msg_id = found.get(_MSG_ID, b"")
         if msg_id:
             duplicate_of = stream.window.find(msg_id, now_ns)
             if duplicate_of:
                 return Admission(msg_id, duplicate_of)
-        if found.get(_TTL):
-            self._check_ttl(found[_TTL])
         last_id = found.get(_EXPECTED_LAST_ID)
         if last_id and last_id != stream.window.last_id:
             shown = stream.window.last_id.decode(errors="replace")
@@ -98,16 +103,24 @@ class PublishChecks:
         rollup = found.get(_ROLLUP, b"")
         if rollup:
             rollup = self._rollup(rollup)
-        return Admission(msg_id, 0, rollup)
+        if not ttl:
+            return Admission(msg_id, 0, rollup)
+        expires_ns, headers = self._lifetime(ttl, block, now_ns)
+        return Admission(msg_id, 0, rollup, expires_ns, headers)
 
-    def _check_ttl(self, text: bytes) -> None:
-        shown = text.decode(errors="replace")
-        if shown != "never":
-            seconds = read_number(text)
-            ttl_ns = seconds * _NS if seconds is not None else parse_duration(shown)
-            if ttl_ns is None or ttl_ns < _NS:
-                raise Refused(Errors.MESSAGE_TTL_INVALID)
-        raise Refused(Errors.MESSAGE_TTL_DISABLED)
+    def _lifetime(self, ttl: bytes, block: bytes, now_ns: int) -> tuple[int, bytes]:
+        """When a message with this TTL expires, and its headers if they have to say another one."""
+        seconds = read_ttl(ttl)
+        if seconds is None:
+            raise Refused(Errors.MESSAGE_TTL_INVALID)
+        if seconds <= 0:
+            return (NEVER_NS, b"") if seconds == NEVER else (0, b"")
+        least = int(self._config.subject_delete_marker_ttl)
+        if seconds < least and self._config.max_msgs_per_subject != 1:
+            # It must not go before a marker of its subject that is there already.
+            block, seconds = with_ttl(block, least), least
+            return expires_at(block, now_ns), block
+        return expires_at(block, now_ns), b""
 
     def _check_sequences(self, subject: bytes, found: dict[bytes, bytes]) -> None:
         store = self._stream.store

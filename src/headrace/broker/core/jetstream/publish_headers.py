@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["MARK", "message_id", "read_headers"]
+__all__ = ["MARK", "header_value", "message_id", "read_headers"]
 
 MARK: Final = b"\r\nNats-"
 """What a header of the server's own begins with, in a block."""
@@ -34,4 +34,13 @@ def message_id(block: bytes) -> bytes:
     if start < 0:
         return b""
     start += len(_MSG_ID)
+    return block[start : block.index(b"\r\n", start)].strip()
+
+
+def header_value(block: bytes, name: bytes) -> bytes:
+    """The value of the first header of this name, or ``b""``."""
+    start = block.find(b"\r\n%b:" % name)
+    if start < 0:
+        return b""
+    start += len(name) + 3
     return block[start : block.index(b"\r\n", start)].strip()

@@ -15,6 +15,7 @@ from ....errors import StoreError
 from .consumer import Consumer
 from .context import Context, Refused
 from .stream import Stream
+from .ttl import expires_at
 
 if TYPE_CHECKING:
     from .ack_dispatch import AckDispatch
@@ -169,9 +170,9 @@ class Registry:
     def _recover_stream(self, value: bytes) -> None:
         entry = msgspec.json.decode(value)
         config = from_wire(entry["config"], StreamConfig)
-        store = self._context.storage.open_stream(config.name)
+        store = self._context.storage.open_stream(config.name, expires_at)
         stream = Stream(self._context, config, entry["created_ns"], store)
-        stream.recover_window()
+        stream.recover()
         self.streams[config.name] = stream
 
     def _recover_consumer(

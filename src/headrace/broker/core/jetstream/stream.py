@@ -14,14 +14,16 @@ from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamConfig
 from ....errors import StoreError
 from ....subjects import SubjectFilter
-from ..ports import Origin, StreamStore, Timer
+from ..ports import Origin, StreamStore
 from .context import Context, Refused
 from .dedupe import DuplicateWindow
+from .expiry import Expiry
 from .gate import PubAcks, store_refusal
 from .publish_checks import PublishChecks
 from .publish_headers import message_id
 from .retention import Retention, retention_of
 from .stream_config import compile_transform
+from .stream_removal import RemovingStream
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -29,11 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["Stream"]
 
 _NS: Final = 1_000_000_000
-_AGE_GRAIN_NS: Final = 250_000_000  # the age limit is enforced no more often than this
 _REBUILD_BATCH: Final = 1024
 
 
-class Stream:
+class Stream(RemovingStream):
     """A stream that is open for publishing. Made by the engine, which also closes it."""
 
     def __init__(
@@ -49,9 +50,7 @@ class Stream:
         self.hungry: dict[Consumer, None] = {}
         """Consumers with waiting requests that have seen everything durable."""
         self.holding: dict[Consumer, None] = {}
-        """Consumers with deliveries that are not acknowledged yet."""
         self.removals = 0
-        """Counts removals other than by acks and from the head: who counted messages counts anew."""
         self.blocked: dict[Consumer, None] = {}
         """Consumers that stopped because a receiver has too much unsent output."""
         self.window = DuplicateWindow(0)
@@ -61,7 +60,7 @@ class Stream:
         self._last_ns = 0
         self._dirty = False
         self._closed = False
-        self._age_timer: Timer | None = None
+        self.expiry = Expiry(self)
         self._sinks: tuple[bytes, ...] = ()
         self._configure()
 
@@ -70,15 +69,14 @@ class Stream:
     def open(self) -> None:
         """Start listening on the stream's subjects."""
         self._listen([] if self.config.mirror else self.config.subjects)
-        self._arm_age_timer()
+        self.expire()
+        self.expiry.arm()
 
     def close(self) -> None:
         """Stop listening; consumers are closed by the registry."""
         self._closed = True
         self._listen([])
-        if self._age_timer is not None:
-            self._age_timer.cancel()
-            self._age_timer = None
+        self.expiry.cancel()
 
     def reconfigure(self, config: StreamConfig) -> None:
         """Take an updated, checked configuration."""
@@ -86,13 +84,12 @@ class Stream:
         self._configure()
         self._listen(config.subjects)
         self.trim()
-        if self._age_timer is not None:
-            self._age_timer.cancel()
-            self._age_timer = None
-        self._arm_age_timer()
+        self.expiry.cancel()
+        self.expiry.arm()
 
-    def recover_window(self) -> None:
-        """Rebuild the duplicate window, and the last message id, from the stored headers."""
+    def recover(self) -> None:
+        """Rebuild what is not stored by itself: reminders of what expires, and the duplicate window."""
+        self.expiry.rebuild()
         window_ns = self.window.window_ns
         store = self.store
         self._last_ns = store.state.last_ns
@@ -111,6 +108,7 @@ class Stream:
         self.transform = compile_transform(config, self.context.random)
         self.retention = retention_of(self)
         self.checks = PublishChecks(self)
+        self.expiry.configure()
         # With none of these a message without headers needs no look at all.
         self._plain = (
             self.transform is None
@@ -120,6 +118,7 @@ class Stream:
             and config.max_msgs_per_subject <= 0
             and config.discard == "old"
             and config.retention != "interest"
+            and not self.context.quota.bounds(config.storage)
         )
         self._bounded = config.max_msgs > 0 or config.max_bytes > 0
         window_ns = round(config.duplicate_window * _NS)
@@ -171,7 +170,11 @@ class Stream:
             if found.duplicate_of:
                 self._acknowledge_duplicate(found.duplicate_of, reply)
                 return
-            sequence = self._append(subject, headers, payload, now_ns)
+            if found.headers:
+                headers = found.headers
+            content_bytes = len(subject) + len(headers) + len(payload)
+            self.context.quota.admit(self.config.storage, content_bytes)
+            sequence = self._store(subject, headers, payload, now_ns, found.expires_ns)
         except Refused as refusal:
             self._refuse(reply, refusal.error)
             return
@@ -185,6 +188,25 @@ class Stream:
         self._after_append(subject, sequence, found.rollup)
         if not self._dirty:
             self._mark_dirty()
+
+    def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int:
+        """Store a message of the server's own, unchecked; returns its sequence. Raises StoreError."""
+        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
+        expires_ns = now_ns + ttl_ns if ttl_ns else 0
+        sequence = self._store(subject, headers, payload, now_ns, expires_ns)
+        self._after_append(subject, sequence, b"")
+        if not self._dirty:
+            self._mark_dirty()
+        return sequence
+
+    def _store(
+        self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, expires_ns: int
+    ) -> int:
+        if not expires_ns:
+            return self._append(subject, headers, payload, now_ns)
+        sequence = self.store.append_expiring(subject, headers, payload, now_ns, expires_ns)
+        self.expiry.add(sequence, expires_ns)
+        return sequence
 
     def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
         """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
@@ -230,9 +252,8 @@ class Stream:
         if self._closed:
             return
         if self._bounded:
-            self._trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
-        if self._age_timer is None:
-            self._arm_age_timer()
+            self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
+        self.expiry.arm()
 
     def on_durable(self) -> None:
         """New messages are on disk: who waits may have them."""
@@ -249,78 +270,8 @@ class Stream:
 
     # -- removal
 
-    def trim(self) -> None:
-        """Apply every limit now, as after an update."""
-        config = self.config
-        self._trim_head(max_messages=config.max_msgs, max_bytes=config.max_bytes)
-        self.expire()
-        if config.max_msgs_per_subject > 0:
-            limit = config.max_msgs_per_subject
-            crowded = [s for s, state in self.store.subjects(None) if state.count > limit]
-            for subject in crowded:
-                self.purge(SubjectFilter([subject]), keep=limit)
-
-    def expire(self) -> None:
-        """Remove what is older than ``max_age``."""
-        if self.config.max_age > 0:
-            age_ns = round(self.config.max_age * _NS)
-            self._trim_head(before_ns=self._now_ns() - age_ns + 1)
-
-    def remove(self, sequences: Sequence[int]) -> int:
-        """Remove messages on request or by a limit; deliveries of them are over."""
-        removed = self.store.remove(sequences)
-        self.removals += 1
-        self.context.gate.want_soon()
-        for consumer in list(self.holding):
-            consumer.acks.forget(sequences)
-        return removed
-
-    def remove_done(self, sequences: Sequence[int]) -> None:
-        """Remove messages nobody needs any more; committed with the next flush."""
-        if sequences and self._writable() and self.store.remove(sequences):
-            self.context.removed.setdefault(self, []).extend(sequences)
-            self.context.gate.want_soon()
-
-    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
-        """Remove by subject, sequence or count; returns how many."""
-        purged = self.store.purge(filter, below_seq, keep)
-        if purged:
-            self.removals += 1
-            self.context.gate.want_soon()
-            for consumer in list(self.holding):
-                consumer.acks.forget_missing()
-            for consumer in self.consumers.values():
-                consumer.state.skip_below(self.store.first_seq)
-                consumer.touch()
-        return purged
-
-    def _trim_head(
-        self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0
-    ) -> None:
-        if not self._writable():
-            return
-        removed = self.store.trim(
-            max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns
-        )
-        if removed:
-            self.context.gate.want_soon()
-            first = self.store.first_seq
-            for consumer in list(self.holding):
-                consumer.acks.forget_below(first)
-
-    def _arm_age_timer(self) -> None:
-        if self.config.max_age <= 0 or not self.store.messages:
-            return
-        age_ns = round(self.config.max_age * _NS)
-        left_ns = self.store.state.first_ns + age_ns - self._now_ns()
-        clock = self.context.clock
-        deadline_ns = clock.monotonic_ns() + max(left_ns, _AGE_GRAIN_NS)
-        self._age_timer = self.context.timers.call_at(deadline_ns, self._on_age)
-
-    def _on_age(self) -> None:
-        self._age_timer = None
-        self.expire()
-        self._arm_age_timer()
+    def _note_done(self, sequences: Sequence[int]) -> None:
+        self.context.removed.setdefault(self, []).extend(sequences)
 
     def take_back(self, done: Sequence[int]) -> None:
         """A flush failed: its messages are gone again, and what it removed is back.
@@ -328,12 +279,10 @@ class Stream:
         ``done`` are the removed ones that nobody needs: they are removed once more.
         """
         self.removals += 1
+        self.expiry.rebuild()
+        self.expiry.arm()
         self.window.forget_after(self.store.last_seq)
         self.remove_done(done)
-
-    def _writable(self) -> bool:
-        """False once the store has failed: then limits rest, and monitoring shows the failure."""
-        return self.context.storage.failed is None
 
     # -- questions
 

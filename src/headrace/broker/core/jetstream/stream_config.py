@@ -77,6 +77,10 @@ def with_stream_defaults(config: StreamConfig) -> StreamConfig:
     if config.duplicate_window == 0 and not copies:
         window = DUPLICATE_WINDOW_S_DEFAULT
         changes["duplicate_window"] = min(window, config.max_age) if config.max_age > 0 else window
+    if config.subject_delete_marker_ttl >= 1:
+        changes["allow_msg_ttl"] = True
+        if not config.allow_rollup_hdrs:
+            changes["allow_rollup_hdrs"], changes["deny_purge"] = True, False
     changes["metadata"] = without_dynamic_metadata(config.metadata)
     return msgspec.structs.replace(config, **changes)
 
@@ -109,6 +113,7 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     _check_unsupported(config)
     _check_times(config)
     _check_discard(config)
+    _check_markers(config)
     _check_subjects(config)
     _check_size(config, options)
 
@@ -118,7 +123,6 @@ def _check_unsupported(config: StreamConfig) -> None:
         "mirrors": config.mirror is not None,
         "sources": bool(config.sources),
         "republish": config.republish is not None,
-        "message TTLs": config.allow_msg_ttl or config.subject_delete_marker_ttl != 0,
         "message counters": config.allow_msg_counter,
         "atomic batch publish": config.allow_atomic,
         "batch publish": config.allow_batched,
@@ -152,6 +156,15 @@ def _check_discard(config: StreamConfig) -> None:
             raise _invalid("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
             raise _invalid("discard new per subject requires max msgs per subject > 0")
+
+
+def _check_markers(config: StreamConfig) -> None:
+    if config.subject_delete_marker_ttl < 0:
+        raise _invalid("subject delete marker TTL must not be negative")
+    if 0 < config.subject_delete_marker_ttl < 1:
+        raise _invalid("subject delete marker TTL must be at least 1 second")
+    if config.subject_delete_marker_ttl and config.mirror is not None:
+        raise _invalid("subject delete markers forbidden on mirrors")
 
 
 def _check_subjects(config: StreamConfig) -> None:
@@ -216,6 +229,8 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
         raise _invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise _invalid("stream configuration update can not cancel deny purge")
+    if old.allow_msg_ttl and not new.allow_msg_ttl:
+        raise _invalid("message TTL status can not be disabled")
 
 
 def same_stream(one: StreamConfig, other: StreamConfig) -> bool:

@@ -24,6 +24,8 @@ from ....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
 from ....subjects import SubjectFilter, is_valid_pattern, overlaps
 from .api import Answer, ApiDispatcher, Call, dynamic_metadata
 from .context import Context, Refused
+from .levels import required_level
+from .pedantic import check_pedantic
 from .stream_config import (
     check_stream,
     check_stream_name,
@@ -47,7 +49,8 @@ def stream_info(
 ) -> StreamInfo:
     """What clients are told about a stream; ``listed`` among others, a little less."""
     state = stream.store.state
-    metadata = {**stream.config.metadata, **dynamic_metadata(context.options, "0", listed=listed)}
+    level = str(required_level(stream.config))
+    metadata = {**stream.config.metadata, **dynamic_metadata(context.options, level, listed=listed)}
     config = msgspec.structs.replace(stream.config, metadata=metadata)
     return StreamInfo(
         config=config,
@@ -97,9 +100,14 @@ class StreamsApi:
             streams=len(self._registry.streams),
             consumers=usage.consumers,
             limits=AccountLimits(
-                max_memory=limits.max_memory_bytes,
-                max_storage=limits.max_storage_bytes,
-                max_ack_pending=limits.max_ack_pending,
+                max_memory=limits.limits.max_memory,
+                max_storage=limits.limits.max_storage,
+                max_streams=limits.limits.max_streams,
+                max_consumers=limits.limits.max_consumers,
+                max_ack_pending=limits.limits.max_ack_pending,
+                memory_max_stream_bytes=limits.limits.max_stream_memory,
+                storage_max_stream_bytes=limits.limits.max_stream_storage,
+                max_bytes_required=limits.limits.max_bytes_required,
             ),
             api=ApiStats(level=limits.api_level, total=self._api.total, errors=self._api.errors),
         )
@@ -117,9 +125,11 @@ class StreamsApi:
                 raise Refused(Errors.STREAM_NAME_EXISTS)
             return stream_info(existing, self._context, did_create=True)
         self._check_overlap(config)
-        limit = self._context.options.max_streams
-        if 0 <= limit <= len(self._registry.streams):
-            raise Refused(Errors.MAX_STREAMS)
+        options = self._context.options
+        for limit in (options.max_streams, options.limits.max_streams):
+            if 0 <= limit <= len(self._registry.streams):
+                raise Refused(Errors.MAX_STREAMS)
+        self._context.quota.check_stream(config)
         stream = self._registry.create_stream(config)
         return stream_info(stream, self._context, did_create=True)
 
@@ -127,6 +137,7 @@ class StreamsApi:
         config = self._read_config(call)
         stream = self._stream(call)
         check_stream_update(stream.config, config)
+        self._context.quota.check_stream(config, stream.config)
         self._check_overlap(config)
         if config.sealed:
             config = msgspec.structs.replace(
@@ -205,6 +216,8 @@ class StreamsApi:
         if config.name != call.names[0]:
             raise Refused(Errors.STREAM_NAME_MISMATCH)
         check_stream_name(config.name)
+        if config.pedantic:
+            check_pedantic(config)
         config = with_stream_defaults(config)
         check_stream(config, self._context.options)
         compile_transform(config, self._context.random)

@@ -1,0 +1,152 @@
+"""What leaves a stream by its age: what is older than ``max_age``, and messages with a life of their own.
+
+Reminders of single messages are kept in a wheel, filled from the store's index when the stream is opened.
+The store knows the truth: a reminder of a message that is gone, or that is another by now, does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from ....message import StoredMessage
+from ..ports import Timer
+from .ttl import NEVER_NS, is_marker, marker_headers
+from .wheel import Wheel
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+__all__ = ["Expiry"]
+
+_NS: Final = 1_000_000_000
+_GRAIN_NS: Final = 250_000_000  # the limits are enforced no more often than this
+_READ: Final = 512
+_READ_BYTES: Final = 1 << 22
+
+
+class Expiry:
+    """The age limits of one stream and their timer."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._clock = stream.context.clock
+        self._wheel = Wheel()
+        self._immortal = 0  # how many messages outlive ``max_age``; once some do, all are looked at
+        self._aged_to = 0  # below this sequence nothing is left that the age could remove
+        self._timer: Timer | None = None
+        self._timer_ns = 0
+        self._running = False
+        self._age_ns = 0
+        self._marker_ns = 0
+
+    def configure(self) -> None:
+        """Take over the stream's configuration."""
+        config = self._stream.config
+        self._age_ns = round(config.max_age * _NS)
+        self._marker_ns = round(config.subject_delete_marker_ttl * _NS)
+        self._aged_to = 0
+
+    def add(self, sequence: int, expires_ns: int) -> None:
+        """A message that expires by itself was stored."""
+        if expires_ns == NEVER_NS:
+            self._immortal += 1
+        else:
+            self._wheel.add(expires_ns, sequence)
+
+    def rebuild(self) -> None:
+        """Begin anew with what the store holds: after opening it, and when it has taken back a batch."""
+        self._wheel = Wheel()
+        self._immortal = self._aged_to = 0
+        for sequence, expires_ns in self._stream.store.expiries():
+            self.add(sequence, expires_ns)
+
+    # -- the timer
+
+    def arm(self) -> None:
+        """Have the timer run no later than the next message expires."""
+        wheel, age_ns = self._wheel, self._age_ns
+        if not age_ns and not wheel:
+            return
+        if self._timer is not None and (not wheel or wheel.next_ns() >= self._timer_ns):
+            return
+        due_ns = wheel.next_ns() if wheel else NEVER_NS
+        if age_ns and self._stream.store.messages:
+            due_ns = min(due_ns, self._oldest_ns() + age_ns)
+        if due_ns == NEVER_NS:
+            return
+        self.cancel()
+        left_ns = max(due_ns - self._clock.now_ns(), _GRAIN_NS)
+        self._timer_ns = due_ns
+        deadline_ns = self._clock.monotonic_ns() + left_ns
+        self._timer = self._stream.context.timers.call_at(deadline_ns, self._on_timer)
+
+    def cancel(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._stream.expire()
+        self.arm()
+
+    def _oldest_ns(self) -> int:
+        """When the oldest message was stored that may age."""
+        store = self._stream.store
+        if not self._immortal:
+            return store.state.first_ns
+        found = store.read(max(self._aged_to, 1), None, 1, _READ_BYTES, store.last_seq)
+        return found[0].timestamp_ns if found else NEVER_NS - self._age_ns
+
+    # -- removal
+
+    def run(self) -> None:
+        """Remove what has expired by now; of a subject's last message a marker stays, if asked for."""
+        if self._running:
+            return
+        self._running = True
+        try:
+            now_ns = self._clock.now_ns()
+            store = self._stream.store
+            due = self._wheel.due(now_ns) if self._wheel else []
+            gone = {seq for seq in due if 0 < store.expires_ns(seq) <= now_ns}
+            if self._age_ns:
+                before_ns = now_ns - self._age_ns + 1
+                if self._marker_ns or self._immortal:
+                    gone.update(message.sequence for message in self._aged(before_ns))
+                else:
+                    self._stream.trim_head(before_ns=before_ns)
+            if gone:
+                self._remove(sorted(gone))
+        finally:
+            self._running = False
+
+    def _aged(self, before_ns: int) -> Iterator[StoredMessage]:
+        """Messages from the head that are too old, without those that outlive it."""
+        store = self._stream.store
+        at = max(self._aged_to, store.first_seq)
+        while messages := store.read(at, None, _READ, _READ_BYTES, store.last_seq):
+            for message in messages:
+                if message.timestamp_ns >= before_ns:
+                    self._aged_to = message.sequence
+                    return
+                if store.expires_ns(message.sequence) != NEVER_NS:
+                    yield message
+            at = messages[-1].sequence + 1
+        self._aged_to = at
+
+    def _remove(self, sequences: list[int]) -> None:
+        stream = self._stream
+        marked: dict[bytes, bool] = {}
+        if self._marker_ns:
+            for sequence in sequences:
+                message = stream.store.get(sequence)
+                if message is not None:
+                    marked[message.subject] = not is_marker(message.headers)
+        stream.remove(sequences)
+        headers = marker_headers(self._marker_ns)
+        for subject, wanted in marked.items():
+            if wanted and stream.store.subject(subject) is None:
+                stream.put(subject, headers, b"", self._marker_ns)

@@ -1,0 +1,96 @@
+"""How messages leave a stream: by a limit, by age, on request, or because nobody needs them any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....api.streams import StreamConfig
+from ....subjects import SubjectFilter
+from ..ports import StreamStore
+from .context import Context
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+    from .expiry import Expiry
+
+__all__ = ["RemovingStream"]
+
+
+class RemovingStream:
+    """The half of a stream that takes messages away; see ``stream.Stream`` for the other one."""
+
+    context: Context
+    config: StreamConfig
+    store: StreamStore
+    consumers: dict[str, Consumer]
+    expiry: Expiry
+    holding: dict[Consumer, None]
+    """Consumers with deliveries that are not acknowledged yet."""
+    removals: int
+    """Counts removals other than by acks and from the head: who counted messages counts anew."""
+
+    def trim(self) -> None:
+        """Apply every limit now, as after an update."""
+        config = self.config
+        self.trim_head(max_messages=config.max_msgs, max_bytes=config.max_bytes)
+        self.expire()
+        if config.max_msgs_per_subject > 0:
+            limit = config.max_msgs_per_subject
+            crowded = [s for s, state in self.store.subjects(None) if state.count > limit]
+            for subject in crowded:
+                self.purge(SubjectFilter([subject]), keep=limit)
+
+    def expire(self) -> None:
+        """Remove what has expired by now."""
+        if self.writable():
+            self.expiry.run()
+
+    def remove(self, sequences: Sequence[int]) -> int:
+        """Remove messages on request or by a limit; deliveries of them are over."""
+        removed = self.store.remove(sequences)
+        self.removals += 1
+        self.context.gate.want_soon()
+        for consumer in list(self.holding):
+            consumer.acks.forget(sequences)
+        return removed
+
+    def remove_done(self, sequences: Sequence[int]) -> None:
+        """Remove messages nobody needs any more; committed with the next flush."""
+        if sequences and self.writable() and self.store.remove(sequences):
+            self._note_done(sequences)
+            self.context.gate.want_soon()
+
+    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
+        """Remove by subject, sequence or count; returns how many."""
+        purged = self.store.purge(filter, below_seq, keep)
+        if purged:
+            self.removals += 1
+            self.context.gate.want_soon()
+            for consumer in list(self.holding):
+                consumer.acks.forget_missing()
+            for consumer in self.consumers.values():
+                consumer.state.skip_below(self.store.first_seq)
+                consumer.touch()
+        return purged
+
+    def trim_head(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> None:
+        """Remove from the head until within the limits (-1 or 0: no limit)."""
+        if not self.writable():
+            return
+        removed = self.store.trim(
+            max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns
+        )
+        if removed:
+            self.context.gate.want_soon()
+            first = self.store.first_seq
+            for consumer in list(self.holding):
+                consumer.acks.forget_below(first)
+
+    def writable(self) -> bool:
+        """False once the store has failed: then limits rest, and monitoring shows the failure."""
+        return self.context.storage.failed is None
+
+    def _note_done(self, sequences: Sequence[int]) -> None:
+        """Remember what is to be removed once more should the next flush fail."""
+        raise NotImplementedError

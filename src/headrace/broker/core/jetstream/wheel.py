@@ -1,0 +1,47 @@
+"""What is due when: sequences by time, eight bytes each, without looking at those that are not due."""
+
+from __future__ import annotations
+
+from array import array
+from heapq import heappop, heappush
+from typing import Final
+
+__all__ = ["Wheel"]
+
+_GRAIN_NS: Final = 250_000_000  # times are rounded up to this
+
+
+class Wheel:
+    """Sequences in buckets of a quarter of a second. It only ever grows ahead and empties behind.
+
+    An entry is a reminder, no truth: who is reminded looks whether the sequence is still there.
+    """
+
+    __slots__ = ("_buckets", "_order")
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, array[int]] = {}
+        self._order: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._order)
+
+    def add(self, time_ns: int, sequence: int) -> None:
+        """Remind of a sequence at a time, or up to a quarter of a second later."""
+        bucket = -(-time_ns // _GRAIN_NS)
+        entries = self._buckets.get(bucket)
+        if entries is None:
+            entries = self._buckets[bucket] = array("Q")
+            heappush(self._order, bucket)
+        entries.append(sequence)
+
+    def next_ns(self) -> int:
+        """When the next are due; only to be asked while there are any."""
+        return self._order[0] * _GRAIN_NS
+
+    def due(self, now_ns: int) -> list[int]:
+        """Take out what is due by now."""
+        found: list[int] = []
+        while self._order and self._order[0] * _GRAIN_NS <= now_ns:
+            found.extend(self._buckets.pop(heappop(self._order)))
+        return found
