@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
@@ -12,7 +13,7 @@ from ..subjects import check_pattern, check_subject
 from ..wire.encode import pub
 from .consume import Consumption
 from .events import Event
-from .handshake import ServerAddress, ServerInfo, parse_servers
+from .handshake import ServerInfo, parse_servers
 from .message import HeadersLike, Message, header_block
 from .options import ConnectOptions, Options
 from .session import Session
@@ -21,7 +22,7 @@ from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subsc
 if TYPE_CHECKING:
     from .jetstream import JetStream
 
-__all__ = ["DEFAULT_SERVER", "Connection", "connect"]
+__all__ = ["DEFAULT_SERVER", "Connecting", "Connection", "connect"]
 
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 _SUBJECTS_KNOWN_MAX: Final = 4096
@@ -32,7 +33,7 @@ def connect(
     *,
     options: Options | None = None,
     **keywords: Unpack[ConnectOptions],
-) -> _Connecting:
+) -> Connecting:
     """Connect to one of ``servers``: ``connection = await connect(…)``, or ``async with connect(…)``.
 
     Args:
@@ -45,27 +46,35 @@ def connect(
         AuthorizationError: the credentials were refused.
         ConnectFailedError: no server could be reached; the text says why, for each.
     """
+    settings = settings_from(options, keywords)
+    return Connecting(partial(Session, parse_servers(servers), settings))
+
+
+def settings_from(options: Options | None, keywords: ConnectOptions) -> Options:
+    """The options meant by the arguments of ``connect``. Raises ConfigurationError."""
     if options is not None and keywords:
         raise ConfigurationError("give connect either options=… or single keywords, not both")
-    settings = options if options is not None else Options.of(keywords)
-    return _Connecting(parse_servers(servers), settings)
+    return options if options is not None else Options.of(keywords)
 
 
-class _Connecting:
-    """What ``connect`` returns: awaitable, and an async context manager that closes at the end."""
+class Connecting:
+    """What ``connect`` returns: awaitable, and an async context manager that closes at the end.
 
-    __slots__ = ("_connection", "_options", "_servers")
+    Args:
+        make_session: makes the session, on the event loop.
+    """
 
-    def __init__(self, servers: list[ServerAddress], options: Options) -> None:
-        self._servers = servers
-        self._options = options
+    __slots__ = ("_connection", "_make_session")
+
+    def __init__(self, make_session: Callable[[], Session]) -> None:
+        self._make_session = make_session
         self._connection: Connection | None = None
 
     def __await__(self) -> Generator[Any, None, Connection]:
         return self._connect().__await__()
 
     async def _connect(self) -> Connection:
-        session = Session(self._servers, self._options)
+        session = self._make_session()
         await session.start()
         return Connection(session)
 

@@ -159,7 +159,7 @@ class JetStream(Buckets):
             deduplicate: give each message an id, so that what is sent again is stored once.
             on_failure: called for each message that failed; without it ``flush`` raises PublishError.
         """
-        return Publisher(
+        return self._connection._session.publisher_type(
             self._connection,
             window=window,
             window_bytes=window_bytes,

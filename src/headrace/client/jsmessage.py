@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ..api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
+from ..wire.direct import Chunk
 from ..wire.encode import pub
 from ..wire.frames import Frame
 from .message import Message, MessageView
@@ -20,7 +21,7 @@ __all__ = [
     "JetStreamMessage",
     "MessageBatch",
     "Queued",
-    "ack_commands",
+    "answer_commands",
     "nak_commands",
 ]
 
@@ -35,16 +36,18 @@ class Queued:
 
 
 _QUEUED: Final = Queued()
+_SHORT_ACK: Final = b""  # means the same as +ACK, and costs a nats-server noticeably less
 
 
-def ack_commands(replies: Iterable[bytes]) -> bytes:
-    """The bytes that acknowledge many messages, made in one go."""
-    return b"PUB " + b" 4\r\n+ACK\r\nPUB ".join(replies) + b" 4\r\n+ACK\r\n"
+def answer_commands(replies: Iterable[bytes], body: bytes) -> bytes:
+    """The bytes that send ``body`` to each of these reply subjects, made in one go."""
+    end = b" %d\r\n%b\r\n" % (len(body), body)
+    return b"PUB " + (end + b"PUB ").join(replies) + end
 
 
 def nak_commands(replies: Iterable[bytes]) -> bytes:
     """The bytes that send many messages back, made in one go."""
-    return b"PUB " + b" 4\r\n-NAK\r\nPUB ".join(replies) + b" 4\r\n-NAK\r\n"
+    return answer_commands(replies, NAK)
 
 
 class DeliveredMessage(MessageView):
@@ -78,7 +81,10 @@ class DeliveredMessage(MessageView):
 
     def ack(self) -> Queued:
         """Processed: it is not delivered again."""
-        return self._answer(ACK)
+        if not self._answered:
+            self._send(b"PUB %b 0\r\n\r\n" % self._frame[3])
+            self._answered = True
+        return _QUEUED
 
     def nak(self, delay: float = 0.0) -> Queued:
         """Not processed: it is delivered again, after ``delay`` seconds."""
@@ -155,7 +161,7 @@ class MessageBatch(Sequence[M]):
     def _make(self, frames: list[Frame], answered: bool) -> list[M]:
         raise NotImplementedError
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: Chunk) -> None:
         self._session.send(data)
 
     @property
@@ -177,22 +183,23 @@ class MessageBatch(Sequence[M]):
 
     def ack(self) -> Queued:
         """Acknowledge every message that was not answered yet, in one write."""
-        return self._answer_all(ack_commands)
+        return self._answer_all(_SHORT_ACK)
 
     def nak(self) -> Queued:
         """Send back every message that was not answered yet, in one write."""
-        return self._answer_all(nak_commands)
+        return self._answer_all(NAK)
 
-    def _answer_all(self, commands: Callable[[list[bytes]], bytes]) -> Queued:
+    def _answer_all(self, body: bytes) -> Queued:
+        answers = self._session.answers
         if self._messages is not None:
             waiting = [message for message in self._messages if not message._answered]
             replies = [message._frame[3] for message in waiting]
             if replies:
-                self._send(commands(replies))
+                self._send(answers(replies, body))
             for message in waiting:
                 message._answered = True
         elif self._frames and not self._answered:
-            self._send(commands([frame[3] for frame in self._frames]))
+            self._send(answers([frame[3] for frame in self._frames], body))
         self._answered = True
         return _QUEUED
 

@@ -21,7 +21,7 @@ from .handshake import ServerAddress, ServerInfo, connect_command, parse_info
 from .options import Options
 from .outbox import Outbox
 
-__all__ = ["Link", "open_link", "server_error"]
+__all__ = ["Handshake", "Link", "open_link", "server_error"]
 
 _AUTHORIZATION = ("authorization violation", "authentication", "user authentication expired")
 
@@ -115,7 +115,7 @@ async def open_link(address: ServerAddress, options: Options) -> Link:
     """
     loop = asyncio.get_running_loop()
     link = Link(loop)
-    handshake = _Handshake(loop, link)
+    handshake = Handshake(link)
     try:
         async with asyncio.timeout(options.connect_timeout):
             await _connect(loop, link, address, options)
@@ -146,7 +146,7 @@ async def _connect(
 
 
 async def _shake_hands(
-    handshake: _Handshake, link: Link, address: ServerAddress, options: Options
+    handshake: Handshake, link: Link, address: ServerAddress, options: Options
 ) -> None:
     info = link.info = await handshake.info
     tls = options.tls_first
@@ -180,10 +180,11 @@ def _tls(address: ServerAddress, options: Options) -> tuple[ssl.SSLContext, str]
     return context, options.tls_hostname or address.host
 
 
-class _Handshake:
+class Handshake:
     """Reads the server's side: INFO, then PONG or -ERR; what follows is kept for the connection."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, link: Link) -> None:
+    def __init__(self, link: Link) -> None:
+        loop = asyncio.get_running_loop()
         self.info: asyncio.Future[ServerInfo] = loop.create_future()
         self.accepted: asyncio.Future[None] = loop.create_future()
         self._link = link

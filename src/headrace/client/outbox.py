@@ -7,9 +7,10 @@ published but not yet handed to the socket waits for the next one, up to a limit
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Any, Final
 
 from ..errors import BufferFullError, ConnectionClosedError
+from ..wire.direct import Chunk
 
 __all__ = ["Outbox"]
 
@@ -46,8 +47,8 @@ class Outbox:
         self._loop = loop
         self._limit = limit
         self._disconnected_limit = disconnected_limit
-        self._items: list[bytes] = []
-        self._keep: list[bytes] = []  # those of the items that survive a lost connection
+        self._items: list[Chunk] = []
+        self._keep: list[Chunk] = []  # those of the items that survive a lost connection
         self._bytes = 0
         self._transport: asyncio.WriteTransport | None = None
         self._flowing = False  # there is a transport and it takes more
@@ -66,7 +67,7 @@ class Outbox:
         """Whether more than the limit waits: a polite publisher waits for room."""
         return self._bytes > self._limit
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: Chunk) -> None:
         """Queue whole commands.
 
         Raises:
@@ -85,7 +86,7 @@ class Outbox:
         else:
             self._check_room(len(data))
 
-    def put_once(self, data: bytes) -> None:
+    def put_once(self, data: Chunk) -> None:
         """As ``put``, for what belongs to this link only: dropped with it, and never refused, so the
         caller must bound it."""
         self._items.append(data)
@@ -181,14 +182,17 @@ class Outbox:
     def _write(self) -> None:
         items = self._items
         if items:
-            assert self._transport is not None
-            data = items[0] if len(items) == 1 else b"".join(items)
-            items.clear()
+            self._items = []
             self._keep.clear()
             self._bytes = 0
-            self._transport.write(data)  # may call pause
+            self._hand_over(items)
         if self._waiters and not self.crowded:
             self._release()
+
+    def _hand_over(self, items: list[Any]) -> None:
+        """Give these to the transport, which may call ``pause``."""
+        assert self._transport is not None
+        self._transport.write(items[0] if len(items) == 1 else b"".join(items))
 
     def _release(self) -> None:
         waiters, self._waiters = self._waiters, []

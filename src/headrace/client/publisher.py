@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..api import names
 from ..api.base import DocumentError
@@ -114,7 +114,7 @@ class Publisher:
         self._id_prefix = self._session.nuid.next().encode()
         self._prefix = b""
         self._heads: dict[str, bytes] = {}  # subject → the start of its PUB line
-        self._unacked: dict[bytes, bytes] = {}  # number → command, in the order sent
+        self._unacked: dict[bytes, Any] = {}  # number → command, in the order sent
         self._unacked_bytes = 0
         self._attempts: dict[bytes, int] = {}  # only of those sent again
         self._failures: list[PublishFailure] = []
@@ -218,10 +218,11 @@ class Publisher:
             await self._wait_for_window()
         command = self._command(self.sent, subject, payload, headers, msg_id)
         self._unacked[b"%d" % self.sent] = command
-        self._unacked_bytes += len(command)
+        size = self._size(command)
+        self._unacked_bytes += size
         self.sent += 1
         if self._session.link is not None:
-            self._session.outbox.put_once(command)
+            self._put([command], size)
         return self.sent - 1
 
     async def send_many(
@@ -242,25 +243,26 @@ class Publisher:
         self, iterator: Iterator[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
     ) -> bool:
         """Send until the window is full, or a good piece; True when the messages are at their end."""
-        unacked, command = self._unacked, self._command
+        unacked, command, size_of = self._unacked, self._command, self._size
         index, size = self.sent, self._unacked_bytes
         last = index + min(self._window - len(unacked), SEND_AT_ONCE_MAX)
-        out: list[bytes] = []
+        out: list[Any] = []
         try:
             for message in iterator:
                 data = unacked[b"%d" % index] = command(index, *message)
                 out.append(data)
                 index += 1
-                size += len(data)
+                size += size_of(data)
                 if index == last or size >= self._window_bytes:
                     return False
             return True
         finally:
-            self.sent, self._unacked_bytes = index, size
+            before, self._unacked_bytes = self._unacked_bytes, size
+            self.sent = index
             if out and self._session.link is not None:
-                self._session.outbox.put_once(b"".join(out))
+                self._put(out, size - before)
 
-    async def _send_ready(self, commands: deque[bytes]) -> None:
+    async def _send_ready(self, commands: deque[Any]) -> None:
         """Send commands made by ``_command`` with the numbers that come next, emptying the deque.
 
         When the publisher is closed, what is left gets its numbers and is reported as failed.
@@ -269,17 +271,31 @@ class Publisher:
             if self._is_full:
                 await self._wait_for_window()
             is_open = self._route is not None
-            out: list[bytes] = []
+            before = self._unacked_bytes
+            out: list[Any] = []
             while commands and len(out) < SEND_AT_ONCE_MAX and not (is_open and self._is_full):
                 command = commands.popleft()
                 self._unacked[b"%d" % self.sent] = command
-                self._unacked_bytes += len(command)
+                self._unacked_bytes += self._size(command)
                 self.sent += 1
                 out.append(command)
             if not is_open:
                 self._fail_all(ConnectionClosedError("the publisher was closed before it was sent"))
             elif self._session.link is not None:
-                self._session.outbox.put_once(b"".join(out))
+                self._put(out, self._unacked_bytes - before)
+
+    # What a command is; the publisher of an in-process connection has another answer
+
+    _size: Callable[[Any], int] = staticmethod(len)
+
+    def _put(self, commands: list[Any], size: int) -> None:
+        """Queue commands of ``size`` bytes together, for this link only."""
+        self._session.outbox.put_once(b"".join(commands))
+
+    @staticmethod
+    def _subject_of(command: Any) -> str:
+        subject: bytes = command.split(b" ", 2)[1]
+        return subject.decode()
 
     def _command(
         self,
@@ -288,25 +304,33 @@ class Publisher:
         payload: bytes,
         headers: HeadersLike = None,
         msg_id: str = "",
-    ) -> bytes:
-        """The bytes that publish a message with its number as reply."""
+    ) -> Any:
+        """What publishes a message with its number as reply."""
         head = self._heads.get(subject) or self._head(subject)
         if headers or msg_id or self._deduplicate:
-            block = header_block(headers) if headers else b""
-            if msg_id:
-                block = add_header(block, _MSG_ID, header_text("msg_id", msg_id))
-            elif self._deduplicate and header_value(block, _MSG_ID) is None:
-                block = add_header(block, _MSG_ID, b"%b.%d" % (self._id_prefix, index))
+            block = self._block(index, headers, msg_id)
             self._connection._check_size(len(block) + len(payload))
             return pub(subject.encode(), b"%b%d" % (self._prefix, index), block, payload)
         if len(payload) > self._max_payload:
             self._connection._check_size(len(payload))
         return b"%b%d %d\r\n%b\r\n" % (head, index, len(payload), payload)
 
-    def _head(self, subject: str) -> bytes:
-        """The start of a subject's PUB line, checked once per subject."""
+    def _block(self, index: int, headers: HeadersLike, msg_id: str) -> bytes:
+        """The header block of a message that has one."""
+        block = header_block(headers) if headers else b""
+        if msg_id:
+            return add_header(block, _MSG_ID, header_text("msg_id", msg_id))
+        if self._deduplicate and header_value(block, _MSG_ID) is None:
+            return add_header(block, _MSG_ID, b"%b.%d" % (self._id_prefix, index))
+        return block
+
+    def _check_open(self) -> None:
         if self._route is None:
             raise ConnectionClosedError("the publisher is not open: use `async with` around it")
+
+    def _head(self, subject: str) -> bytes:
+        """The start of a subject's PUB line, checked once per subject."""
+        self._check_open()
         head = b"PUB %b %b" % (check_subject(subject.encode()), self._prefix)
         if len(self._heads) < HEADS_KEPT_MAX:
             self._heads[subject] = head
@@ -325,7 +349,7 @@ class Publisher:
     # Answers
 
     def _receive(self, frames: list[Frame]) -> None:
-        unacked, start = self._unacked, len(self._prefix)
+        unacked, start, size_of = self._unacked, len(self._prefix), self._size
         size = acked = 0
         for frame in frames:
             payload = frame[5]
@@ -333,7 +357,7 @@ class Publisher:
                 data = unacked.pop(frame[1][start:], None)
                 if data is not None:
                     acked += 1
-                    size += len(data)
+                    size += size_of(data)
                     self._last_ack = payload
                     if _DUPLICATE in payload:
                         self.duplicates += 1
@@ -348,7 +372,7 @@ class Publisher:
         if key not in self._unacked:
             return  # sent twice and answered twice
         if frame[4] and status_of(frame[4]) == 503:
-            subject = _subject_of(self._unacked[key])
+            subject = self._subject_of(self._unacked[key])
             if not self._may_try_again(key):
                 self._fail(key, NoRespondersError(f"no stream has the subject {subject!r}"))
             elif not self._again:
@@ -388,9 +412,9 @@ class Publisher:
 
     def _fail(self, key: bytes, error: Exception) -> None:
         command = self._unacked.pop(key)
-        self._unacked_bytes -= len(command)
+        self._unacked_bytes -= self._size(command)
         self.failed += 1
-        failure = PublishFailure(int(key), _subject_of(command), error)
+        failure = PublishFailure(int(key), self._subject_of(command), error)
         if self._on_failure is None:
             self._failed_since_flush += 1
             if len(self._failures) < FAILURES_KEPT_MAX:
@@ -417,8 +441,8 @@ class Publisher:
             return
         unacked = self._unacked
         for start in range(0, len(keys), SEND_AT_ONCE_MAX):
-            piece = keys[start : start + SEND_AT_ONCE_MAX]
-            self._session.outbox.put_once(b"".join([unacked[key] for key in piece]))
+            piece = [unacked[key] for key in keys[start : start + SEND_AT_ONCE_MAX]]
+            self._put(piece, sum(map(self._size, piece)))
 
     def _tick(self) -> None:
         """Every ``ack_timeout``: what was sent before the last tick is overdue."""
@@ -462,7 +486,3 @@ def header_text(what: str, value: str) -> bytes:
     if "\r" in value or "\n" in value:
         raise ConfigurationError(f"{what} {value!r} has a line break")
     return value.encode()
-
-
-def _subject_of(command: bytes) -> str:
-    return command.split(b" ", 2)[1].decode()

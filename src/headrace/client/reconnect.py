@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 from ..errors import (
@@ -15,11 +15,11 @@ from ..errors import (
     ConnectionClosedError,
 )
 from .handshake import ServerAddress
-from .link import Link, open_link
+from .link import Link
 from .options import Options
 from .servers import ServerPool, backoff
 
-__all__ = ["Found", "first_connection", "restore"]
+__all__ = ["Dial", "Found", "first_connection", "restore"]
 
 _REFUSALS_MAX = 2  # the same server refusing the credentials again will not change its mind
 
@@ -32,7 +32,13 @@ class Found(NamedTuple):
     attempts: int
 
 
-async def first_connection(pool: ServerPool, options: Options, source: random.Random) -> Found:
+Dial = Callable[[ServerAddress, Options], Awaitable[Link]]
+"""``open_link``, or what stands for it where there are no sockets."""
+
+
+async def first_connection(
+    pool: ServerPool, options: Options, source: random.Random, dial: Dial
+) -> Found:
     """Try each server once; with ``retry_first_connect``, as long as ``restore`` does.
 
     Raises:
@@ -40,14 +46,14 @@ async def first_connection(pool: ServerPool, options: Options, source: random.Ra
         ConnectFailedError: no server could be reached; the text has each one's reason.
     """
     if options.retry_first_connect:
-        return await restore(pool, options, source)
+        return await restore(pool, options, source, dial)
     failures: list[Exception] = []
     for attempt in range(1, len(pool) + 1):
         address = pool.next()
         if address is None:
             break
         try:
-            return Found(await open_link(address, options), address, attempt)
+            return Found(await dial(address, options), address, attempt)
         except ConnectionClosedError as error:
             pool.failed(address)
             failures.append(error)
@@ -57,7 +63,7 @@ async def first_connection(pool: ServerPool, options: Options, source: random.Ra
     raise ConnectFailedError(_all_failed("no server could be reached", failures))
 
 
-async def restore(pool: ServerPool, options: Options, source: random.Random) -> Found:
+async def restore(pool: ServerPool, options: Options, source: random.Random, dial: Dial) -> Found:
     """Try the servers in turn, pausing longer after each round, until one answers.
 
     Raises:
@@ -78,7 +84,7 @@ async def restore(pool: ServerPool, options: Options, source: random.Random) -> 
             )
         attempts += 1
         try:
-            return Found(await open_link(address, options), address, attempts)
+            return Found(await dial(address, options), address, attempts)
         except (ConnectionClosedError, ConfigurationError) as error:
             # Also a credentials file that cannot be read just now: it may be about to be replaced.
             last[address.key] = error

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ..errors import ConnectionClosedError, DisconnectedError, ProtocolError
+from ..wire.direct import Chunk
 from ..wire.encode import unsub
 from ..wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
 from .events import (
@@ -25,10 +26,12 @@ from .events import (
     Reconnected,
 )
 from .handshake import ServerAddress, ServerInfo, parse_info
-from .link import Link, server_error
+from .jsmessage import answer_commands
+from .link import Link, open_link, server_error
 from .nuid import Nuid
 from .options import Options
 from .outbox import Outbox
+from .publisher import Publisher
 from .reconnect import Found, first_connection, restore
 from .requests import Requests
 from .routes import Route, RouteTable
@@ -55,6 +58,11 @@ class Observer(Protocol):
 class Session:
     """One connection over all its links. Attributes are for this package only."""
 
+    # What is other in a connection without a socket; see ``inprocess``.
+    answers: Callable[[list[bytes], bytes], Chunk] = staticmethod(answer_commands)
+    outbox_type: type[Outbox] = Outbox
+    publisher_type: type[Publisher] = Publisher
+
     def __init__(self, servers: Sequence[ServerAddress], options: Options) -> None:
         self.loop = asyncio.get_running_loop()
         self.options = options
@@ -66,7 +74,7 @@ class Session:
             max_attempts=options.max_reconnect_attempts,
             random=self.random,
         )
-        self.outbox = Outbox(
+        self.outbox = self.outbox_type(
             self.loop,
             limit=options.outbound_bytes,
             disconnected_limit=options.reconnect_buffer_bytes,
@@ -89,11 +97,11 @@ class Session:
 
     # Sending
 
-    def send(self, data: bytes) -> None:
+    def send(self, data: Chunk) -> None:
         """Queue publishes; while disconnected they wait for the next link. Raises as ``Outbox.put``."""
         self.outbox.put(data)
 
-    def send_once(self, data: bytes) -> None:
+    def send_once(self, data: Chunk) -> None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
         While disconnected it waits for the next link, as with ``send``."""
         if self.link is not None:
@@ -156,12 +164,16 @@ class Session:
     async def start(self) -> None:
         """Make the first connection; raises as ``first_connection``."""
         try:
-            found = await first_connection(self.pool, self.options, self.random)
+            found = await first_connection(self.pool, self.options, self.random, self.dial)
         except ConnectionClosedError as error:
             self.finish(error)
             raise
         self._install(found)
         self.hub.emit(Connected(str(found.address)))
+
+    async def dial(self, address: ServerAddress, options: Options) -> Link:
+        """A link to one server; raises as ``open_link``."""
+        return await open_link(address, options)
 
     async def close(self) -> None:
         """Send what is queued if the server takes it, then end for good."""
@@ -235,7 +247,7 @@ class Session:
 
     async def _restore(self) -> None:
         try:
-            found = await restore(self.pool, self.options, self.random)
+            found = await restore(self.pool, self.options, self.random, self.dial)
         except Exception as error:  # whatever it is, whoever waits must be told
             self.finish(error)
             return

@@ -78,11 +78,11 @@ class Hub:
 
     # Connections
 
-    def connect(self, peer: Peer) -> Session:
+    def connect(self, peer: Peer, kind: type[Session] = Session) -> Session:
         """A new connection: its session has INFO to say, and is closed at once if there are too many."""
         self._client_ids += 1
         self.connections_total += 1
-        session = Session(self, self._client_ids, peer)
+        session = kind(self, self._client_ids, peer)
         self.sessions[session.client_id] = session
         session.output.write(wire.encode.info(self.info(session)))
         if len(self.sessions) > self.options.connections_max:

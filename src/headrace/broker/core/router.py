@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from .interest import InterestWatches, Watch
 from .output import head_of, tail_of
 from .ports import Origin, Randomness, Sink, Target
 from .router_trie import Leaf, Node, Trie
@@ -76,6 +77,7 @@ class Router:
         self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
         self._refused = {"exact": 0, "prefixes": 0}
         self._on_unblocked: list[Callable[[], None]] = []
+        self._watches = InterestWatches()
         self.subscriptions = 0
         self.exact: dict[bytes, Route] = {}
         """Step 1, for callers in a hurry: ``exact.get(subject) or find_uncached(subject)``."""
@@ -102,6 +104,13 @@ class Router:
         leaf = self._trie.remove(pattern, b"", sink)
         if leaf is not None:
             self._changed(pattern, leaf)
+
+    def watch(self, watch: Watch) -> None:
+        leaf = self._trie.leaf(watch.subject)
+        self._watches.add(watch, leaf.groups.get if leaf is not None else lambda _queue: None)
+
+    def unwatch(self, watch: Watch) -> None:
+        self._watches.remove(watch)
 
     def on_unblocked(self, callback: Callable[[], None]) -> None:
         self._on_unblocked.append(callback)
@@ -144,7 +153,7 @@ class Router:
         if len(route.plain) == 1 and not route.groups and not route.sinks:
             return route.plain[0]
         receivers: list[Target] = [*route.plain]
-        receivers += [group[self._random.getrandbits(32) % len(group)] for group in route.groups]
+        receivers += [self._member(group) for group in route.groups]
         receivers += [_SinkTarget(subject, sink) for sink in route.sinks]
         if len(receivers) <= 1:
             return receivers[0] if receivers else None
@@ -159,6 +168,7 @@ class Router:
         same: bytes | None = None
         prefix: bytes | None = None
         subscription: Subscription | None = None
+        careful: GuardedSubscription | None = None  # the sole receiver, if only by its `send`
         for subject, payload in messages:
             if subject != same:
                 same = subject
@@ -169,7 +179,13 @@ class Router:
                     if subscription is None:
                         prefix = None
                         subscription = _sole_receiver(self.find(subject))
+                    careful = None
+                    if isinstance(subscription, GuardedSubscription):
+                        subscription, careful = None, subscription
             if subscription is None:
+                if careful is not None:
+                    careful.send(subject, b"", b"", payload)
+                    continue
                 self.publish(subject, b"", b"", payload)
                 same = prefix = None  # a sink may have changed who is there
                 continue
@@ -272,6 +288,14 @@ class Router:
             return None
         return _sole_receiver(entry[0])
 
+    def _member(self, group: tuple[Subscription, ...]) -> Subscription:
+        """One member of a queue group, at random among those who keep up."""
+        start = self._random.getrandbits(32) % len(group)
+        for member in (*group[start:], *group[:start]):
+            if not member.blocked:
+                return member
+        return group[start]
+
     def _choose(self, route: Route, skip_client: int) -> list[Subscription]:
         """One member of each queue group, at random, who is not the publisher that wants no echo."""
         chosen = []
@@ -350,11 +374,13 @@ class Router:
         else:
             self.exact.pop(pattern, None)
             self._prefixes.pop(pattern.rpartition(b".")[0], None)
+        if self._watches:
+            self._watches.tell(pattern, leaf.groups.get)
 
 
 def _sole_receiver(route: Route) -> Subscription | None:
-    """The one subscription of a route that goes to nobody else and asks for no special care."""
-    if len(route.plain) != 1 or route.groups or route.sinks or route.guarded:
+    """The one subscription of a route that goes to nobody else, if its messages are not counted."""
+    if len(route.plain) != 1 or route.groups or route.sinks:
         return None
     subscription = route.plain[0]
     return subscription if subscription.messages_max < 0 else None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from ...subjects import is_valid_pattern, is_valid_subject
+from ...subjects import SubjectFilter, is_valid_pattern, is_valid_subject
 from ...wire import Parser, encode
 from ...wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
 from .answers import ExpectedAnswers
@@ -132,7 +132,10 @@ class Session:
             return
         self._heard = True
         self.in_bytes += len(chunk)
-        frames: Iterator[Frame] = iter(self._parser.feed(chunk))
+        self._take(iter(self._parser.feed(chunk)))
+
+    def _take(self, frames: Iterator[Frame]) -> None:
+        """Handle frames in order, until the session is closed."""
         for frame in frames:
             if self._relaxed and frame[0] == PUB:
                 after = self._publish_relaxed(frame, frames)
@@ -349,11 +352,21 @@ class Session:
     def _make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
         permissions = self.identity.permissions
         deny = None if permissions is None else permissions.denied_within(pattern)
+        return self._subscription(pattern, queue, sid, deny, self._answers)
+
+    def _subscription(
+        self,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> Subscription:
         end = self._drop_subscription
-        if deny is None and self._answers is None:
+        if deny is None and answers is None:
             return Subscription(self.client_id, self.output, pattern, queue, sid, end)
         return GuardedSubscription(
-            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=self._answers
+            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
         )
 
     def _unsubscribe(self, sid: bytes, messages_max: int) -> None:

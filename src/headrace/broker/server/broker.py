@@ -15,11 +15,13 @@ from typing import Any, Final, Self
 from ... import limits
 from ...clock import SystemClock
 from ...errors import ConfigurationError
+from ...wire.direct import ClientEnd, ServerEnd
 from ..core.hub import Hub
 from ..core.hub_options import HubOptions
 from ..core.jetstream.options import JetStreamOptions
 from .config_reload import reloadable
 from .connection import Connection
+from .direct import accept
 from .listener import bind, is_loopback, shown_host, url_of
 from .monitor import Monitor
 from .options import BrokerOptions
@@ -94,6 +96,13 @@ class Broker:
         """The brain, for tests and monitoring. Only to be touched in the broker's own loop."""
         assert self._hub is not None, "start the broker first"
         return self._hub
+
+    def accept(self, client: ClientEnd) -> ServerEnd:
+        """A client in this process and this event loop; how ``headrace.Broker.connect`` gets in.
+
+        Raises ConnectionClosedError: it is not running; ConfigurationError: called in another loop.
+        """
+        return accept(self._pump, client)
 
     # Life
 

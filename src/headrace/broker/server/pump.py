@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from ..core.hub import Hub
 from .connection import Connection
+from .direct import DirectConnection
 
 __all__ = ["Pump"]
 
@@ -24,7 +25,7 @@ class Pump:
     def __init__(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> None:
         self.hub = hub
         self.loop = loop
-        self.connections: dict[int, Connection] = {}
+        self.connections: dict[int, Connection | DirectConnection] = {}
         self._tick_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ...api.acks import ACK
+from ...wire.direct import Chunk
 from ...wire.frames import Frame
 from ..jsmessage import DeliveredMessage, MessageBatch
 from ..message import HeadersLike, MessageView
@@ -87,5 +88,5 @@ class Batch(MessageBatch[JetStreamMessage]):
         portal, session = self._portal, self._session
         return [JetStreamMessage(portal, session, frame, answered) for frame in frames]
 
-    def _send(self, data: bytes) -> None:
+    def _send(self, data: Chunk) -> None:
         self._portal.post(partial(self._session.send, data))

@@ -1,0 +1,98 @@
+"""Sessions of clients in this process: frames go in and out as they are, without becoming bytes.
+
+Everything else (permissions, limits, what is counted, what closes a connection) is as for a client behind a
+socket, and control lines still are bytes, read by the same parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ...wire.direct import FRAME_BYTES, Chunk
+from ...wire.frames import MSG
+from .answers import ExpectedAnswers
+from .output import Output
+from .session import Session
+from .subscription import GuardedSubscription, Subscription
+
+if TYPE_CHECKING:
+    from ...subjects import SubjectFilter
+
+__all__ = ["DirectSession"]
+
+
+class _DirectSubscription(GuardedSubscription):
+    """Appends frames. Being guarded, it is delivered to by ``admits`` and ``send`` alone."""
+
+    __slots__ = ("_checked", "_sid")
+
+    def __init__(
+        self,
+        client_id: int,
+        output: Output,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        on_exhausted: Callable[[Subscription], None],
+        *,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> None:
+        super().__init__(
+            client_id, output, pattern, queue, sid, on_exhausted, deny=deny, answers=answers
+        )
+        self._checked = deny is not None or answers is not None
+        self._sid = sid
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if self.closed:
+            return
+        if self._checked:
+            if not self.admits(subject):
+                return
+            if reply and self._answers is not None:
+                self._answers.expect(reply)
+        output = self.output
+        if headers and not output.has_headers:
+            headers = b""
+        parts = output.parts
+        if not parts:
+            output.touched.append(output)
+        parts.append((MSG, subject, self._sid, reply, headers, payload))  # type: ignore[arg-type]
+        size = len(subject) + len(reply) + len(headers) + len(payload) + FRAME_BYTES
+        output.size = size = output.size + size
+        if size > output.room:
+            output.session.overflow()
+        self.delivered = delivered = self.delivered + 1
+        if delivered == self.messages_max:
+            self.exhausted()
+
+
+class DirectSession(Session):
+    """A session whose output holds frames among the bytes, and which takes frames."""
+
+    __slots__ = ()
+
+    def receive_chunks(self, chunks: list[Chunk]) -> None:
+        """Handle what the client said; afterwards ``closed`` may be set."""
+        for chunk in chunks:
+            if isinstance(chunk, bytes):
+                self.receive(chunk)
+            elif self._last_words is None:
+                self._heard = True
+                self.in_bytes += len(chunk)
+                self._take(iter(chunk.frames))
+
+    def _subscription(
+        self,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> Subscription:
+        end = self._drop_subscription
+        return _DirectSubscription(
+            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
+        )
