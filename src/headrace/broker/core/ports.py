@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ...message import StoredMessage, StreamState, SubjectState
 from ...subjects import SubjectFilter
+from .interest import Watch
 
 __all__ = [
     "Bus",
@@ -269,6 +270,12 @@ class Bus(Protocol):
         ...
 
     def has_interest(self, subject: bytes) -> bool: ...
+
+    def watch(self, watch: Watch) -> None:
+        """Answer a watch now, and tell it of every change until ``unwatch``."""
+        ...
+
+    def unwatch(self, watch: Watch) -> None: ...
 
     def add_sink(self, pattern: bytes, sink: Sink) -> None: ...
 

@@ -95,6 +95,16 @@ class Trie(Generic[Entry]):
             self._prune(node, path)
         return leaf
 
+    def leaf(self, pattern: bytes) -> Leaf[Entry] | None:
+        """What subscribed to exactly this pattern, which does not end in ``>``; None if nobody did."""
+        node = self.root
+        for token in pattern.split(b"."):
+            child = node.star if token == b"*" else node.literals.get(token)
+            if child is None:
+                return None
+            node = child
+        return node.leaf
+
     def walk(self, tokens: list[bytes]) -> tuple[list[Leaf[Entry]], list[Node[Entry]]]:
         """Follow all but the last token: the ``>`` leaves passed, and the nodes reached.
 

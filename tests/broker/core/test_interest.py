@@ -1,0 +1,99 @@
+"""Watching whether somebody listens on a subject."""
+
+from __future__ import annotations
+
+import random
+
+from headrace.broker.core.interest import Watch
+from headrace.broker.core.output import Output
+from headrace.broker.core.router import Router
+from headrace.broker.core.subscription import Subscription
+
+
+def subscription(pattern: bytes, queue: bytes = b"", client_id: int = 1) -> Subscription:
+    output = Output(None, [])  # type: ignore[arg-type]
+    return Subscription(client_id, output, pattern, queue, b"1", lambda _subscription: None)
+
+
+def watch(router: Router, subject: bytes, queue: bytes = b"") -> tuple[Watch, list[bool]]:
+    heard: list[bool] = []
+    asked = Watch(subject, queue, heard.append)
+    router.watch(asked)
+    return asked, heard
+
+
+def test_the_first_and_the_last_listener_are_told() -> None:
+    router = Router(random.Random(1))
+    asked, heard = watch(router, b"d.x")
+    first, second = subscription(b"d.x"), subscription(b"d.x")
+    router.subscribe(first)
+    router.subscribe(second)
+    assert heard == [True]
+    assert asked.listened
+    router.unsubscribe(first)
+    assert heard == [True]
+    router.unsubscribe(second)
+    assert heard == [True, False]
+
+
+def test_who_listens_already_is_known_at_once() -> None:
+    router = Router(random.Random(1))
+    router.subscribe(subscription(b"d"))
+    asked, heard = watch(router, b"d")
+    assert asked.listened
+    assert not heard
+
+
+def test_patterns_other_subjects_and_queue_groups_do_not_count() -> None:
+    router = Router(random.Random(1))
+    asked, heard = watch(router, b"d.x")
+    for other in (b"d.*", b"d.>", b">", b"d", b"d.x.y"):
+        router.subscribe(subscription(other))
+    router.subscribe(subscription(b"d.x", b"workers"))
+    assert not asked.listened
+    assert not heard
+
+
+def test_of_a_queue_group_only_that_group_counts() -> None:
+    router = Router(random.Random(1))
+    asked, heard = watch(router, b"d", b"workers")
+    router.subscribe(subscription(b"d"))
+    router.subscribe(subscription(b"d", b"others"))
+    assert not heard
+    member = subscription(b"d", b"workers")
+    router.subscribe(member)
+    router.unsubscribe(member)
+    assert heard == [True, False]
+    assert not asked.listened
+
+
+def test_a_sink_listens_too() -> None:
+    router = Router(random.Random(1))
+    _, heard = watch(router, b"d")
+
+    def sink(*_arguments: object) -> None:
+        return
+
+    router.add_sink(b"d", sink)
+    router.remove_sink(b"d", sink)
+    assert heard == [True, False]
+
+
+def test_who_stops_watching_hears_nothing() -> None:
+    router = Router(random.Random(1))
+    asked, heard = watch(router, b"d")
+    router.unwatch(asked)
+    router.unwatch(asked)
+    router.subscribe(subscription(b"d"))
+    assert not heard
+
+
+def test_a_message_for_a_queue_group_goes_to_a_member_that_keeps_up() -> None:
+    router = Router(random.Random(1))
+    slow, quick = subscription(b"d", b"q", 1), subscription(b"d", b"q", 2)
+    slow.output.size = 1 << 30
+    router.subscribe(slow)
+    router.subscribe(quick)
+    assert {router.resolve(b"d") for _ in range(20)} == {quick}
+    quick.output.size = 1 << 30
+    assert len({router.resolve(b"d") for _ in range(20)}) == 2
