@@ -286,7 +286,6 @@ def test_a_given_up_message_stays_in_a_work_queue(client: Client) -> None:
     [
         {"mirror": {"name": "X"}, "subjects": []},
         {"sources": [{"name": "X"}]},
-        {"republish": {"dest": "r.>"}},
         {"allow_msg_counter": True},
         {"allow_atomic": True},
         {"allow_msg_schedules": True},

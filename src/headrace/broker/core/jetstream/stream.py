@@ -21,6 +21,7 @@ from .expiry import Expiry
 from .gate import PubAcks, store_refusal
 from .publish_checks import PublishChecks
 from .publish_headers import message_id
+from .republish import republisher_of
 from .retention import Retention, retention_of
 from .stream_config import compile_transform
 from .stream_removal import RemovingStream
@@ -109,9 +110,11 @@ class Stream(RemovingStream):
         self.retention = retention_of(self)
         self.checks = PublishChecks(self)
         self.expiry.configure()
+        self.republisher = republisher_of(config, self.context.random)
         # With none of these a message without headers needs no look at all.
         self._plain = (
             self.transform is None
+            and self.republisher is None
             and not config.sealed
             and not config.no_ack
             and config.max_msg_size < 0
@@ -202,10 +205,17 @@ class Stream(RemovingStream):
     def _store(
         self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, expires_ns: int
     ) -> int:
-        if not expires_ns:
-            return self._append(subject, headers, payload, now_ns)
-        sequence = self.store.append_expiring(subject, headers, payload, now_ns, expires_ns)
-        self.expiry.add(sequence, expires_ns)
+        republisher = self.republisher
+        target = republisher.target(subject) if republisher is not None else b""
+        before = self.store.subject(subject) if target else None
+        if expires_ns:
+            sequence = self.store.append_expiring(subject, headers, payload, now_ns, expires_ns)
+            self.expiry.add(sequence, expires_ns)
+        else:
+            sequence = self._append(subject, headers, payload, now_ns)
+        if target and republisher is not None and self.retention.wanted(subject):
+            last_seq = before.last_seq if before is not None else 0
+            republisher.note(sequence, target, (subject, headers, payload, now_ns), last_seq)
         return sequence
 
     def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
@@ -257,6 +267,8 @@ class Stream(RemovingStream):
 
     def on_durable(self) -> None:
         """New messages are on disk: who waits may have them."""
+        if self.republisher is not None:
+            self.republisher.release(self.store.durable_seq, self.context.bus)
         for consumer in list(self.hungry):
             if consumer.may_have_more():
                 del self.hungry[consumer]
@@ -281,6 +293,8 @@ class Stream(RemovingStream):
         self.removals += 1
         self.expiry.rebuild()
         self.expiry.arm()
+        if self.republisher is not None:
+            self.republisher.take_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
         self.remove_done(done)
 

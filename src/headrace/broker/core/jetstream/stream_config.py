@@ -24,6 +24,7 @@ from ....transforms import SubjectTransform
 from ..ports import Randomness
 from .context import Refused
 from .options import JetStreamOptions
+from .republish import with_republish_defaults
 
 __all__ = [
     "check_stream",
@@ -82,7 +83,7 @@ def with_stream_defaults(config: StreamConfig) -> StreamConfig:
         if not config.allow_rollup_hdrs:
             changes["allow_rollup_hdrs"], changes["deny_purge"] = True, False
     changes["metadata"] = without_dynamic_metadata(config.metadata)
-    return msgspec.structs.replace(config, **changes)
+    return with_republish_defaults(msgspec.structs.replace(config, **changes))
 
 
 def without_dynamic_metadata(metadata: dict[str, str]) -> dict[str, str]:
@@ -122,7 +123,6 @@ def _check_unsupported(config: StreamConfig) -> None:
     features = {
         "mirrors": config.mirror is not None,
         "sources": bool(config.sources),
-        "republish": config.republish is not None,
         "message counters": config.allow_msg_counter,
         "atomic batch publish": config.allow_atomic,
         "batch publish": config.allow_batched,

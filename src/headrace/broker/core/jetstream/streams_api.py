@@ -26,6 +26,7 @@ from .api import Answer, ApiDispatcher, Call, dynamic_metadata
 from .context import Context, Refused
 from .levels import required_level
 from .pedantic import check_pedantic
+from .republish import check_republish
 from .stream_config import (
     check_stream,
     check_stream_name,
@@ -221,6 +222,7 @@ class StreamsApi:
         config = with_stream_defaults(config)
         check_stream(config, self._context.options)
         compile_transform(config, self._context.random)
+        check_republish(config, self._context.random)
         return config
 
     def _check_overlap(self, config: StreamConfig) -> None:
