@@ -22,11 +22,11 @@ IDENTITIES |= {
     "port",
     "domain",
 }
-IDENTITIES |= {"server", "start", "rtt"}
+IDENTITIES |= {"server", "start"}
 IDENTITIES |= {"pinned_client_id", "pinned_id", "pause_remaining"}
 MACHINE = {"api", "max_memory", "max_storage", "reserved_memory", "reserved_storage"}
 # A single server may say who leads; clients must live without it.
-OPTIONAL = {"cluster", "git_commit", "xkey", "nonce", "connect_urls"}
+OPTIONAL = {"cluster", "git_commit", "xkey", "nonce", "connect_urls", "rtt"}
 
 _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.)([^.]+)(\.\d+\.\d+\.\d+\.)\d+(\.\d+)")
 _FLOW = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
@@ -51,6 +51,8 @@ def _mask_field(key: str, value: Any, names: Mapping[str, str]) -> Any:
         return value if value == ZERO_TIME else "<time>"
     if key in IDENTITIES:
         return f"<{key}>"
+    if key in ("request", "response") and isinstance(value, str) and value.startswith("{"):
+        return mask_json(json.loads(value), names)
     if key in MACHINE:
         return f"<{key}>"
     return mask_json(value, names)

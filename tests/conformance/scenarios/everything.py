@@ -9,6 +9,8 @@ from conformance.scenarios import (
     core,
     direct,
     handovers,
+    lifetimes,
+    listening,
     messages,
     priorities,
     pulls,
@@ -27,6 +29,7 @@ ALL: Table = [
     *direct.TABLE,
     *priorities.TABLE,
     *handovers.TABLE,
+    *listening.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from jetstream_world import SECOND, Client, Inbox, World
+from jetstream_world import SECOND, Client, HeldStorage, Inbox, World
 
 
 @pytest.fixture
@@ -18,9 +18,11 @@ def listen(client: Client) -> Inbox:
 
 
 def told(inbox: Inbox) -> list[dict[str, Any]]:
-    """The advisories, without what differs every time."""
+    """The advisories besides those of API calls, without what differs every time."""
     found = []
     for message in inbox.take():
+        if message.subject.endswith(b".API"):
+            continue
         advisory = json.loads(message.payload)
         assert len(advisory.pop("id")) == 22
         assert advisory.pop("timestamp").endswith("Z")
@@ -91,7 +93,17 @@ def test_a_pause_is_told_at_both_ends(client: Client) -> None:
     client.world.advance(11)
     assert [(a["on"], a["paused"], a["pause_until"]) for a in told(inbox)] == [
         ("CONSUMER.PAUSE.S.C", True, "2023-11-14T22:13:30Z"),
-        ("CONSUMER.PAUSE.S.C", False, "0001-01-01T00:00:00Z"),
+        ("CONSUMER.PAUSE.S.C", False, "2023-11-14T22:13:30Z"),
+    ]
+
+
+def test_a_consumer_that_starts_with_a_pause_tells_of_it(client: Client) -> None:
+    client.stream()
+    inbox = listen(client)
+    client.consumer(pause_until="2099-01-01T00:00:00Z")
+    assert [(a["on"], a.get("paused")) for a in told(inbox)] == [
+        ("CONSUMER.CREATED.S.C", None),
+        ("CONSUMER.PAUSE.S.C", True),
     ]
 
 
@@ -112,3 +124,31 @@ def test_a_pin_is_told_when_given_and_when_lost(client: Client) -> None:
     ]
     assert advisories[0]["group"] == "A"
     assert len(advisories[0]["pinned_id"]) == 22
+
+
+def test_every_api_call_is_told_with_who_called_and_what_was_said(client: Client) -> None:
+    inbox = client.subscribe(b"$JS.EVENT.ADVISORY.API")
+    answer = client.stream()
+    client.api("CONSUMER.INFO.S.C", {"x": 1})
+    client.request(b"$JS.API.NONSENSE")
+    made, refused = (json.loads(message.payload) for message in inbox.take())
+    assert made["type"] == "io.nats.jetstream.advisory.v1.api_audit"
+    assert made["subject"] == "$JS.API.STREAM.CREATE.S"
+    assert json.loads(made["request"])["name"] == "S"
+    assert json.loads(made["response"]) == answer
+    assert made["client"]["id"] == client.session.client_id
+    assert made["server"]
+    assert refused["request"] == '{"x": 1}'
+    assert json.loads(refused["response"])["error"]["err_code"] == 10038
+
+
+def test_a_call_that_did_not_become_durable_is_not_told_as_done() -> None:
+    storage = HeldStorage()
+    client = World(storage).client()
+    inbox = client.subscribe(b"$JS.EVENT.ADVISORY.API")
+    storage.hold = True
+    client.request(b"$JS.API.STREAM.CREATE.S", b'{"name":"S"}')
+    assert not inbox.messages
+    storage.release()
+    client.world.tick()
+    assert len(inbox.messages) == 1

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from .consumer import Consumer
     from .context import Context
 
-__all__ = ["Advisories"]
+__all__ = ["API_AUDIT", "Advisories"]
+
+API_AUDIT: Final = b"$JS.EVENT.ADVISORY.API"
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY."
 _TYPE: Final = "io.nats.jetstream.advisory.v1."
@@ -76,9 +78,10 @@ class Advisories:
         )
 
     def paused(self, consumer: Consumer, until_ns: int) -> None:
-        """A consumer paused until a time, or went on (0)."""
+        """A consumer paused until a time, or went on: by order (0) or because that time has come."""
         until = format_time(until_ns) if until_ns else ZERO_TIME
-        self._about(consumer, "PAUSE", "consumer_pause", paused=bool(until_ns), pause_until=until)
+        pauses = until_ns > self._context.clock.now_ns()
+        self._about(consumer, "PAUSE", "consumer_pause", paused=pauses, pause_until=until)
 
     def pinned(self, consumer: Consumer, pin_id: str, client: dict[str, Any] | None) -> None:
         """A client was pinned: which, where that is known."""
@@ -106,6 +109,24 @@ class Advisories:
             **({"client": client} if client else {}),
         )
 
+    @property
+    def audits(self) -> bool:
+        """Whether anybody listens to the audit of API calls."""
+        return self._context.bus.has_interest(API_AUDIT)
+
+    def api_call(
+        self, subject: str, request: bytes, response: bytes, client: dict[str, Any] | None
+    ) -> bytes:
+        """The audit of one API call, to be published on ``API_AUDIT`` with its answer."""
+        fields = {
+            "server": self._context.options.server_name,
+            **({"client": client} if client else {}),
+            "subject": subject,
+            **({"request": request.decode(errors="replace")} if request else {}),
+            "response": response.decode(errors="replace"),
+        }
+        return self._document("api_audit", fields)
+
     def _about(self, consumer: Consumer, event: str, kind: str, **fields: Any) -> None:
         names = {"stream": consumer.stream.name, "consumer": consumer.name}
         subject = f"CONSUMER.{event}.{names['stream']}.{names['consumer']}"
@@ -116,9 +137,13 @@ class Advisories:
         subject = (_SUBJECT + event).encode()
         if not context.bus.has_interest(subject):
             return
+        context.bus.publish(subject, b"", b"", self._document(kind, fields))
+
+    def _document(self, kind: str, fields: dict[str, Any]) -> bytes:
+        context = self._context
         head = {
             "type": _TYPE + kind,
             "id": context.new_name(_ID_CHARS),
             "timestamp": format_time(context.clock.now_ns()),
         }
-        context.bus.publish(subject, b"", b"", msgspec.json.encode({**head, **fields}))
+        return msgspec.json.encode({**head, **fields})

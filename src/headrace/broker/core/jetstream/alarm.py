@@ -69,8 +69,8 @@ class Alarm:
         if consumer.pinning is not None:
             consumer.pinning.run_due(now_ns)
         if consumer.paused_until_ns and not consumer.is_paused(self._clock.now_ns()):
-            consumer.paused_until_ns = 0
-            consumer.context.advisories.paused(consumer, 0)
+            until_ns, consumer.paused_until_ns = consumer.paused_until_ns, 0
+            consumer.context.advisories.paused(consumer, until_ns)
             consumer.wake()
         if consumer.inactive_ns and self._inactive_at_ns() <= now_ns and not self._is_used(now_ns):
             consumer.on_inactive(consumer)

@@ -42,6 +42,7 @@ class Call:
     headers: bytes
     payload: bytes
     wait: bool = False
+    origin: Origin | None = None
     """Set by an endpoint that shows something not yet durable: the answer waits until it is."""
 
     def read(self, kind: type[D]) -> D:
@@ -153,7 +154,7 @@ class ApiDispatcher:
                 return self._raw[verb](subject, reply, headers, payload, origin)
             route = self._routes.get(verb)
             if route is not None and len(tokens) - size in route.names:
-                self._call(route, Call(text, tokens[size:], reply, headers, payload))
+                self._call(route, Call(text, tokens[size:], reply, headers, payload, origin))
                 return None
         return None
 
@@ -180,13 +181,25 @@ class ApiDispatcher:
         document, extra = answer if isinstance(answer, Answer) else (answer, {})
         body = encode_response(route.kind, document, **extra)
         if route.changes or call.wait:
-            self._context.gate.reply(call.reply, body, route.kind)
-        elif call.reply:
-            self._context.bus.publish(call.reply, b"", b"", body)
+            gate = self._context.gate
+            gate.reply(call.reply, body, route.kind)
+            if self._context.advisories.audits:
+                gate.reply(API_AUDIT, self._audit(call, body))
+        else:
+            self._answer(call, body)
 
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
         self.errors += 1
         if call.reply:
-            error = refusal.error.to_wire()
-            body = encode_response(route.kind, None, error=error, **route.blank)
-            self._context.bus.publish(call.reply, b"", b"", body)
+            bus.publish(call.reply, b"", b"", body)
+        if self._context.advisories.audits:
+            bus.publish(API_AUDIT, b"", b"", self._audit(call, body))
+
+    def _audit(self, call: Call, body: bytes) -> bytes:
+        client = None if call.origin is None else call.origin.describe()
+        return self._context.advisories.api_call(call.subject, call.payload, body, client)
+        error = refusal.error.to_wire()
+        self._answer(call, encode_response(route.kind, None, error=error, **route.blank))
+
+    def _answer(self, call: Call, body: bytes) -> None:
+        bus = self._context.bus

@@ -101,7 +101,10 @@ class Registry:
         self._admit(consumer)
         self.journal_consumer(consumer)
         stream.retention.consumers_changed()
-        self._context.advisories.consumer(consumer, "create")
+        advisories = self._context.advisories
+        advisories.consumer(consumer, "create")
+        if consumer.is_paused(self._context.clock.now_ns()):
+            advisories.paused(consumer, consumer.paused_until_ns)
         return consumer
 
     def journal_consumer(self, consumer: Consumer) -> None:
