@@ -14,6 +14,7 @@ from conformance.scenarios import (
     messages,
     priorities,
     pulls,
+    republishing,
     streams,
 )
 from conformance.table import Table
@@ -26,6 +27,7 @@ ALL: Table = [
     *pulls.TABLE,
     *acks.TABLE,
     *control.TABLE,
+    *listening.TABLE,
     *direct.TABLE,
     *priorities.TABLE,
     *handovers.TABLE,

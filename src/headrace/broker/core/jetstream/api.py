@@ -16,7 +16,8 @@ from ....api.base import Document, DocumentError, decode
 from ....api.envelope import encode_response
 from ....api.errors import Errors
 from ....errors import StoreError
-from ..ports import Origin
+from ..ports import Bus, Origin, Sink
+from .advisories import API_AUDIT
 from .context import Context, Refused
 from .gate import store_refusal
 from .options import JetStreamOptions
@@ -41,8 +42,8 @@ class Call:
     reply: bytes
     headers: bytes
     payload: bytes
-    wait: bool = False
     origin: Origin | None = None
+    wait: bool = False
     """Set by an endpoint that shows something not yet durable: the answer waits until it is."""
 
     def read(self, kind: type[D]) -> D:
@@ -190,6 +191,11 @@ class ApiDispatcher:
 
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
         self.errors += 1
+        error = refusal.error.to_wire()
+        self._answer(call, encode_response(route.kind, None, error=error, **route.blank))
+
+    def _answer(self, call: Call, body: bytes) -> None:
+        bus = self._context.bus
         if call.reply:
             bus.publish(call.reply, b"", b"", body)
         if self._context.advisories.audits:
@@ -198,8 +204,3 @@ class ApiDispatcher:
     def _audit(self, call: Call, body: bytes) -> bytes:
         client = None if call.origin is None else call.origin.describe()
         return self._context.advisories.api_call(call.subject, call.payload, body, client)
-        error = refusal.error.to_wire()
-        self._answer(call, encode_response(route.kind, None, error=error, **route.blank))
-
-    def _answer(self, call: Call, body: bytes) -> None:
-        bus = self._context.bus
