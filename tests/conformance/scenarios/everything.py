@@ -31,7 +31,8 @@ ALL: Table = [
     *direct.TABLE,
     *priorities.TABLE,
     *handovers.TABLE,
-    *listening.TABLE,
+    *lifetimes.TABLE,
+    *republishing.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]
