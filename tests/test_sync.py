@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -155,6 +156,44 @@ def test_reading_in_order_and_key_values(connection: sync.Connection, stream: sy
     assert bucket.keys() == ["a"]
     assert "SYNC" in list(js.key_values())
     js.delete_key_value("SYNC")
+
+
+@pytest.mark.peer
+def test_objects_and_batches(connection: sync.Connection, tmp_path: Path) -> None:
+    js = connection.jetstream()
+    store = js.create_object_store("SYNC", storage="memory")
+    content = bytes(range(256)) * 1000
+    (tmp_path / "in").write_bytes(content)
+    info = store.put_file("file", tmp_path / "in", chunk_size=10_000)
+    store.put("pieces", (content[at : at + 99] for at in range(0, 9900, 99)))
+    assert store.get("pieces") == content[:9900]
+    with store.open("file") as reader:
+        assert reader.info == store.info("file")
+        assert reader.read(100) + b"".join(reader) == content
+    store.get_file("file", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == content
+    with store.watch() as watch:
+        assert [i.name for i in watch.initial()] == ["file", "pieces"]
+        store.add_link("link", info)
+        assert next(watch).name == "link"
+    assert store.get("link") == content
+    store.delete("file")
+    assert [i.name for i in store.list()] == ["pieces", "link"]
+    assert "SYNC" in list(js.object_stores())
+    js.delete_object_store("SYNC")
+    stream = js.create_stream(
+        name="ATOMIC", subjects=["atomic.>"], storage="memory", allow_atomic=True
+    )
+    with js.batch() as batch:
+        for number in range(5):
+            batch.add("atomic.a", b"%d" % number)
+    assert batch.ack is not None
+    assert (batch.ack.count, batch.first_sequence, len(batch)) == (5, 1, 5)
+    with pytest.raises(RuntimeError), js.batch() as batch:
+        batch.add("atomic.a")
+        raise RuntimeError
+    assert stream.info().state.messages == 5
+    stream.delete()
 
 
 @pytest.mark.peer

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .api.consumers import ConsumerConfig, ConsumerInfo
     from .api.messages import PubAck
     from .api.streams import StreamConfig, StreamInfo
+    from .client.batch import AtomicBatch, BatchRefusedError
     from .client.connection import Connection, connect
     from .client.consume import Consumption
     from .client.consumer import Consumer
@@ -60,8 +61,10 @@ if TYPE_CHECKING:
     from .errors import TimeoutError_ as TimeoutError  # noqa: A004
 
 __all__ = [
+    "AtomicBatch",
     "AuthorizationError",
     "Batch",
+    "BatchRefusedError",
     "BufferFullError",
     "ConfigurationError",
     "ConnectFailedError",
@@ -117,6 +120,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "client.batch": ("AtomicBatch", "BatchRefusedError"),
     "client.connection": ("Connection", "connect"),
     "api.consumers": ("ConsumerConfig", "ConsumerInfo"),
     "api.messages": ("PubAck",),

@@ -16,6 +16,7 @@ after a fork: connect in the process that uses it.
 
 from __future__ import annotations
 
+from .client.blocking.batch import AtomicBatch
 from .client.blocking.connection import Connection, Subscription, connect
 from .client.blocking.consumer import Consumer, Consumption
 from .client.blocking.jetstream import JetStream, Stream
@@ -27,6 +28,7 @@ from .client.blocking.publisher import Publisher
 from .client.blocking.watch import Watch
 
 __all__ = [
+    "AtomicBatch",
     "Batch",
     "Connection",
     "Consumer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .batch import AtomicBatch, BatchRefusedError
 from .connection import Connection, connect
 from .consume import Consumption
 from .consumer import Consumer
@@ -30,7 +31,9 @@ from .subscription import Subscription
 from .watch import Watch
 
 __all__ = [
+    "AtomicBatch",
     "Batch",
+    "BatchRefusedError",
     "Connection",
     "Consumer",
     "Consumption",

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..api import names
 from ..api.consumers import ConsumerConfig
 from ..api.envelope import decode_pub_ack
 from ..api.messages import AccountInfo, PubAck, SuccessResponse
@@ -26,8 +25,10 @@ from .apicalls import Api, check_name, config_from
 from .buckets import Buckets
 from .consumer import Consumer
 from .consumers import Consumers
-from .message import HeadersLike, header_block
+from .message import HeadersLike
+from .pubheaders import PublishOptions, with_options
 from .publisher import Publisher, PublishFailure
+from .publishing import Publishing
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ _STREAM_EXISTS: Final = 10058
 _decode_ack = msgspec.json.Decoder(PubAck).decode
 
 
-class JetStream(Buckets):
+class JetStream(Buckets, Publishing):
     """Streams and consumers over one connection. Made by ``connection.jetstream()``.
 
     Args:
@@ -114,18 +115,18 @@ class JetStream(Buckets):
             NoRespondersError: no stream has this subject.
             TimeoutError, DisconnectedError: no answer came; the message may be stored or not.
         """
-        extra = {
-            names.MSG_ID: msg_id,
-            names.EXPECTED_STREAM: expected_stream,
-            names.EXPECTED_LAST_SEQ: _text(expected_last_sequence),
-            names.EXPECTED_LAST_SUBJECT_SEQ: _text(expected_last_subject_sequence),
-            names.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT: expected_last_subject_sequence_subject,
-            names.EXPECTED_LAST_MSG_ID: expected_last_msg_id,
-            names.TTL: ttl if isinstance(ttl, str) else _seconds(ttl),
+        options: PublishOptions = {
+            "msg_id": msg_id,
+            "expected_stream": expected_stream,
+            "expected_last_sequence": expected_last_sequence,
+            "expected_last_subject_sequence": expected_last_subject_sequence,
+            "expected_last_subject_sequence_subject": expected_last_subject_sequence_subject,
+            "expected_last_msg_id": expected_last_msg_id,
+            "ttl": ttl,
         }
         connection = self._connection
         connection._check_subject(subject)
-        block = _with_extra(headers, extra)
+        block = with_options(headers, options)
         connection._check_size(len(block) + len(payload))
         seconds = self._api.timeout if timeout is None else timeout
         ask = connection._session.requests.ask
@@ -265,17 +266,3 @@ def _pub_ack(data: bytes) -> PubAck:
     if data.startswith(b'{"stream"'):
         return _decode_ack(data)
     return decode_pub_ack(data)
-
-
-def _seconds(duration: float) -> str:
-    """As the server reads durations; "" for none."""
-    return f"{duration:f}".rstrip("0").rstrip(".") + "s" if duration else ""
-
-
-def _text(number: int | None) -> str:
-    return "" if number is None else str(number)
-
-
-def _with_extra(headers: HeadersLike, extra: dict[str, str]) -> bytes:
-    added = [(name, value) for name, value in extra.items() if value]
-    return header_block(headers, added) if headers or added else b""

@@ -36,6 +36,7 @@ from .apicalls import Api, config_from
 from .consumer import Consumer
 from .consumers import Consumers
 from .ordered import OrderedConsumer
+from .publishing import counter_value
 
 __all__ = ["Stream", "StreamMessage"]
 
@@ -135,6 +136,19 @@ class Stream:
     async def get_next_message(self, subject: str, sequence: int = 1) -> StreamMessage:
         """The first message at or after ``sequence`` whose subject matches. Raises as ``get_message``."""
         return await self._get(GetMessageRequest(next_by_subj=subject, seq=sequence))
+
+    async def counter(self, subject: str) -> int:
+        """The value of a counter; 0 if nothing was ever added. See ``JetStream.increment``.
+
+        Raises ConfigurationError: the newest message of ``subject`` is not a counter's.
+        """
+        try:
+            message = await self.get_last_message(subject)
+        except JetStreamApiError as error:
+            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                raise
+            return 0
+        return counter_value(message.payload)
 
     async def delete_message(self, sequence: int, *, erase: bool = True) -> None:
         """Delete one message; with ``erase`` its bytes are overwritten too."""

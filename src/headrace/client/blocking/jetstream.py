@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from ...api.consumers import ConsumerConfig, ConsumerInfo
 from ...api.streams import StreamConfig, StreamInfo
+from .. import batch as aio_batch
 from .. import jetstream as aio
 from .. import stream as aio_stream
 from ..publisher import PublishFailure
+from .batch import AtomicBatch
 from .buckets import Buckets
 from .consumer import Consumer
 from .ordered import OrderedConsumer
@@ -45,6 +47,7 @@ class Stream(Blocking):
     get_message = blocking(aio_stream.Stream.get_message)
     get_last_message = blocking(aio_stream.Stream.get_last_message)
     get_next_message = blocking(aio_stream.Stream.get_next_message)
+    counter = blocking(aio_stream.Stream.counter)
     delete_message = blocking(aio_stream.Stream.delete_message)
     delete_consumer = blocking(aio_stream.Stream.delete_consumer)
 
@@ -103,6 +106,8 @@ class JetStream(Buckets):
 
     account_info = blocking(aio.JetStream.account_info)
     publish = blocking(aio.JetStream.publish)
+    increment = blocking(aio.JetStream.increment)
+    schedule = blocking(aio.JetStream.schedule)
     delete_stream = blocking(aio.JetStream.delete_stream)
     delete_consumer = blocking(aio.JetStream.delete_consumer)
 
@@ -130,6 +135,14 @@ class JetStream(Buckets):
             on_failure=on_failure,
         )
         return Publisher(self._portal, inner)
+
+    def batch(self, *, timeout: float | None = None) -> AtomicBatch:
+        """Messages stored together or not at all; see ``headrace.JetStream.batch``."""
+
+        async def begin() -> aio_batch.AtomicBatch:
+            return self._inner.batch(timeout=timeout)
+
+        return AtomicBatch(self._portal, self._portal.run(begin()))
 
     def create_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
         """As ``headrace.JetStream.create_stream``."""

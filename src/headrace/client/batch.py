@@ -1,0 +1,263 @@
+"""Atomic batches: several messages that a stream stores together, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self, Unpack
+
+from ..api import names
+from ..api.base import DocumentError
+from ..api.envelope import decode_pub_ack
+from ..api.messages import PubAck
+from ..errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    JetStreamApiError,
+    NoRespondersError,
+    ProtocolError,
+    TimeoutError_,
+)
+from ..wire.encode import pub
+from ..wire.frames import Frame
+from ..wire.headers import add_header, status_of
+from .message import HeadersLike
+from .pubheaders import PublishOptions, with_options
+
+if TYPE_CHECKING:
+    from .connection import Connection
+
+__all__ = ["AtomicBatch", "BatchRefusedError"]
+
+API_LEVEL_MIN: Final = 2  # nats-server 2.12
+_COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")
+_COMMIT_BYTES: Final = len(b"%b: %b\r\n" % _COMMIT)
+_INCOMPLETE: Final = 10176  # what follows a refused message
+
+
+class BatchRefusedError(JetStreamApiError):
+    """The stream refused a batch: nothing of it was stored.
+
+    Attributes:
+        index: the message the stream objected to, from 0; None when it objects to the whole.
+        code, err_code, description: the stream's reason, as in every JetStreamApiError.
+    """
+
+    def __init__(self, reason: JetStreamApiError, index: int | None, subject: str) -> None:
+        super().__init__(reason.code, reason.err_code, reason.description)
+        self.index = index
+        self._where = "" if index is None else f"message {index} on {subject!r}: "
+
+    def __str__(self) -> str:
+        return f"nothing of the batch was stored: {self._where}{super().__str__()}"
+
+
+class AtomicBatch:
+    """Messages that are stored together, one after the other, or not at all. Made by ``js.batch()``.
+
+    ::
+
+        async with js.batch() as batch:
+            batch.add("accounts.a", b"-5")
+            batch.add("accounts.b", b"+5")
+        print(batch.ack.seq)
+
+    Messages are held in memory and sent by ``commit``; the end of the block commits what was not
+    committed, unless the block failed. All of them belong to one stream, which must have
+    ``allow_atomic``; a server takes 1000 messages in a batch unless it is configured otherwise.
+
+    Attributes:
+        ack: the stream's acknowledgement once committed, else None. ``seq`` is the last message's
+            sequence, ``count`` how many there are.
+    """
+
+    def __init__(self, connection: Connection, timeout: float) -> None:
+        self._connection = connection
+        self._session = connection._session
+        self._timeout = timeout
+        self._messages: list[tuple[str, bytes, bytes]] = []  # subject, headers, payload
+        self._id = self._session.nuid.next()
+        self._answer: asyncio.Future[PubAck] | None = None
+        self._refused: Exception | None = None
+        self._prefix = b""
+        self._over = False
+        self.ack: PubAck | None = None
+
+    def __repr__(self) -> str:
+        return f"<AtomicBatch of {len(self)} messages ack={self.ack}>"
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of the first message once committed, else 0; the others follow it."""
+        return self.ack.seq - self.ack.count + 1 if self.ack is not None else 0
+
+    def add(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        headers: HeadersLike = None,
+        **options: Unpack[PublishOptions],
+    ) -> int:
+        """Add a message and return its number, from 0. Nothing is sent yet.
+
+        Args:
+            options: what is asked of the stream, as for ``JetStream.publish``; expectations are compared
+                with the stream as it is before the batch. ``expected_last_sequence`` only with the
+                first message; ``expected_last_msg_id`` not at all.
+
+        Raises:
+            InvalidSubjectError, LimitExceededError: the message cannot be sent.
+            ConfigurationError: the batch was committed or discarded.
+        """
+        self._check_open()
+        number = len(self._messages)
+        if number and options.get("expected_last_sequence") is not None:
+            raise ConfigurationError(
+                "expected_last_sequence goes with a batch's first message only"
+            )
+        self._connection._check_subject(subject)
+        block = with_options(
+            headers,
+            options,
+            (names.BATCH_ID, self._id),
+            (names.BATCH_SEQUENCE, str(number + 1)),
+        )
+        self._connection._check_size(len(block) + _COMMIT_BYTES + len(payload))
+        self._messages.append((subject, block, payload))
+        return number
+
+    async def commit(self) -> PubAck:
+        """Send the batch, and return once the stream has all of it.
+
+        Raises:
+            BatchRefusedError: the stream refused; nothing was stored.
+            NoRespondersError: no stream has one of the subjects; nothing was stored.
+            ConfigurationError: nothing was added, or the server is too old for batches.
+            TimeoutError, DisconnectedError, ConnectionClosedError: no answer came; all of it may be
+                stored, or nothing.
+        """
+        self._check_open()
+        if not self._messages:
+            raise ConfigurationError("nothing was added to the batch; there is nothing to commit")
+        session = self._session
+        session.raise_if_closed()
+        self._check_level()
+        self._over = True
+        self._answer = session.loop.create_future()
+        self._prefix = session.new_inbox().encode() + b"."
+        route = session.open_route(self._prefix + b"*", self._receive)
+        session.observers[self] = None
+        try:
+            session.send_once(self._commands())
+            async with asyncio.timeout(self._timeout):
+                self.ack = await self._answer
+        except TimeoutError:
+            raise TimeoutError_(
+                f"no answer to a batch of {len(self)} messages within {self._timeout} s"
+            ) from None
+        finally:
+            session.observers.pop(self, None)
+            session.close_route(route)
+        return self.ack
+
+    def discard(self) -> None:
+        """Drop what was added; nothing of it was sent. A batch that was committed stays so."""
+        self._over = True
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Commit, unless the block failed or that was done, or nothing was added."""
+        if error is None and not self._over and self._messages:
+            await self.commit()
+        self._over = True
+
+    def _check_open(self) -> None:
+        if self._over:
+            raise ConfigurationError("the batch was committed or discarded; begin another one")
+
+    def _check_level(self) -> None:
+        """An older server would store the messages one by one."""
+        info = self._session.info
+        if info.api_lvl < API_LEVEL_MIN:
+            raise ConfigurationError(
+                f"the server (version {info.version}, API level {info.api_lvl}) has no atomic batches; "
+                f"they need API level {API_LEVEL_MIN}, which nats-server has from 2.12 on"
+            )
+
+    def _commands(self) -> bytes:
+        """Each message asks for an answer, so that a refusal says which it was."""
+        out = []
+        last = len(self._messages) - 1
+        for number, (subject, block, payload) in enumerate(self._messages):
+            if number == last:
+                block = add_header(block, *_COMMIT)
+            out.append(pub(subject.encode(), b"%b%d" % (self._prefix, number), block, payload))
+        return b"".join(out)
+
+    # Answers: nothing in them for what was taken, an error, and in the end an acknowledgement
+
+    def _receive(self, frames: list[Frame]) -> None:
+        answer, last = self._answer, len(self._messages) - 1
+        assert answer is not None
+        for frame in frames:
+            if answer.done():
+                return
+            number = int(frame[1][len(self._prefix) :])
+            try:
+                ack = self._read(number, frame)
+            except (JetStreamApiError, NoRespondersError, ProtocolError) as error:
+                if self._refused is None:
+                    self._refused = error
+            else:
+                if number == last and ack is not None and self._refused is None:
+                    answer.set_result(ack)
+            if number == last and self._refused is not None:
+                answer.set_exception(self._refused)
+
+    def _read(self, number: int, frame: Frame) -> PubAck | None:
+        subject = self._messages[number][0]
+        is_last = number == len(self._messages) - 1
+        headers: bytes = frame[4]
+        payload: bytes = frame[5]
+        if headers and status_of(headers) == 503:
+            raise NoRespondersError(f"no stream has the subject {subject!r} of message {number}")
+        if not payload and not is_last:
+            return None
+        try:
+            ack = decode_pub_ack(payload)
+        except JetStreamApiError as error:
+            whole = is_last and (len(self) > 1 or error.err_code == _INCOMPLETE)
+            raise BatchRefusedError(error, None if whole else number, subject) from None
+        except DocumentError as error:
+            raise ProtocolError(f"the answer to a batch is not understood: {error}") from None
+        if not is_last or ack.batch != self._id:
+            raise ProtocolError(f"message {number} was stored on its own, not as part of a batch")
+        return ack
+
+    # The connection
+
+    def connection_lost(self) -> None:
+        """The answer is lost."""
+        self._fail(DisconnectedError("the connection was lost before the batch was acknowledged"))
+
+    def connection_restored(self) -> None:
+        """Whoever waited was told already."""
+
+    def connection_closed(self, reason: Exception) -> None:
+        self._fail(ConnectionClosedError(str(reason)))
+
+    def _fail(self, error: Exception) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)

@@ -1,0 +1,110 @@
+"""More than one message at a time: batches; and messages that count, or that come later."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from ..api import names
+from ..api.messages import PubAck
+from ..errors import ConfigurationError
+from .apicalls import time_text
+from .batch import AtomicBatch
+from .message import HeadersLike
+from .pubheaders import duration_text, with_pairs
+
+if TYPE_CHECKING:
+    from .jetstream import JetStream
+
+__all__ = ["Publishing", "counter_value"]
+
+
+class Publishing:
+    """A part of ``JetStream``; never used alone."""
+
+    def batch(self, *, timeout: float | None = None) -> AtomicBatch:
+        """Messages stored together or not at all: ``async with js.batch() as batch``.
+
+        Args:
+            timeout: seconds to wait for the answer to the whole batch; None is the context's.
+        """
+        js = cast("JetStream", self)
+        return AtomicBatch(js.connection, js._api.timeout if timeout is None else timeout)
+
+    async def increment(self, subject: str, by: int = 1, *, headers: HeadersLike = None) -> int:
+        """Add ``by``, which may be negative, to the counter ``subject``, and return its new value.
+
+        The stream must have ``allow_msg_counter`` (nats-server 2.12). A lost answer is not repeated: after
+        TimeoutError or DisconnectedError the counter may have been changed or not. The value is read by
+        ``stream.counter(subject)``. Raises as ``publish``.
+        """
+        js = cast("JetStream", self)
+        given = with_pairs(headers, (names.INCREMENT, f"{by:+d}"))
+        ack = await js.publish(subject, headers=given)
+        if not ack.val:
+            raise ConfigurationError(
+                f"the stream {ack.stream!r} of {subject!r} has no counters: it stored an ordinary message"
+            )
+        return int(ack.val)
+
+    async def schedule(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        target: str,
+        at: datetime | None = None,
+        every: timedelta | float = 0.0,
+        cron: str = "",
+        time_zone: str = "",
+        source: str = "",
+        ttl: float | str = 0,
+        headers: HeadersLike = None,
+    ) -> PubAck:
+        """Have the stream publish ``payload`` on ``target``, later or again and again.
+
+        The stream must have ``allow_msg_schedules`` (nats-server 2.12), and both subjects. ``subject`` is
+        the schedule's own: another one there replaces it, and ``stream.purge(subject=…)`` ends it.
+
+        Args:
+            at: once, at this time; without a zone it is local time.
+            every: again and again, in seconds or as a timedelta, at least 1 second.
+            cron: again and again, by six fields (seconds first) or ``@hourly``, ``@daily`` and so on. Of
+                these three exactly one must be given.
+            time_zone: that ``cron`` means, as ``Europe/Berlin``; UTC without.
+            source: a subject whose newest message is published instead of ``payload``.
+            ttl: seconds after which each published message is removed, or "never".
+
+        Raises as ``publish``.
+        """
+        seconds = every.total_seconds() if isinstance(every, timedelta) else every
+        if (at is not None) + bool(seconds) + bool(cron) != 1:
+            raise ConfigurationError("a schedule needs one of at=…, every=… and cron=…")
+        when = cron
+        if at is not None:
+            when = f"@at {time_text(at)}"
+        elif seconds:
+            when = f"@every {duration_text(seconds)}"
+        given = with_pairs(
+            headers,
+            (names.SCHEDULE, when),
+            (names.SCHEDULE_TARGET, target),
+            (names.SCHEDULE_TIME_ZONE, time_zone),
+            (names.SCHEDULE_SOURCE, source),
+            (names.SCHEDULE_TTL, ttl if isinstance(ttl, str) else duration_text(ttl)),
+        )
+        return await cast("JetStream", self).publish(subject, payload, headers=given)
+
+
+def counter_value(payload: bytes) -> int:
+    """The value in a counter's message. Raises ConfigurationError for another message."""
+    try:
+        return int(msgspec.json.decode(payload, type=_Counter).val)
+    except (msgspec.DecodeError, ValueError):
+        raise ConfigurationError(f"{payload[:40]!r} is not the message of a counter") from None
+
+
+class _Counter(msgspec.Struct):
+    val: str
