@@ -16,7 +16,7 @@ frame                                                   sent by  elements
 ======================================================  =======  ================================
 
 An absent reply, queue or header block is ``b""``. A header block is raw: ``NATS/1.0…\\r\\n\\r\\n``.
-Tuples, and a number to compare instead of a class to look up, because this is made and taken apart
+Tuples, and one byte to compare instead of a class to look up, because this is made and taken apart
 once per message; ``op`` tells the shape, so the static type is only ``tuple[Any, ...]``.
 """
 
@@ -41,14 +41,15 @@ __all__ = [
 
 Frame: TypeAlias = tuple[Any, ...]
 
-PUB: Final = 1
-MSG: Final = 2
-SUB: Final = 3
-UNSUB: Final = 4
-PING: Final = 5
-PONG: Final = 6
-CONNECT: Final = 7
-INFO: Final = 8
-OK: Final = 9
-ERR: Final = 10
-BAD: Final = 11
+# The first letter of the verb for messages, which is what the parser's expressions find (see ``runs``).
+PUB: Final = b"P"
+MSG: Final = b"M"
+SUB: Final = b"S"
+UNSUB: Final = b"U"
+PING: Final = b"?"
+PONG: Final = b"!"
+CONNECT: Final = b"C"
+INFO: Final = b"I"
+OK: Final = b"+"
+ERR: Final = b"-"
+BAD: Final = b"#"

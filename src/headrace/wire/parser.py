@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from ..errors import LimitExceededError, ProtocolError
 from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
-from .runs import RUN_PAYLOAD_BYTES_MAX, run_pattern
+from .runs import RUN_PAYLOAD_BYTES_MAX, read_run, run_pattern
 
 __all__ = ["Parser"]
 
@@ -38,7 +38,7 @@ class _Verb(NamedTuple):
     """How a line of one kind starts, and what it holds."""
 
     stem: bytes  # what the line starts with, in upper case; a space means that one is required
-    op: int
+    op: bytes
     fields: int = 0  # how many fields it has at least, the verb included; one more is optional
     has_headers: bool = False
 
@@ -222,19 +222,15 @@ class Parser:
         """Read the messages at ``pos`` that have the shape of the one before; return where they end."""
         key = (verb.stem, has_reply, size_token)
         pattern = self._runs.get(key)
+        size = _total_sizes[size_token]
         if pattern is None:
-            size = int(size_token)
             token_max = (self.max_control_line - _SIZE_DIGITS_MAX) // 4
             if len(self._runs) >= _RUN_SHAPES_MAX or size > RUN_PAYLOAD_BYTES_MAX or token_max < 1:
                 return pos
             pattern = self._runs[key] = run_pattern(
                 verb.stem.rstrip(), verb.fields - 2, has_reply, size_token, size, token_max
             )
-        match, append, op = pattern.match, frames.append, verb.op
-        while found := match(buf, pos):
-            append((op, *found.groups()))
-            pos = found.end()
-        return pos
+        return read_run(pattern, buf, pos, size, frames)
 
     def _check_start(self, buf: bytes, pos: int) -> None:
         """Check the start of a line whose end has not come.
@@ -320,7 +316,7 @@ class Parser:
         )
 
 
-def _bare_frame(op: int, text: bytes) -> Frame:
+def _bare_frame(op: bytes, text: bytes) -> Frame:
     """The frame of a line that is not divided into fields; ``text`` is what follows the verb."""
     if op in (CONNECT, INFO):
         return (op, text)
@@ -330,7 +326,7 @@ def _bare_frame(op: int, text: bytes) -> Frame:
     return (op,)  # PING, PONG, +OK: like nats-server, whatever follows the verb is ignored
 
 
-def _subscription_frame(op: int, args: list[bytes]) -> Frame:
+def _subscription_frame(op: bytes, args: list[bytes]) -> Frame:
     """SUB or UNSUB."""
     if op == SUB:
         return (SUB, args[0], args[1] if len(args) == 3 else b"", args[-1])

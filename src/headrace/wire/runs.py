@@ -2,8 +2,9 @@
 
 Traffic often repeats itself: acknowledgements, fixed-size records, answers of the same length. When two
 messages in a row have the same verb, the same fields and the same size, the parser tries the next ones
-with an expression made for exactly that shape, which reads a frame about three times as fast as the
-general way. It accepts only what the general way would accept, and stops at the first byte that differs.
+with an expression made for exactly that shape, which reads many frames in one call and each of them
+several times as fast as the general way. It accepts only what the general way would accept, and stops
+at the first byte that differs.
 """
 
 from __future__ import annotations
@@ -12,23 +13,55 @@ import re
 from functools import lru_cache
 from typing import Final
 
-__all__ = ["RUN_PAYLOAD_BYTES_MAX", "run_pattern"]
+from .frames import Frame
+
+__all__ = ["RUN_PAYLOAD_BYTES_MAX", "read_run", "run_pattern"]
 
 RUN_PAYLOAD_BYTES_MAX: Final = 8192  # above, copying the payload is the work
 _PATTERNS_MAX: Final = 1024
+_LINE_BYTES_USUAL: Final = 128
+_WINDOW_FRAMES: Final = 4  # the first look is at so many frames; each next one at
+_WINDOW_GROWTH: Final = 4  # so many times the bytes, as long as everything matches
+_WINDOW_BYTES_MAX: Final = 64 * 1024
 
 
 @lru_cache(maxsize=_PATTERNS_MAX)
 def run_pattern(
     verb: bytes, fields: int, has_reply: bool, size_token: bytes, size: int, token_max: int
 ) -> re.Pattern[bytes]:
-    """The expression for messages without headers: groups are the frame's fields after its op.
+    """The expression for messages without headers: its groups are the fields of the frame.
 
     ``fields`` counts the tokens between the verb and the size without the optional reply, and
-    ``size_token`` is the size as it stands in the line, with what precedes the line feed.
+    ``size_token`` is the size as it stands in the line, with what precedes the line feed. Where no such
+    message starts it matches all there is, as the payload of a frame whose other fields are empty.
     """
     token = rb" ([^ \t\r\n]{1,%d}+)" % token_max
-    head = verb + token * fields + (token if has_reply else b"()")
-    # The empty group is the frame's header block.
-    tail = rb" %b\n()(.{%d})\r\n" % (re.escape(size_token), size)
-    return re.compile(head + tail, re.DOTALL)
+    # A frame's op is the first letter of its verb, so the expression finds that, too. The empty group
+    # is the header block.
+    head = b"(%b)%b" % (verb[:1], verb[1:]) + token * fields + (token if has_reply else b"()")
+    line = head + rb" %b\n()" % re.escape(size_token)
+    return re.compile(rb"(?:%b|)((?(1).{%d}|.+))(?(1)\r\n)" % (line, size), re.DOTALL)
+
+
+def read_run(
+    pattern: re.Pattern[bytes], buf: bytes, pos: int, size: int, frames: list[Frame]
+) -> int:
+    """Append the messages at ``pos`` that ``pattern`` reads to ``frames``; return where they end.
+
+    It looks through windows, because what does not match is copied once more.
+    """
+    end, window = len(buf), _WINDOW_FRAMES * (size + _LINE_BYTES_USUAL)
+    while pos < end:
+        stop = min(pos + window, end)
+        found = pattern.findall(buf, pos, stop)
+        if found[-1][0]:
+            pos = stop
+        else:
+            rest = found.pop()[-1]
+            pos = stop - len(rest)
+            if stop == end or not found:
+                frames += found
+                return pos
+        frames += found
+        window = min(window * _WINDOW_GROWTH, _WINDOW_BYTES_MAX)
+    return pos
