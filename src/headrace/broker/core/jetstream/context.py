@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ..ports import Bus, Randomness, Storage, Timers
     from .consumer import Consumer
     from .gate import DurableGate
+    from .copies import Copies
     from .options import JetStreamOptions
     from .stream import Stream
 
@@ -41,6 +42,7 @@ class Context:
         "bus",
         "clock",
         "dirty_consumers",
+        "copies",
         "dirty_streams",
         "gate",
         "later",
@@ -56,6 +58,8 @@ class Context:
     gate: DurableGate
 
     def __init__(
+    quota: Quota
+    copies: Copies
         self,
         bus: Bus,
         storage: Storage,

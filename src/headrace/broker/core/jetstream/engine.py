@@ -84,6 +84,9 @@ class JetStream:
         """Tell every waiting pull request that the server goes, and commit what is staged."""
         for stream in self.registry.streams.values():
             for consumer in stream.consumers.values():
+        context.quota.new_tick()
+        if context.copies.ready:
+            context.copies.run()
                 consumer.shut_down()
         if self._context.dirty_consumers:
             self._gate.want()
@@ -151,3 +154,5 @@ class JetStream:
         """Some receiver can take more: try all who stopped because of one."""
         for stream in self.registry.streams.values():
             stream.resume_blocked()
+        self._context.copies.stage()
+        self._context.copies.completed(error)

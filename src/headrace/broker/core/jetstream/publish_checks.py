@@ -72,6 +72,39 @@ class PublishChecks:
             self._check_room(subject, headers, payload, admission.rollup)
         return admission
 
+    def admit_copy(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        now_ns: int,
+        *,
+        replica: bool = False,
+    ) -> Admission:
+        """The same for a message of another stream, which was admitted there.
+
+        Roll-ups and lifetimes count where this stream allows them and are no error where it does not.
+        A ``replica`` is never a duplicate.
+        """
+        self._stream.check_not_sealed()
+        if self._max_size >= 0 and len(headers) + len(payload) > self._max_size:
+            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        found = read_headers(headers)
+        msg_id = found.get(_MSG_ID, b"")
+        duplicate_of = 0 if replica else self._stream.window.find(msg_id, now_ns)
+        if msg_id and duplicate_of:
+            return Admission(msg_id, duplicate_of)
+        rollup = found.get(_ROLLUP, b"").lower()
+        if self._config.deny_purge or not self._config.allow_rollup_hdrs:
+            rollup = b""
+        if self._rejects:
+            self._check_room(subject, headers, payload, rollup)
+        ttl = found.get(_TTL, b"")
+        if not ttl or not self._config.allow_msg_ttl or not read_ttl(ttl):
+            return Admission(msg_id, 0, rollup)
+        expires_ns, changed = self._lifetime(ttl, headers, now_ns)
+        return Admission(msg_id, 0, rollup, expires_ns, changed)
+
     def _read(self, subject: bytes, block: bytes, now_ns: int) -> Admission:
         marks = block.count(MARK)
         if not marks:

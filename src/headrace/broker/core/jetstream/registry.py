@@ -14,6 +14,8 @@ from ....api.streams import StreamConfig
 from ....errors import StoreError
 from .consumer import Consumer
 from .context import Context, Refused
+from .copies import Copies
+from .intake import INTAKE
 from .stream import Stream
 from .ttl import expires_at
 
@@ -44,6 +46,7 @@ class Registry:
         self._context = context
         self._acks = acks
         self.streams: dict[str, Stream] = {}
+        context.copies = self._copies = Copies(context, self.streams)
 
     # -- streams
 
@@ -60,6 +63,7 @@ class Registry:
         self.streams[config.name] = stream
         self._journal_stream(stream)
         stream.open()
+        self._copies.opened(stream)
         context.advisories.stream(config.name, "create")
         return stream
 
@@ -70,6 +74,7 @@ class Registry:
         if interest_matters:
             stream.retention.consumers_changed()
         self._journal_stream(stream)
+        self._copies.changed(stream)
         self._context.advisories.stream(stream.name, "modify")
 
     def delete_stream(self, stream: Stream) -> None:
@@ -78,6 +83,7 @@ class Registry:
         for consumer in list(stream.consumers.values()):
             self._drop_consumer(consumer)
         del self.streams[stream.name]
+        self._copies.closed(stream)
         context = self._context
         context.appended.pop(stream, None)
         context.storage.meta.delete(_STREAM + stream.name)
@@ -168,6 +174,9 @@ class Registry:
                 state = journal.get(_STATE + key.removeprefix(_CONSUMER))
                 self._recover_consumer(key.removeprefix(_CONSUMER), value, state)
         for stream in self.streams.values():
+            saved = journal.get(INTAKE + stream.name)
+            self._copies.opened(stream, saved[0] if saved is not None else None)
+        for stream in self.streams.values():
             stream.open()
 
     def _recover_stream(self, value: bytes) -> None:
@@ -208,6 +217,7 @@ class Registry:
             for consumer in list(stream.consumers.values()):
                 self._drop_consumer(consumer)
             del self.streams[stream.name]
+            self._copies.closed(stream)
             if storage.failed is None:
                 storage.meta.delete(_STREAM + stream.name)
         if storage.failed is None:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from .consumer import Consumer
     from .stream import Stream
 
 __all__ = [
@@ -18,6 +17,14 @@ __all__ = [
 ]
 
 
+class User(Protocol):
+    """Whoever may need a message: a consumer, or a copy on behalf of another stream."""
+
+    def wants(self, subject: bytes) -> bool: ...
+
+    def needs(self, stream_seq: int, subject: bytes) -> bool: ...
+
+
 class Retention(Protocol):
     """What a stream's retention policy decides."""
 
@@ -25,7 +32,7 @@ class Retention(Protocol):
         """Whether a new message on this subject is kept at all."""
         ...
 
-    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         """``consumer`` is done with these: remove what need not stay."""
         ...
 
@@ -40,7 +47,7 @@ class LimitsRetention:
     def wanted(self, subject: bytes) -> bool:
         return True
 
-    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         return
 
     def consumers_changed(self) -> None:
@@ -53,7 +60,7 @@ class WorkQueueRetention(LimitsRetention):
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
-    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         self._stream.remove_done(sequences)
 
 
@@ -64,16 +71,16 @@ class InterestRetention:
         self._stream = stream
 
     def wanted(self, subject: bytes) -> bool:
-        return any(consumer.wants(subject) for consumer in self._stream.consumers.values())
+        return any(user.wants(subject) for user in self._users())
 
-    def acknowledged(self, consumer: Consumer, sequences: Sequence[int]) -> None:
-        others = [other for other in self._stream.consumers.values() if other is not consumer]
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        others = [user for user in self._users() if user is not consumer]
         self._stream.remove_done(list(self._unneeded(sequences, others)))
 
     def consumers_changed(self) -> None:
         """Walks the stream once: rare, and the only way to know what nobody waits for."""
         stream = self._stream
-        consumers = list(stream.consumers.values())
+        users = self._users()
         store = stream.store
         position = store.first_seq
         while messages := store.read(position, None, 1024, 1 << 24, store.last_seq):
@@ -81,11 +88,15 @@ class InterestRetention:
             done = [
                 message.sequence
                 for message in messages
-                if not any(c.needs(message.sequence, message.subject) for c in consumers)
+                if not any(u.needs(message.sequence, message.subject) for u in users)
             ]
             stream.remove_done(done)
 
-    def _unneeded(self, sequences: Iterable[int], others: list[Consumer]) -> Iterable[int]:
+    def _users(self) -> list[User]:
+        """Who may need a message: consumers, and streams that copy from this one."""
+        return [*self._stream.consumers.values(), *self._stream.readers]
+
+    def _unneeded(self, sequences: Iterable[int], others: list[User]) -> Iterable[int]:
         for sequence in sequences:
             message = self._stream.store.get(sequence) if others else None
             if message is None or not any(o.needs(sequence, message.subject) for o in others):

@@ -24,7 +24,7 @@ from .publish_headers import message_id
 from .republish import republisher_of
 from .retention import Retention, retention_of
 from .stream_config import compile_transform
-from .stream_removal import RemovingStream
+from .stream_copies import CopyingStream
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -35,7 +35,7 @@ _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
 
 
-class Stream(RemovingStream):
+class Stream(CopyingStream):
     """A stream that is open for publishing. Made by the engine, which also closes it."""
 
     def __init__(
@@ -53,6 +53,9 @@ class Stream(RemovingStream):
         self.holding: dict[Consumer, None] = {}
         self.removals = 0
         self.blocked: dict[Consumer, None] = {}
+        self.readers = {}
+        self.crowd = {}
+        self.intake = None
         """Consumers that stopped because a receiver has too much unsent output."""
         self.window = DuplicateWindow(0)
         self.retention: Retention
@@ -238,6 +241,15 @@ class Stream(RemovingStream):
         if not reply:
             return
         if sequence <= self.store.durable_seq:
+    def _time(self) -> int:
+        """Now, or the newest message's time if the clock was set back."""
+        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
+        return now_ns
+
+    def _renamed(self, subject: bytes) -> bytes:
+        """The subject after the stream's transform."""
+        return subject if self.transform is None else self.transform.apply(subject) or subject
+
             self.context.bus.publish(reply, b"", b"", self.acks.duplicate(sequence))
         else:
             self.acks.add_duplicate(sequence, reply)
@@ -289,6 +301,8 @@ class Stream(RemovingStream):
         """A flush failed: its messages are gone again, and what it removed is back.
 
         ``done`` are the removed ones that nobody needs: they are removed once more.
+        if self.readers:
+            self.context.copies.wake(self.readers)
         """
         self.removals += 1
         self.expiry.rebuild()

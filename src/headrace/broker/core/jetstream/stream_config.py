@@ -121,8 +121,6 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
 
 def _check_unsupported(config: StreamConfig) -> None:
     features = {
-        "mirrors": config.mirror is not None,
-        "sources": bool(config.sources),
         "message counters": config.allow_msg_counter,
         "atomic batch publish": config.allow_atomic,
         "batch publish": config.allow_batched,
@@ -226,6 +224,8 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
     if old.sealed and not new.sealed:
         raise _invalid("stream configuration update can not unseal a sealed stream")
     if old.deny_delete and not new.deny_delete:
+    if config.mirror is not None or config.sources:
+        return transform  # their messages may have any subject
         raise _invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise _invalid("stream configuration update can not cancel deny purge")

@@ -12,6 +12,7 @@ from .context import Context
 
 if TYPE_CHECKING:
     from .consumer import Consumer
+    from .copying import Copy
     from .expiry import Expiry
 
 __all__ = ["RemovingStream"]
@@ -27,6 +28,8 @@ class RemovingStream:
     expiry: Expiry
     holding: dict[Consumer, None]
     """Consumers with deliveries that are not acknowledged yet."""
+    crowd: dict[Copy, None]
+    """Copies that have something for this stream and found it full."""
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
@@ -53,6 +56,8 @@ class RemovingStream:
         self.context.gate.want_soon()
         for consumer in list(self.holding):
             consumer.acks.forget(sequences)
+        if self.crowd:
+            self.make_way()
         return removed
 
     def remove_done(self, sequences: Sequence[int]) -> None:
@@ -60,6 +65,8 @@ class RemovingStream:
         if sequences and self.writable() and self.store.remove(sequences):
             self._note_done(sequences)
             self.context.gate.want_soon()
+            if self.crowd:
+                self.make_way()
 
     def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
         """Remove by subject, sequence or count; returns how many."""
@@ -72,6 +79,8 @@ class RemovingStream:
             for consumer in self.consumers.values():
                 consumer.state.skip_below(self.store.first_seq)
                 consumer.touch()
+            if self.crowd:
+                self.make_way()
         return purged
 
     def trim_head(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> None:
@@ -86,10 +95,16 @@ class RemovingStream:
             first = self.store.first_seq
             for consumer in list(self.holding):
                 consumer.acks.forget_below(first)
+            if self.crowd:
+                self.make_way()
 
     def writable(self) -> bool:
         """False once the store has failed: then limits rest, and monitoring shows the failure."""
         return self.context.storage.failed is None
+
+    def make_way(self) -> None:
+        """There is room again: whoever waits for it goes on."""
+        raise NotImplementedError
 
     def _note_done(self, sequences: Sequence[int]) -> None:
         """Remember what is to be removed once more should the next flush fail."""

@@ -28,6 +28,7 @@ from .levels import required_level
 from .pedantic import check_pedantic
 from .republish import check_republish
 from .stream_config import (
+from .source_config import check_copies, check_copies_update
     check_stream,
     check_stream_name,
     check_stream_update,
@@ -54,6 +55,7 @@ def stream_info(
     metadata = {**stream.config.metadata, **dynamic_metadata(context.options, level, listed=listed)}
     config = msgspec.structs.replace(stream.config, metadata=metadata)
     return StreamInfo(
+    copies = [copy.info() for copy in stream.intake.copies.values()] if stream.intake else []
         config=config,
         created=format_time(stream.created_ns),
         state=StreamStateInfo(
@@ -68,6 +70,8 @@ def stream_info(
             consumer_count=len(stream.consumers),
         ),
         ts=format_time(context.clock.now_ns()),
+        mirror=copies[0] if stream.config.mirror is not None and copies else None,
+        sources=tuple(copies) if stream.config.mirror is None else (),
         did_create=did_create,
     )
 
@@ -139,6 +143,8 @@ class StreamsApi:
         stream = self._stream(call)
         check_stream_update(stream.config, config)
         self._context.quota.check_stream(config, stream.config)
+        check_copies_update(stream.config, config)
+        check_consumer_limits(stream, config)
         self._check_overlap(config)
         if config.sealed:
             config = msgspec.structs.replace(
@@ -223,7 +229,7 @@ class StreamsApi:
         check_stream(config, self._context.options)
         compile_transform(config, self._context.random)
         check_republish(config, self._context.random)
-        return config
+        return check_copies(config, self._registry.streams, self._context.random)
 
     def _check_overlap(self, config: StreamConfig) -> None:
         patterns = [subject.encode() for subject in config.subjects]

@@ -1,0 +1,196 @@
+"""All copying between the streams of an engine: who copies from whom, whose turn it is, what is committed.
+
+Copies take turns of a bounded number of messages in each tick, so that publishing and delivering go on
+while a long catch-up runs, and none are taken while too much is on its way to the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from ..ports import Timer
+from .copying import Copy
+from .intake import INTAKE, Intake
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .stream import Stream
+
+__all__ = ["Copies"]
+
+_TICK_MESSAGES: Final = 1024
+_TURN_MESSAGES: Final = 512
+_TURN_COST: Final = 32  # what a turn counts at least, in messages
+_STAGED_MAX: Final = 16 * 1024 * 1024  # bytes on their way to the disk: copying waits
+_RETRY_NS: Final = 2_000_000_000  # who could not go on for a reason of its own tries again
+
+
+class Copies:
+    """The sources and mirrors of one engine's streams."""
+
+    def __init__(self, context: Context, streams: dict[str, Stream]) -> None:
+        self._context = context
+        self._streams = streams
+        self.ready: dict[Copy, None] = {}
+        """Copies with something to copy, in the order of their turns."""
+        self.dirty: dict[Intake, None] = {}
+        """Intakes whose positions changed since the last flush started."""
+        self._flying: dict[Intake, None] = {}
+        self._wanted: dict[str, dict[Copy, None]] = {}  # by the name of the origin
+        self._turn: Timer | None = None
+        self._failing: dict[Copy, None] = {}
+        self._retry: Timer | None = None
+
+    # -- streams come, change and go
+
+    def opened(self, stream: Stream, saved: bytes | None = None) -> None:
+        """A stream was made, or recovered with what was ``saved`` of its positions."""
+        config = stream.config
+        if config.mirror is not None or config.sources or saved:
+            stream.intake = Intake(self._context, stream, self)
+            stream.intake.restore(saved)
+            self._configure(stream.intake)
+        for copy in self._wanted.get(stream.name, ()):
+            if copy.origin is None:
+                self._attach(copy, stream)
+
+    def changed(self, stream: Stream) -> None:
+        """A stream has another configuration."""
+        config = stream.config
+        if stream.intake is None:
+            if not config.sources:
+                return
+            stream.intake = Intake(self._context, stream, self)
+        self._configure(stream.intake)
+        for copy in stream.intake.copies.values():
+            if copy.is_idle:
+                self._go_on(copy)
+        stream.make_way()
+
+    def closed(self, stream: Stream) -> None:
+        """A stream is no more: neither does it copy, nor is it copied from."""
+        if stream.intake is not None:
+            for copy in stream.intake.copies.values():
+                self._drop(copy)
+            self.dirty.pop(stream.intake, None)
+            self._flying.pop(stream.intake, None)
+            stream.intake = None
+            if self._context.storage.failed is None:
+                self._context.storage.meta.delete(INTAKE + stream.name)
+        for copy in list(stream.readers):
+            copy.detach()
+            self.ready.pop(copy, None)
+
+    def _configure(self, intake: Intake) -> None:
+        fresh, gone = intake.configure()
+        for copy in gone:
+            self._drop(copy)
+        for copy in fresh:
+            self._wanted.setdefault(copy.source.name, {})[copy] = None
+            origin = self._streams.get(copy.source.name)
+            if origin is not None:
+                self._attach(copy, origin)
+        if fresh or gone:
+            intake.touch()
+
+    def _attach(self, copy: Copy, origin: Stream) -> None:
+        copy.attach(origin)
+        if copy.is_behind:
+            self._make_ready((copy,))
+
+    def _drop(self, copy: Copy) -> None:
+        origin = copy.origin
+        copy.detach()
+        self.ready.pop(copy, None)
+        self._failing.pop(copy, None)
+        copy.target.crowd.pop(copy, None)
+        wanted = self._wanted.get(copy.source.name, {})
+        wanted.pop(copy, None)
+        if not wanted:
+            self._wanted.pop(copy.source.name, None)
+        if origin is not None:
+            origin.retention.consumers_changed()
+
+    # -- turns
+
+    def wake(self, readers: Iterable[Copy]) -> None:
+        """Their origin has more messages on disk."""
+        self._make_ready([copy for copy in readers if not copy.is_idle])
+
+    def resume(self, crowd: Iterable[Copy]) -> None:
+        """Their target has room again."""
+        for copy in crowd:
+            self._go_on(copy)
+
+    def _go_on(self, copy: Copy) -> None:
+        copy.is_idle = False
+        self._failing.pop(copy, None)
+        if copy.is_behind:
+            self._make_ready((copy,))
+
+    def _make_ready(self, copies: Iterable[Copy]) -> None:
+        for copy in copies:
+            self.ready[copy] = None
+        if self.ready and self._turn is None:
+            # A tick is due in any case when input or the disk woke them, but not in all.
+            clock = self._context.clock
+            self._turn = self._context.timers.call_at(clock.monotonic_ns(), self._turn_is_due)
+
+    def _turn_is_due(self) -> None:
+        """Nothing but a reason for a tick."""
+        self._turn = None
+
+    def run(self) -> None:
+        """Copy as much as one tick may take."""
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+        left = _TICK_MESSAGES
+        storage = self._context.storage
+        while self.ready and left > 0:
+            if storage.pending_bytes > _STAGED_MAX:
+                return  # the tick after the next flush goes on
+            copy = next(iter(self.ready))
+            del self.ready[copy]
+            left -= max(copy.turn(min(left, _TURN_MESSAGES)), _TURN_COST)
+            if copy.is_idle:
+                if copy.error is not None:
+                    self._try_later(copy)
+            elif copy.is_behind:
+                self.ready[copy] = None
+        self._make_ready(())
+
+    def _try_later(self, copy: Copy) -> None:
+        self._failing[copy] = None
+        if self._retry is None:
+            deadline_ns = self._context.clock.monotonic_ns() + _RETRY_NS
+            self._retry = self._context.timers.call_at(deadline_ns, self._try_again)
+
+    def _try_again(self) -> None:
+        self._retry = None
+        failing, self._failing = self._failing, {}
+        for copy in failing:
+            self._go_on(copy)
+
+    # -- commits
+
+    def stage(self) -> None:
+        """A flush starts: hand it the positions."""
+        self._flying, self.dirty = self.dirty, {}
+        for intake in self._flying:
+            intake.stage()
+
+    def completed(self, error: Exception | None) -> None:
+        """The flush is over."""
+        flying, self._flying = self._flying, {}
+        if error is None:
+            for intake in flying:
+                intake.committed()
+            return
+        for intake in {**flying, **self.dirty}:
+            intake.roll_back()
+            for copy in intake.copies.values():
+                self.ready.pop(copy, None)
+                copy.is_idle = True
+                self._try_later(copy)

@@ -1,0 +1,244 @@
+"""One source, or the mirror, of a stream: reads its origin where it left off, a batch at a time.
+
+Both streams are in this server, so nothing is sent: the origin's durable messages are read from its store
+and staged in the target's. A copy that finds its target full waits until the target has room. How far it
+has come is committed with the messages; see ``intake``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ....api.errors import Errors, ErrorSpec
+from ....api.streams import StreamSource, StreamSourceInfo
+from ....api.times import parse_time
+from ....errors import StoreError
+from ....message import StoredMessage
+from .context import Refused
+from .gate import store_refusal
+from .source_config import compile_route, index_name
+from .source_header import SourceStamp, identity_of
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .stream import Stream
+
+__all__ = ["Copy", "MirrorCopy", "SourceCopy"]
+
+_BATCH_BYTES: Final = 1024 * 1024
+_SPAN: Final = 32_768  # sequences looked at in one turn, however few of them match
+_PASSED: Final = 8192  # so many sequences passed over without a message are worth a note
+_NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
+_NS: Final = 1_000_000_000
+
+
+class Copy:
+    """What sources and mirrors have in common."""
+
+    def __init__(
+        self, context: Context, target: Stream, source: StreamSource, touch: Callable[[], None]
+    ) -> None:
+        """``touch`` is called when the position has changed."""
+        self.context = context
+        self.target = target
+        self.source = source
+        self.index = index_name(source)
+        self.filter, self._rename = compile_route(source, context.random)
+        self.origin: Stream | None = None
+        self.position = 0
+        """Everything of the origin up to this sequence is copied or not wanted."""
+        self.settled = 0
+        """``position`` as far as it is durable."""
+        self.identity = ""
+        """Which life of the origin the position belongs to."""
+        self.error: ErrorSpec | None = Errors.STREAM_NOT_FOUND
+        """Why it can not go on, as the stream's info shows it."""
+        self.is_idle = False
+        """It waits for room in the target, or for what is wrong to be put right."""
+        self._heard_ns = 0
+        self._touch = touch
+        self._touched = 0
+        self._done: list[int] = []  # copied, of an origin that lets go of what everybody has
+
+    # -- the origin
+
+    def attach(self, origin: Stream) -> None:
+        """The origin is there: go on at the position, or from the start if it is another one now."""
+        self.origin = origin
+        self.error = None
+        self.is_idle = False
+        self._heard_ns = self.context.clock.monotonic_ns()
+        identity = identity_of(origin.created_ns)
+        self._meet(origin, self.identity != identity)
+        self.identity = identity
+        self._done.clear()
+        origin.readers[self] = None
+
+    def detach(self) -> None:
+        """The origin goes, or the copy does."""
+        origin, self.origin = self.origin, None
+        self.error = Errors.STREAM_NOT_FOUND
+        if origin is not None:
+            origin.readers.pop(self, None)
+
+    def _meet(self, origin: Stream, is_new: bool) -> None:
+        """Find the position in an origin; ``is_new`` if the known one is of another stream."""
+        raise NotImplementedError
+
+    def _before_start(self, origin: Stream) -> int:
+        """The position before the first message the configuration asks for."""
+        source = self.source
+        if source.opt_start_seq > 0:
+            return source.opt_start_seq - 1
+        if source.opt_start_time:
+            return origin.store.sequence_at(parse_time(source.opt_start_time)) - 1
+        return 0
+
+    # -- copying
+
+    def turn(self, room: int) -> int:
+        """Copy up to ``room`` messages; returns how many were looked at.
+
+        Afterwards there is more to do if ``is_behind``, and it can be done unless ``is_idle``.
+        """
+        origin = self.origin
+        if origin is None:
+            return 0
+        store = origin.store
+        start = max(self.position + 1, store.first_seq)
+        last = min(store.durable_seq, start + _SPAN - 1)
+        batch = store.read(start, self.filter, room, _BATCH_BYTES, last)
+        self._heard_ns = self.context.clock.monotonic_ns()
+        copied = self._store_all(batch) if batch else 0
+        if copied:
+            if origin.config.retention != "limits":
+                self._done.extend(message.sequence for message in batch[:copied])
+            self.position = batch[copied - 1].sequence
+        if not batch:  # one that ends early may have been cut short: the next turn tells
+            self.position = max(self.position, last)
+        if copied or self.position - self._touched >= _PASSED:
+            self._touched = self.position
+            self._touch()
+        return len(batch)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the origin has more."""
+        return self.origin is not None and self.position < self.origin.store.durable_seq
+
+    def _store_all(self, batch: list[StoredMessage]) -> int:
+        """Store a batch in the target; returns how many got in before something was in the way."""
+        target = self.target
+        stored = 0
+        try:
+            if target.config.sealed:
+                raise Refused(Errors.STREAM_SEALED)
+            for stored, message in enumerate(batch):  # noqa: B007 - it counts what went well
+                self._store(message)
+            self.error = None
+            return len(batch)
+        except Refused as refusal:
+            self.is_idle = True
+            if refusal.error.err_code == Errors.STREAM_STORE_FAILED.err_code:
+                target.crowd[self] = None
+            else:
+                self.error = refusal.error
+        except StoreError as error:
+            self.is_idle = True
+            self.error = store_refusal(error)
+        return stored
+
+    def _store(self, message: StoredMessage) -> None:
+        """Store one message. Raises Refused, StoreError."""
+        raise NotImplementedError
+
+    # -- as a reader of an origin that lets go of what everybody has
+
+    def wants(self, subject: bytes) -> bool:
+        """Whether a message on this subject is one to copy."""
+        return self.filter is None or self.filter.matches(subject)
+
+    def needs(self, stream_seq: int, subject: bytes) -> bool:
+        """Whether the origin has to keep a message for this copy."""
+        return stream_seq > self.settled and self.wants(subject)
+
+    def take_done(self) -> list[int]:
+        """What was copied since the last time, of an origin that may let go of it once it is durable."""
+        done, self._done = self._done, []
+        return done
+
+    def settle(self, position: int, done: list[int]) -> None:
+        """Everything up to ``position`` is durable here; ``done`` was copied of it."""
+        self.settled = position
+        origin = self.origin
+        if origin is None or not done:
+            return
+        if origin.config.retention == "workqueue":
+            origin.remove(done)
+        else:
+            origin.retention.acknowledged(self, done)
+
+    def roll_back(self, position: int) -> None:
+        """What was copied since did not become durable."""
+        self.position = self._touched = position
+        self._done.clear()
+
+    # -- information
+
+    def info(self) -> StreamSourceInfo:
+        """How far it has come."""
+        source, origin = self.source, self.origin
+        lag = 0 if origin is None else origin.store.count(self.filter, self.position + 1)
+        active = _NEVER_S
+        if origin is not None and not self.is_behind:
+            active = 0.0
+        elif self._heard_ns:
+            active = max(self.context.clock.monotonic_ns() - self._heard_ns, 0) / _NS
+        return StreamSourceInfo(
+            name=source.name,
+            lag=lag,
+            active=active,
+            filter_subject=source.filter_subject,
+            subject_transforms=source.subject_transforms,
+            error=self.error.to_wire() if self.error is not None else None,
+        )
+
+
+class SourceCopy(Copy):
+    """A source: messages get sequences and times of the target, and a header that says whence."""
+
+    def __init__(
+        self, context: Context, target: Stream, source: StreamSource, touch: Callable[[], None]
+    ) -> None:
+        super().__init__(context, target, source, touch)
+        self._stamp = SourceStamp(self.index, "")
+
+    def _meet(self, origin: Stream, is_new: bool) -> None:
+        if is_new:
+            self.position = self.settled = self._before_start(origin)
+        self._stamp = SourceStamp(self.index, identity_of(origin.created_ns))
+
+    def _store(self, message: StoredMessage) -> None:
+        sequence, subject, headers, payload, _ = message
+        block = self._stamp.put(headers, sequence, subject)
+        if self._rename is not None:
+            subject = self._rename(subject)
+        self.target.take_copy(subject, block, payload)
+
+
+class MirrorCopy(Copy):
+    """A mirror: messages keep their sequences and times."""
+
+    def _meet(self, origin: Stream, is_new: bool) -> None:
+        last = self.target.store.last_seq
+        self.position = self.settled = last or self._before_start(origin)
+
+    def _store(self, message: StoredMessage) -> None:
+        subject = message.subject
+        if self._rename is not None:
+            subject = self._rename(subject)
+        self.target.take_replica(message, subject)
+
+    def roll_back(self, position: int) -> None:
+        super().roll_back(max(position, self.target.store.last_seq))

@@ -1,0 +1,125 @@
+"""A stream at both ends of copying: it takes in what others hold, and has readers that copy from it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....message import StoredMessage
+from .publish_headers import MARK
+from .source_header import without_expectations
+from .stream_removal import RemovingStream
+from .ttl import expires_at
+
+if TYPE_CHECKING:
+    from .copying import Copy
+    from .dedupe import DuplicateWindow
+    from .intake import Intake
+    from .publish_checks import PublishChecks
+
+__all__ = ["CopyingStream"]
+
+_PLACEHOLDERS_MAX: Final = 4096  # a longer gap begins a new segment instead
+_PLACEHOLDER: Final = b""  # no message has this subject
+
+
+class CopyingStream(RemovingStream):
+    """What a stream has beside publishing; see ``stream.Stream``."""
+
+    checks: PublishChecks
+    window: DuplicateWindow
+    readers: dict[Copy, None]
+    """Who copies from this stream."""
+    intake: Intake | None
+    """What this stream copies, if anything."""
+    _plain: bool
+    _dirty: bool
+    _last_ns: int
+
+    def take_copy(self, subject: bytes, headers: bytes, payload: bytes) -> None:
+        """Store a message of a source, which its headers name; a duplicate is passed over.
+
+        Raises Refused when it can not be stored now, StoreError.
+        """
+        now_ns = self._time()
+        if self._plain and headers.count(MARK) == 1:  # the source's name and nothing else of ours
+            self.store.append(subject, headers, payload, now_ns)
+            if not self._dirty:
+                self._mark_dirty()
+            return
+        subject = self._renamed(subject)
+        found = self.checks.admit_copy(subject, headers, payload, now_ns)
+        if found.duplicate_of:
+            return
+        headers = found.headers or headers
+        sequence = self._store(subject, headers, payload, now_ns, found.expires_ns)
+        if found.message_id:
+            self.window.add(found.message_id, sequence, now_ns)
+        self._after_append(subject, sequence, found.rollup)
+        if not self._dirty:
+            self._mark_dirty()
+
+    def take_replica(self, message: StoredMessage, subject: bytes) -> None:
+        """Store a message of the mirrored stream with its sequence and time.
+
+        Raises Refused when it can not be stored now, StoreError.
+        """
+        sequence, _, headers, payload, stamp_ns = message
+        store = self.store
+        if sequence <= store.last_seq:
+            return
+        expires_ns, rollup = 0, b""
+        if MARK in headers:
+            headers = without_expectations(headers)
+        if MARK in headers or not self._plain:
+            subject = self._renamed(subject)
+            found = self.checks.admit_copy(subject, headers, payload, stamp_ns, replica=True)
+            rollup = found.rollup
+            expires_ns = expires_at(headers, stamp_ns) if found.expires_ns else 0
+            if found.message_id:
+                self.window.add(found.message_id, sequence, stamp_ns)
+        if sequence > store.last_seq + 1:
+            self._leave_gap(sequence, stamp_ns)
+        self._last_ns = max(self._last_ns, stamp_ns)
+        self._store(subject, headers, payload, stamp_ns, expires_ns)
+        if rollup or not self._plain:
+            self._after_append(subject, sequence, rollup)
+        if not self._dirty:
+            self._mark_dirty()
+
+    def drop_placeholders(self) -> None:
+        """After a restart: take away placeholders whose removal was cut off with the end of a file."""
+        while (state := self.store.subject(_PLACEHOLDER)) is not None:
+            self.store.remove([state.first_seq])
+
+    def make_way(self) -> None:
+        """There is room again: whoever waits for it goes on."""
+        crowd, self.crowd = self.crowd, {}
+        self.context.copies.resume(crowd)
+
+    def _leave_gap(self, sequence: int, stamp_ns: int) -> None:
+        """See to it that the next message gets this sequence."""
+        store = self.store
+        missing = sequence - 1 - store.last_seq
+        if not store.messages or missing > _PLACEHOLDERS_MAX:
+            store.skip_to(sequence)
+            return
+        for _ in range(missing):
+            store.append(_PLACEHOLDER, b"", b"", stamp_ns)
+        store.remove(range(sequence - missing, sequence))
+
+    def _time(self) -> int:
+        raise NotImplementedError
+
+    def _renamed(self, subject: bytes) -> bytes:
+        raise NotImplementedError
+
+    def _store(
+        self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, expires_ns: int
+    ) -> int:
+        raise NotImplementedError
+
+    def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
+        raise NotImplementedError
+
+    def _mark_dirty(self) -> None:
+        raise NotImplementedError
