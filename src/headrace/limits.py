@@ -40,7 +40,12 @@ MAX_ACK_PENDING_DEFAULT: Final = 1000  # reached: no new deliveries until acks c
 ACK_WAIT_S_DEFAULT: Final = 30.0
 EPHEMERAL_INACTIVE_S_DEFAULT: Final = 5.0
 DUPLICATE_WINDOW_S_DEFAULT: Final = 120.0
+DUPLICATE_IDS_MAX: Final = (
+    2_000_000  # per stream; one more: the oldest id is forgotten before its window has passed
+)
 PINNED_TTL_S_DEFAULT: Final = 120.0
+FLOW_WINDOW_BYTES_FIRST: Final = 2 * 1024 * 1024  # unanswered beyond: a push consumer waits
+FLOW_WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024  # the window doubles with each answer up to this
 INGEST_PENDING_BYTES_MAX: Final = (
     128 * 1024 * 1024
 )  # appended, not yet durable: publishers are paused

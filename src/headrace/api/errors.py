@@ -109,6 +109,7 @@ class Errors:
     STREAM_SUBJECT_OVERLAP: Final = ErrorSpec(
         10065, 400, "subjects overlap with an existing stream"
     )
+    STREAM_UPDATE: Final = ErrorSpec(10069, 500, "{err}")
     STREAM_WRONG_LAST_MSG_ID: Final = ErrorSpec(10070, 400, "wrong last msg ID: {id}")
     STREAM_WRONG_LAST_SEQUENCE: Final = ErrorSpec(10071, 400, "wrong last sequence: {seq}")
     STREAM_REPLICAS_NOT_SUPPORTED: Final = ErrorSpec(

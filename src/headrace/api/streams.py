@@ -34,6 +34,7 @@ Retention = Literal["limits", "interest", "workqueue"]
 Discard = Literal["old", "new"]
 StorageKind = Literal["file", "memory"]
 Compression = Literal["none", "s2"]
+PersistMode = Literal["", "default", "async"]
 
 
 class SubjectTransformConfig(Document, frozen=True, kw_only=True):
@@ -163,7 +164,7 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     allow_atomic: bool = False
     allow_msg_schedules: bool = False
     allow_batched: bool = False
-    persist_mode: str = ""
+    persist_mode: PersistMode = ""
     metadata: dict[str, str] = {}
     template_owner: str = ""  # obsolete; old clients still send it
     pedantic: bool = False  # of the request, never part of a stored configuration

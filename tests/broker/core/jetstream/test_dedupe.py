@@ -24,3 +24,11 @@ def test_without_a_window_only_the_last_id_is_known() -> None:
     window.add(b"a", 1, 0)
     assert window.find(b"a", 0) == 0
     assert window.last_id == b"a"
+
+
+def test_beyond_so_many_ids_the_oldest_are_forgotten() -> None:
+    window = DuplicateWindow(100, ids_max=2)
+    for sequence, message_id in enumerate([b"a", b"b", b"c"], 1):
+        window.add(message_id, sequence, 0)
+    assert [window.find(message_id, 1) for message_id in (b"a", b"b", b"c")] == [0, 2, 3]
+    assert len(window) == 2

@@ -287,7 +287,7 @@ def test_a_given_up_message_stays_in_a_work_queue(client: Client) -> None:
         {"allow_msg_counter": True},
         {"allow_atomic": True},
         {"allow_msg_schedules": True},
-        {"compression": "s2"},
+        {"allow_batched": True},
     ],
 )
 def test_what_is_not_supported_is_refused_in_words(client: Client, feature: Any) -> None:

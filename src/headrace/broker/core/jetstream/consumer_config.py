@@ -27,6 +27,7 @@ from ....limits import (
 from ....subjects import is_subset, is_valid_pattern
 from .consumer_start import filters_of
 from .context import Refused
+from .durations import format_duration
 from .options import JetStreamOptions
 from .priority_config import check_priority, check_priority_update
 from .stream_config import metadata_bytes
@@ -168,7 +169,7 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if 0 < limits.max_ack_pending < config.max_ack_pending:
         raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=limits.max_ack_pending)
     if 0 < limits.inactive_threshold < config.inactive_threshold:
-        limit = f"{limits.inactive_threshold:g}s"
+        limit = format_duration(round(limits.inactive_threshold * 1e9))
         raise Refused(Errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS, limit=limit)
     _check_filters(config)
     _check_start(config)

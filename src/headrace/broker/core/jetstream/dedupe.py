@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from collections import deque
 
+from ....limits import DUPLICATE_IDS_MAX
+
 __all__ = ["DuplicateWindow"]
 
 
 class DuplicateWindow:
     """Message ids seen within the last ``window_ns``; 0 remembers nothing.
 
+    Beyond ``ids_max`` the oldest are forgotten before their time.
+
     Times must not go back from call to call; a stream's timestamps do not.
     """
 
-    __slots__ = ("_by_time", "_sequences", "last_id", "window_ns")
+    __slots__ = ("_by_time", "_ids_max", "_sequences", "last_id", "last_sequence", "window_ns")
 
-    def __init__(self, window_ns: int) -> None:
+    def __init__(self, window_ns: int, ids_max: int = DUPLICATE_IDS_MAX) -> None:
         self.window_ns = window_ns
+        self._ids_max = ids_max
         self._sequences: dict[bytes, int] = {}
         self._by_time: deque[tuple[int, bytes]] = deque()
         self.last_id = b""
         """The id of the newest message that had one."""
+        self.last_sequence = 0
+        """The sequence of that message."""
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -32,10 +39,12 @@ class DuplicateWindow:
 
     def add(self, message_id: bytes, sequence: int, now_ns: int) -> None:
         """Remember a stored message."""
-        self.last_id = message_id
+        self.last_id, self.last_sequence = message_id, sequence
         if self.window_ns:
             self._sequences[message_id] = sequence
             self._by_time.append((now_ns, message_id))
+            if len(self._by_time) > self._ids_max:
+                del self._sequences[self._by_time.popleft()[1]]
 
     def forget_after(self, sequence: int) -> None:
         """Messages after ``sequence`` were not kept after all."""
@@ -45,6 +54,7 @@ class DuplicateWindow:
         self._sequences = {id_: seq for id_, seq in self._sequences.items() if seq <= sequence}
         if self.last_id not in self._sequences and self._by_time:
             self.last_id = self._by_time[-1][1]
+            self.last_sequence = self._sequences[self.last_id]
 
     def expire(self, now_ns: int) -> None:
         """Forget what is older than the window."""

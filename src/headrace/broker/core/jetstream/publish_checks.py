@@ -130,8 +130,8 @@ class PublishChecks:
             if duplicate_of:
                 return Admission(msg_id, duplicate_of)
         last_id = found.get(_EXPECTED_LAST_ID)
-        if last_id and last_id != stream.window.last_id:
-            shown = stream.window.last_id.decode(errors="replace")
+        if last_id and last_id != self._last_id():
+            shown = self._last_id().decode(errors="replace")
             raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=shown)
         rollup = found.get(_ROLLUP, b"")
         if rollup:
@@ -154,6 +154,11 @@ class PublishChecks:
             block, seconds = with_ttl(block, least), least
             return expires_at(block, now_ns), block
         return expires_at(block, now_ns), b""
+
+    def _last_id(self) -> bytes:
+        """The id of the last message, if it has one."""
+        window = self._stream.window
+        return window.last_id if window.last_sequence == self._stream.store.last_seq else b""
 
     def _check_sequences(self, subject: bytes, found: dict[bytes, bytes]) -> None:
         store = self._stream.store

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from ....api.errors import Errors
-from ....api.streams import StreamConfig
+from ....api.streams import Placement, StreamConfig
 from ....errors import InvalidSubjectError
 from ....limits import (
     DESCRIPTION_BYTES_MAX,
@@ -19,7 +19,7 @@ from ....limits import (
     METADATA_BYTES_MAX,
     NAME_CHARS_MAX,
 )
-from ....subjects import is_valid_pattern, overlaps
+from ....subjects import is_subset, is_valid_pattern, overlaps
 from ....transforms import SubjectTransform
 from ..ports import Randomness
 from .context import Refused
@@ -37,7 +37,10 @@ __all__ = [
     "without_dynamic_metadata",
 ]
 
-_API: Final = b"$JS.API.>"
+_API: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
+_EVENTS: Final = b"$JS.EVENT.>"
+_SYSTEM: Final = b"$SYS.>"
+_SYSTEM_ACCOUNTS: Final = b"$SYS.ACCOUNT.>"
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _MIN_AGE_S: Final = 0.1
 _MAX_REPLICAS: Final = 5
@@ -70,6 +73,10 @@ def with_stream_defaults(config: StreamConfig) -> StreamConfig:
         value = getattr(config, name)
         if value == 0 or value < -1:
             changes[name] = -1
+    if config.persist_mode == "default":
+        changes["persist_mode"] = ""
+    if config.placement == Placement():
+        changes["placement"] = None
     if config.num_replicas == 0:
         changes["num_replicas"] = 1
     copies = config.mirror is not None or bool(config.sources)
@@ -112,10 +119,13 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     if config.num_replicas > 1:
         raise Refused(Errors.STREAM_REPLICAS_NOT_SUPPORTED)
     _check_unsupported(config)
+    _check_persistence(config)
     _check_times(config)
     _check_discard(config)
     _check_markers(config)
     _check_subjects(config)
+    if config.placement is not None and config.placement.preferred:
+        raise _invalid("preferred server not permitted in placement")
     _check_size(config, options)
 
 
@@ -125,12 +135,20 @@ def _check_unsupported(config: StreamConfig) -> None:
         "atomic batch publish": config.allow_atomic,
         "batch publish": config.allow_batched,
         "message schedules": config.allow_msg_schedules,
-        "compression": config.compression != "none",
-        "persist modes": config.persist_mode not in ("", "default"),
     }
     for feature, asked in features.items():
         if asked:
             raise _invalid(f"{feature} not supported by this server")
+
+
+def _check_persistence(config: StreamConfig) -> None:
+    """``async`` promises less than we do, and is taken for what it is: a permission."""
+    if config.persist_mode != "async":
+        return
+    if config.storage != "file":
+        raise _invalid("async persist mode is only supported on file storage")
+    if config.allow_atomic:
+        raise _invalid("async persist mode is not supported with atomic batch publish")
 
 
 def _check_times(config: StreamConfig) -> None:
@@ -177,8 +195,11 @@ def _check_subjects(config: StreamConfig) -> None:
         return
     if b">" in patterns:
         raise _invalid("capturing all subjects requires no-ack to be true")
-    if any(overlaps(pattern, _API) for pattern in patterns):
-        raise _invalid("subjects that overlap with jetstream api require no-ack to be true")
+    for pattern in patterns:
+        if any(overlaps(pattern, taken) for taken in _API) and not is_subset(pattern, _EVENTS):
+            raise _invalid("subjects that overlap with jetstream api require no-ack to be true")
+        if overlaps(pattern, _SYSTEM) and not is_subset(pattern, _SYSTEM_ACCOUNTS):
+            raise _invalid("subjects that overlap with system api require no-ack to be true")
 
 
 def _check_size(config: StreamConfig, options: JetStreamOptions) -> None:
@@ -229,6 +250,8 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
         raise _invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise _invalid("stream configuration update can not cancel deny purge")
+    if old.persist_mode != new.persist_mode:
+        raise _invalid("stream configuration update can not change persist mode")
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise _invalid("message TTL status can not be disabled")
 

@@ -23,6 +23,7 @@ from ....api.times import format_time
 from ....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
 from ....subjects import SubjectFilter, is_valid_pattern, overlaps
 from .api import Answer, ApiDispatcher, Call, dynamic_metadata
+from .consumer_limits import check_consumer_limits
 from .context import Context, Refused
 from .levels import required_level
 from .pedantic import check_pedantic
