@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ....clock import Clock
     from ..ports import Bus, Randomness, Storage, Timers
     from .consumer import Consumer
-    from .gate import DurableGate
     from .copies import Copies
+    from .gate import DurableGate
     from .options import JetStreamOptions
     from .stream import Stream
 
@@ -41,8 +41,8 @@ class Context:
         "appended",
         "bus",
         "clock",
-        "dirty_consumers",
         "copies",
+        "dirty_consumers",
         "dirty_streams",
         "gate",
         "later",
@@ -56,10 +56,9 @@ class Context:
     )
 
     gate: DurableGate
+    copies: Copies
 
     def __init__(
-    quota: Quota
-    copies: Copies
         self,
         bus: Bus,
         storage: Storage,
