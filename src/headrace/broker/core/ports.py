@@ -12,10 +12,12 @@ from typing import Any, Protocol
 
 from ...message import StoredMessage, StreamState, SubjectState
 from ...subjects import SubjectFilter
+from ...wire.frames import Frame
 from .interest import Watch
 
 __all__ = [
     "Bus",
+    "ManySink",
     "MetaJournal",
     "Origin",
     "Randomness",
@@ -236,6 +238,13 @@ sender gets its no-responders status. Anything else, ``None`` included, means ta
 """
 
 
+ManySink = Callable[[Sequence[Frame], "Origin | None"], Iterable[Frame]]
+"""``many(publishes, origin)``: takes PUB frames in order, all of which would have gone to its sink.
+
+Returns those it leaves to the sink. A sink whose ``many`` takes a message must not decline it.
+"""
+
+
 class Target(Protocol):
     """The receivers of one inbox, resolved once and used for a batch."""
 
@@ -251,6 +260,10 @@ class Target(Protocol):
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
+        ...
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        """``send`` for several messages: subject, reply, headers and payload of each."""
         ...
 
 
@@ -277,7 +290,9 @@ class Bus(Protocol):
 
     def unwatch(self, watch: Watch) -> None: ...
 
-    def add_sink(self, pattern: bytes, sink: Sink) -> None: ...
+    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
+        """Register a handler; ``many`` does the same for a batch, quicker."""
+        ...
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None: ...
 

@@ -4,7 +4,7 @@ A subject is looked up in three steps, each an order of magnitude dearer than th
 
 1. ``exact``: the subject itself. Two kinds of subject are kept out, because each is used once: those
    for which step 2 has the answer (unless it is a stream's), and acknowledgements (``$JS.ACK.…``),
-   which always walk.
+   which have one entry for all of them, and walk if somebody listens to some of them only.
 2. ``prefixes``: all tokens but the last. If no pattern names the last token literally, every subject
    with this prefix has the same receivers; so a request's unique inbox, ``_INBOX.x.<unique>``, costs
    one lookup and leaves nothing behind. An entry keeps the literal tokens that do exist below the
@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from .interest import InterestWatches, Watch
 from .output import head_of, tail_of
-from .ports import Origin, Randomness, Sink, Target
+from .ports import ManySink, Origin, Randomness, Sink, Target
 from .router_trie import Leaf, Node, Trie
 from .subscription import GuardedSubscription, Subscription
 
@@ -35,6 +35,7 @@ PREFIX_ENTRIES_MAX: Final = 4_096
 MERGED_ENTRIES_MAX: Final = 4_096
 
 _ACK_PREFIX: Final = b"$JS.ACK."
+_ACK_STARTS: Final = frozenset((b"$JS", b"*", b">"))  # what a pattern that matches them begins with
 
 Receiver = Subscription | Sink
 _Literals = dict[bytes, Node[Receiver]]
@@ -75,6 +76,8 @@ class Router:
         self._trie: Trie[Receiver] = Trie()
         self._prefixes: dict[bytes, tuple[Route, tuple[_Literals, ...]]] = {}
         self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
+        self._acks: Route | None = None
+        self._many: dict[Sink, tuple[ManySink, list[bytes]]] = {}  # with the sink's patterns
         self._refused = {"exact": 0, "prefixes": 0}
         self._on_unblocked: list[Callable[[], None]] = []
         self._watches = InterestWatches()
@@ -97,12 +100,19 @@ class Router:
             self.subscriptions -= 1
             self._changed(subscription.pattern, leaf)
 
-    def add_sink(self, pattern: bytes, sink: Sink) -> None:
+    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
+        if many is not None:
+            self._many.setdefault(sink, (many, []))[1].append(pattern)
         self._changed(pattern, self._trie.add(pattern, b"", sink))
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None:
         leaf = self._trie.remove(pattern, b"", sink)
         if leaf is not None:
+            if sink in self._many:
+                patterns = self._many[sink][1]
+                patterns.remove(pattern)
+                if not patterns:
+                    del self._many[sink]
             self._changed(pattern, leaf)
 
     def watch(self, watch: Watch) -> None:
@@ -128,6 +138,8 @@ class Router:
 
     def find_uncached(self, subject: bytes) -> Route:
         """Steps 2 and 3, for who has just missed in ``exact``."""
+        if self._acks is not None and subject.startswith(_ACK_PREFIX):
+            return NOBODY if b".." in subject or subject.endswith(b".") else self._acks
         head, _dot, last = subject.rpartition(b".")
         entry = self._prefixes.get(head)
         if entry is not None and last:
@@ -143,6 +155,20 @@ class Router:
                     self.exact[subject] = route
                 return route
         return self._find_in_trie(subject, head, last)
+
+    def many_of(self, sink: Sink) -> ManySink | None:
+        """What takes a batch in the place of ``sink``, if something does."""
+        found = self._many.get(sink)
+        return None if found is None else found[0]
+
+    def acks(self) -> Route | None:
+        """The receivers of every acknowledgement, if they are the same for all of them."""
+        if self._acks is None:
+            leaves, nodes = self._trie.walk([*_ACK_PREFIX.split(b".")[:-1], b""])
+            if not any(node.literals or node.star for node in nodes):
+                leaves += [node.tail for node in nodes if node.tail is not None]
+                self._acks = self._join(leaves)
+        return self._acks
 
     def has_interest(self, subject: bytes) -> bool:
         route = self.find(subject)
@@ -316,7 +342,7 @@ class Router:
         leaves += trie.ends(nodes, last)
         route = self._join(leaves)
         if subject.startswith(_ACK_PREFIX):
-            return route
+            return self.acks() or route
         if head and not any(last in node.literals for node in nodes):
             entry = (route, tuple(node.literals for node in nodes))
             if self._has_room("prefixes", self._prefixes, PREFIX_ENTRIES_MAX):
@@ -368,6 +394,8 @@ class Router:
         if leaf.shared:
             self._merged.clear()
         tokens = pattern.split(b".")
+        if tokens[0] in _ACK_STARTS:
+            self._acks = None
         if b"*" in tokens or tokens[-1] == b">":
             self.exact.clear()
             self._prefixes.clear()
@@ -400,6 +428,10 @@ class _SinkTarget:
         # A sink knows its messages by their address; `subject` is for the eyes of clients.
         self._sink(self._inbox, reply, headers, payload, None)
 
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        for message in messages:
+            self.send(*message)
+
 
 class _FanOut:
     """Several receivers of one inbox."""
@@ -416,3 +448,7 @@ class _FanOut:
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         for receiver in self._receivers:
             receiver.send(subject, reply, headers, payload)
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        for message in messages:
+            self.send(*message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...subjects import SubjectFilter
 from .answers import ExpectedAnswers
@@ -68,6 +68,12 @@ class Subscription:
         self.delivered = delivered = self.delivered + 1
         if delivered == self.messages_max:
             self._on_exhausted(self)
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        """``send`` for several messages: subject, reply, headers and payload of each."""
+        send = self.send
+        for subject, reply, headers, payload in messages:
+            send(subject, reply, headers, payload)
 
     def exhausted(self) -> None:
         """The last message it asked for has been delivered."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....api.acks import ack_prefix, parse_ack_subject
+from ....wire.frames import Frame
 from ..ports import Origin
 
 if TYPE_CHECKING:
@@ -45,6 +47,27 @@ class AckDispatch:
             return False
         consumer.acks.take(tokens.stream_seq, tokens.consumer_seq, payload, reply)
         return None
+
+    def many(self, acks: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
+        """Take acknowledgements, if they are plain ones for one consumer; else leave them to ``sink``."""
+        body = acks[0][4]
+        key = acks[0][1].rsplit(b".", _POSITIONS)[0]
+        consumer = self._consumers.get(key)
+        if consumer is None or not consumer.acks.takes_many(body):
+            return acks
+        prefix = key + b"."
+        start = len(prefix)
+        positions = []
+        for _op, subject, reply, _headers, payload in acks:
+            if payload != body or reply or not subject.startswith(prefix):
+                return acks
+            positions.append(subject[start:].split(b"."))
+        try:
+            sequences = [int(stream_seq) for _, stream_seq, _, _, _ in positions]
+        except ValueError:
+            return acks
+        consumer.acks.take_many(sequences)
+        return ()
 
 
 def _key(stream: str, consumer: str) -> bytes:

@@ -62,6 +62,16 @@ class Acks:
         if reply:
             self._consumer.context.gate.reply(reply, b"")
 
+    def takes_many(self, body: bytes) -> bool:
+        """Whether ``take_many`` is for acknowledgements with this body."""
+        return body in _PLAIN and not self._acks_all
+
+    def take_many(self, stream_seqs: Sequence[int]) -> None:
+        """Take acknowledgements of single messages that ask for no answer."""
+        finished = self._consumer.state.acknowledge_many(stream_seqs)
+        if finished:
+            self._finished(finished)
+
     def _done(self, stream_seq: int, consumer_seq: int, *, only: bool = False) -> None:
         state = self._consumer.state
         if self._acks_all and not only:
@@ -69,11 +79,15 @@ class Acks:
         else:
             finished = [stream_seq] if state.acknowledge(stream_seq) else []
         if finished:
-            if self._settles:
-                self._settling += finished
-                self._consumer.context.settling[self._consumer] = None
-            self.last_ns = self._clock.now_ns()
-            self._freed()
+            self._finished(finished)
+
+    def _finished(self, stream_seqs: list[int]) -> None:
+        """The consumer is done with these."""
+        if self._settles:
+            self._settling += stream_seqs
+            self._consumer.context.settling[self._consumer] = None
+        self.last_ns = self._clock.now_ns()
+        self._freed()
 
     def _terminate(self, stream_seq: int, consumer_seq: int, reason: bytes) -> None:
         consumer = self._consumer

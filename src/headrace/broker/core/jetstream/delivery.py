@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Final
 
 __all__ = ["DeliveryState", "Run"]
@@ -131,6 +132,24 @@ class DeliveryState:
             self.floor_stream = stream_seq
         return consumer_seq
 
+    def deliver_many(self, run: Run, stream_seqs: Sequence[int]) -> None:
+        """``deliver_new`` for several messages, in ascending order."""
+        count = len(stream_seqs)
+        first = self.delivered_consumer + 1
+        self.delivered_consumer += count
+        self.delivered_stream = last = stream_seqs[-1]
+        self.next_seq = last + 1
+        run.stream_seqs += stream_seqs
+        if self.tracks:
+            self._deadline_entries += count
+            consumer_seqs = range(first, first + count)
+            entries = zip(consumer_seqs, repeat(run.deadline_ns, count), strict=True)
+            self.pending.update(zip(stream_seqs, entries, strict=True))
+            self._order.extend(stream_seqs)
+        else:
+            self.floor_consumer = self.delivered_consumer
+            self.floor_stream = last
+
     def end_run(self, run: Run) -> None:
         """Close a run; one that stayed empty leaves no trace in the log."""
         if not run.stream_seqs and self.runs and self.runs[-1] is run:
@@ -177,6 +196,21 @@ class DeliveryState:
         elif len(order) > 2 * len(self.pending) + _SWEEP_AT:
             self._order = deque(seq for seq in order if seq in self.pending)
         return True
+
+    def acknowledge_many(self, stream_seqs: Iterable[int]) -> list[int]:
+        """``acknowledge`` for many messages; returns those that were pending."""
+        if self.deliveries or self._queued or self._postponed:
+            return self.forget(stream_seqs)
+        pop = self.pending.pop
+        finished = [sequence for sequence in stream_seqs if pop(sequence, None) is not None]
+        if finished:
+            self.done += finished
+            order = self._order
+            if not self.pending or order[0] not in self.pending:
+                self._move_floor()
+            elif len(order) > 2 * len(self.pending) + _SWEEP_AT:
+                self._order = deque(seq for seq in order if seq in self.pending)
+        return finished
 
     def acknowledge_all(self, stream_seq: int, consumer_seq: int) -> list[int]:
         """Everything up to a message is done; returns the stream sequences that were pending."""

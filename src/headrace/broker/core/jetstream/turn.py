@@ -32,6 +32,7 @@ class TurnEnd(Enum):
     STALLED = "an ack"
     EXHAUSTED = "new messages"
     BLOCKED = "room in a receiver's output"
+    HELD = "an answer of the receiver, or time"
     BUDGET = "the next tick"
 
 
@@ -182,6 +183,8 @@ class Turn:
     ) -> int:
         """Send ``messages[index:stop]`` to one request, or less if they do not fit; returns how far."""
         consumer = self._consumer
+        if not (request.bounded or consumer.alters_messages):
+            return self._send_as_they_are(request, messages, index, stop, run)
         target = request.target
         assert target is not None
         send, deliver_new, template = target.send, consumer.state.deliver_new, self._first_reply
@@ -211,6 +214,32 @@ class Turn:
         self._pending = pending
         self._after(request, index - start, total, fitted=index == stop)
         return index
+
+    def _send_as_they_are(
+        self,
+        request: WaitingRequest,
+        messages: list[StoredMessage],
+        index: int,
+        stop: int,
+        run: Run,
+    ) -> int:
+        """``_send_new`` for a request without a limit in bytes, to a consumer that alters nothing."""
+        state, template = self._consumer.state, self._first_reply
+        assert request.target is not None
+        some = messages if index == 0 and stop == len(messages) else messages[index:stop]
+        # (consumer sequence, pending after it) of each: one goes up while the other goes down.
+        first = state.delivered_consumer + 1
+        pending = self._pending - 1
+        request.target.send_many(
+            [
+                (subject, template % (seq, first + at, time_ns, pending - at), headers, payload)
+                for at, (seq, subject, headers, payload, time_ns) in enumerate(some)
+            ]
+        )
+        state.deliver_many(run, [message[0] for message in some])
+        self._pending -= len(some)
+        self._after(request, len(some), 0, fitted=True)
+        return stop
 
     def _send_again(self, request: WaitingRequest, message: StoredMessage) -> None:
         """Send one redelivery to a request, unless it is too large for it."""
