@@ -224,6 +224,8 @@ def compile_transform(config: StreamConfig, random: Randomness) -> SubjectTransf
         )
     except InvalidSubjectError as error:
         raise Refused(Errors.STREAM_TRANSFORM_INVALID_DESTINATION, err=error) from error
+    if config.mirror is not None or config.sources:
+        return transform  # their messages may have any subject
     if not any(overlaps(source, subject.encode()) for subject in config.subjects):
         raise Refused(
             Errors.STREAM_TRANSFORM_INVALID_SOURCE,
@@ -245,8 +247,6 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
     if old.sealed and not new.sealed:
         raise _invalid("stream configuration update can not unseal a sealed stream")
     if old.deny_delete and not new.deny_delete:
-    if config.mirror is not None or config.sources:
-        return transform  # their messages may have any subject
         raise _invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise _invalid("stream configuration update can not cancel deny purge")

@@ -28,8 +28,8 @@ from .context import Context, Refused
 from .levels import required_level
 from .pedantic import check_pedantic
 from .republish import check_republish
-from .stream_config import (
 from .source_config import check_copies, check_copies_update
+from .stream_config import (
     check_stream,
     check_stream_name,
     check_stream_update,
@@ -55,8 +55,8 @@ def stream_info(
     level = str(required_level(stream.config))
     metadata = {**stream.config.metadata, **dynamic_metadata(context.options, level, listed=listed)}
     config = msgspec.structs.replace(stream.config, metadata=metadata)
-    return StreamInfo(
     copies = [copy.info() for copy in stream.intake.copies.values()] if stream.intake else []
+    return StreamInfo(
         config=config,
         created=format_time(stream.created_ns),
         state=StreamStateInfo(
@@ -70,9 +70,9 @@ def stream_info(
             num_deleted=state.num_deleted,
             consumer_count=len(stream.consumers),
         ),
-        ts=format_time(context.clock.now_ns()),
         mirror=copies[0] if stream.config.mirror is not None and copies else None,
         sources=tuple(copies) if stream.config.mirror is None else (),
+        ts=format_time(context.clock.now_ns()),
         did_create=did_create,
     )
 
@@ -143,9 +143,9 @@ class StreamsApi:
         config = self._read_config(call)
         stream = self._stream(call)
         check_stream_update(stream.config, config)
-        self._context.quota.check_stream(config, stream.config)
         check_copies_update(stream.config, config)
         check_consumer_limits(stream, config)
+        self._context.quota.check_stream(config, stream.config)
         self._check_overlap(config)
         if config.sealed:
             config = msgspec.structs.replace(
