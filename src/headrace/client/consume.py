@@ -7,6 +7,7 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from functools import partial
+from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -135,7 +136,7 @@ class Consumption:
         taken = [frames.popleft() for _ in range(count)]
         self._taken += count
         self._tell(*taken)
-        return [JetStreamMessage(session, frame) for frame in taken]
+        return list(map(JetStreamMessage, repeat(session), taken))
 
     async def _wait(self) -> None:
         """Until a message is there. Raises StopAsyncIteration or the error at the end."""

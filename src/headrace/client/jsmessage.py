@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ..api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
@@ -50,7 +51,7 @@ def nak_commands(replies: Iterable[bytes]) -> bytes:
     return answer_commands(replies, NAK)
 
 
-class DeliveredMessage(MessageView):
+class DeliveredMessage(MessageView, eq=False):
     """A stream's message. It is pending until one of ``ack``, ``nak``, ``term`` is called in time.
 
     ``ack()``, ``nak()``, ``term()`` and ``in_progress()`` queue the answer at once and may be awaited or
@@ -58,14 +59,8 @@ class DeliveredMessage(MessageView):
     for long, BufferFullError. What they ask for is confirmed by nobody; ``ack_sync`` waits for that.
     """
 
-    __slots__ = ("_answered", "_metadata")
-
-    def __init__(self, session: Session, frame: Frame, answered: bool = False) -> None:
-        self._session = session
-        self._frame = frame
-        self._headers = None
-        self._metadata: AckTokens | None = None
-        self._answered = answered
+    _answered: bool = False
+    _metadata: AckTokens | None = None
 
     @property
     def metadata(self) -> AckTokens:
@@ -112,10 +107,8 @@ class DeliveredMessage(MessageView):
         self._session.send(data)
 
 
-class JetStreamMessage(DeliveredMessage, Message):
+class JetStreamMessage(DeliveredMessage, Message, eq=False):
     """A message delivered by a consumer."""
-
-    __slots__ = ()
 
     async def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.
@@ -235,5 +228,9 @@ class Batch(MessageBatch[JetStreamMessage]):
         return batch
 
     def _make(self, frames: list[Frame], answered: bool) -> list[JetStreamMessage]:
-        session = self._session
-        return [JetStreamMessage(session, frame, answered) for frame in frames]
+        # Called by ``map``, because that is as good as free.
+        messages = list(map(JetStreamMessage, repeat(self._session), frames))
+        if answered:
+            for message in messages:
+                message._answered = True
+        return messages

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+import msgspec
+
 from ..errors import ConfigurationError
 from ..wire.encode import pub
 from ..wire.frames import Frame
@@ -36,19 +38,17 @@ def header_block(headers: HeadersLike, more: Sequence[tuple[str, str]] = ()) -> 
     return encode_headers(pairs)
 
 
-class MessageView:
+class MessageView(msgspec.Struct, eq=False):
     """A message as it was received.
 
     ``payload`` is bytes, ``subject`` and ``reply`` are text (an absent reply is ""), ``headers`` are
     parsed when first asked for.
     """
 
-    __slots__ = ("_frame", "_headers", "_session")
-
-    def __init__(self, session: Session, frame: Frame) -> None:
-        self._session = session
-        self._frame = frame
-        self._headers: Headers | None = None
+    # A struct, because one is made per message: it costs a third of what a class with slots does.
+    _session: Session
+    _frame: Frame
+    _headers: Headers | None = None
 
     @property
     def subject(self) -> str:
@@ -92,10 +92,8 @@ class MessageView:
         return pub(reply, b"", header_block(headers), payload)
 
 
-class Message(MessageView):
+class Message(MessageView, eq=False):
     """A message received by a subscription or as the answer to a request."""
-
-    __slots__ = ()
 
     async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""

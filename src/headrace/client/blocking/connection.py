@@ -144,7 +144,7 @@ class Connection(Blocking):
         answer = self._portal.run(
             self._inner.request(subject, payload, headers=headers, timeout=timeout)
         )
-        return Message(self._portal, answer._session, answer._frame)
+        return Message._of(self._portal, answer._session, answer._frame)
 
     # Subscribing
 
@@ -268,7 +268,7 @@ class Subscription(Blocking):
     drain = blocking(aio_subscription.Subscription.drain)
 
     def _wrap(self, messages: list[AioMessage]) -> list[Message]:
-        return [Message(self._portal, m._session, m._frame) for m in messages]
+        return [Message._of(self._portal, m._session, m._frame) for m in messages]
 
     def _start(self, callback: Callable[[Message], object]) -> None:
         call_on_thread(f"subscription {self.subject}", self, callback, self._portal)

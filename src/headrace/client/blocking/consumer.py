@@ -73,7 +73,7 @@ class Consumption(Blocking):
 
     def _take(self, max_messages: int) -> list[JetStreamMessage]:
         taken = self._portal.run(self._inner.next_batch(max_messages))
-        return [JetStreamMessage(self._portal, m._session, m._frame) for m in taken]
+        return [JetStreamMessage._of(self._portal, m._session, m._frame) for m in taken]
 
     def wait(self) -> None:
         """Until it has ended. Raises the error it ended with, if any."""

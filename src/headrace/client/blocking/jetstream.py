@@ -11,6 +11,7 @@ from .. import batch as aio_batch
 from .. import jetstream as aio
 from .. import stream as aio_stream
 from ..publisher import PublishFailure
+from ..storedmessage import StreamMessage
 from .batch import AtomicBatch
 from .buckets import Buckets
 from .consumer import Consumer
@@ -46,10 +47,16 @@ class Stream(Blocking):
     purge = blocking(aio_stream.Stream.purge)
     get_message = blocking(aio_stream.Stream.get_message)
     get_last_message = blocking(aio_stream.Stream.get_last_message)
+    get_batch = blocking(aio_stream.Stream.get_batch)
+    get_last_messages = blocking(aio_stream.Stream.get_last_messages)
     get_next_message = blocking(aio_stream.Stream.get_next_message)
     counter = blocking(aio_stream.Stream.counter)
     delete_message = blocking(aio_stream.Stream.delete_message)
     delete_consumer = blocking(aio_stream.Stream.delete_consumer)
+
+    def scan(self, *, subject: str = "", first: int = 1, last: int = 0) -> Iterator[StreamMessage]:
+        """Read the stream without a consumer; see ``headrace.Stream.scan``."""
+        return iterate(self._portal, self._inner.scan(subject=subject, first=first, last=last))
 
     def create_consumer(self, config: ConsumerConfig | None = None, /, **values: Any) -> Consumer:
         """As ``headrace.Stream.create_consumer``."""
@@ -198,3 +205,18 @@ class JetStream(Buckets):
         """As ``Stream.create_or_update_consumer``."""
         call = self._inner.create_or_update_consumer(stream, config, **values)
         return Consumer(self._portal, self._portal.run(call))
+
+    def ordered_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> OrderedConsumer:
+        """As ``Stream.ordered_consumer``."""
+        call = self._inner.ordered_consumer(stream, config, **values)
+        return OrderedConsumer(self._portal, self._portal.run(call))
+
+    def consumers(self, stream: str) -> Iterator[ConsumerInfo]:
+        """As ``Stream.consumers``."""
+        return iterate(self._portal, self._inner.consumers(stream))
+
+    def consumer_names(self, stream: str) -> Iterator[str]:
+        """As ``Stream.consumer_names``."""
+        return iterate(self._portal, self._inner.consumer_names(stream))

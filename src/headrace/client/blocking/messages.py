@@ -16,30 +16,28 @@ from .portal import Portal
 __all__ = ["Batch", "JetStreamMessage", "Message"]
 
 
-class Message(MessageView):
+class Message(MessageView, eq=False, kw_only=True):
     """A message received by a subscription or as the answer to a request."""
 
-    __slots__ = ("_portal",)
+    _portal: Portal
 
-    def __init__(self, portal: Portal, session: Session, frame: Frame) -> None:
-        super().__init__(session, frame)
-        self._portal = portal
+    @classmethod
+    def _of(cls, portal: Portal, session: Session, frame: Frame) -> Message:
+        return cls(session, frame, _portal=portal)
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
         self._portal.post(partial(self._session.send, self._response(payload, headers)))
 
 
-class JetStreamMessage(DeliveredMessage):
+class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
     """A message delivered by a consumer."""
 
-    __slots__ = ("_portal",)
+    _portal: Portal
 
-    def __init__(
-        self, portal: Portal, session: Session, frame: Frame, answered: bool = False
-    ) -> None:
-        super().__init__(session, frame, answered)
-        self._portal = portal
+    @classmethod
+    def _of(cls, portal: Portal, session: Session, frame: Frame) -> JetStreamMessage:
+        return cls(session, frame, _portal=portal)
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
@@ -86,7 +84,9 @@ class Batch(MessageBatch[JetStreamMessage]):
 
     def _make(self, frames: list[Frame], answered: bool) -> list[JetStreamMessage]:
         portal, session = self._portal, self._session
-        return [JetStreamMessage(portal, session, frame, answered) for frame in frames]
+        return [
+            JetStreamMessage(session, frame, _answered=answered, _portal=portal) for frame in frames
+        ]
 
     def _send(self, data: Chunk) -> None:
         self._portal.post(partial(self._session.send, data))

@@ -46,7 +46,7 @@ class OrderedConsumption(Blocking):
 
     def _take(self, max_messages: int) -> list[JetStreamMessage]:
         taken = self._portal.run(self._inner.next_batch(max_messages))
-        return [JetStreamMessage(self._portal, m._session, m._frame) for m in taken]
+        return [JetStreamMessage._of(self._portal, m._session, m._frame) for m in taken]
 
     stop = blocking(aio.OrderedConsumption.stop)
 
@@ -94,7 +94,7 @@ class OrderedConsumer(Blocking):
     def next(self, max_wait: float = 5.0) -> JetStreamMessage:
         """The next message. Raises TimeoutError if none came in ``max_wait`` seconds."""
         message = self._portal.run(self._inner.next(max_wait))
-        return JetStreamMessage(self._portal, message._session, message._frame)
+        return JetStreamMessage._of(self._portal, message._session, message._frame)
 
     def consume(
         self,
