@@ -52,10 +52,10 @@ class Stream(CopyingStream):
         """Consumers with waiting requests that have seen everything durable."""
         self.holding: dict[Consumer, None] = {}
         self.removals = 0
-        self.blocked: dict[Consumer, None] = {}
         self.readers = {}
         self.crowd = {}
         self.intake = None
+        self.blocked: dict[Consumer, None] = {}
         """Consumers that stopped because a receiver has too much unsent output."""
         self.window = DuplicateWindow(0)
         self.retention: Retention
@@ -221,6 +221,15 @@ class Stream(CopyingStream):
             republisher.note(sequence, target, (subject, headers, payload, now_ns), last_seq)
         return sequence
 
+    def _time(self) -> int:
+        """Now, or the newest message's time if the clock was set back."""
+        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
+        return now_ns
+
+    def _renamed(self, subject: bytes) -> bytes:
+        """The subject after the stream's transform."""
+        return subject if self.transform is None else self.transform.apply(subject) or subject
+
     def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
         """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
         if rollup:
@@ -241,15 +250,6 @@ class Stream(CopyingStream):
         if not reply:
             return
         if sequence <= self.store.durable_seq:
-    def _time(self) -> int:
-        """Now, or the newest message's time if the clock was set back."""
-        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
-        return now_ns
-
-    def _renamed(self, subject: bytes) -> bytes:
-        """The subject after the stream's transform."""
-        return subject if self.transform is None else self.transform.apply(subject) or subject
-
             self.context.bus.publish(reply, b"", b"", self.acks.duplicate(sequence))
         else:
             self.acks.add_duplicate(sequence, reply)
@@ -281,6 +281,8 @@ class Stream(CopyingStream):
         """New messages are on disk: who waits may have them."""
         if self.republisher is not None:
             self.republisher.release(self.store.durable_seq, self.context.bus)
+        if self.readers:
+            self.context.copies.wake(self.readers)
         for consumer in list(self.hungry):
             if consumer.may_have_more():
                 del self.hungry[consumer]
@@ -301,8 +303,6 @@ class Stream(CopyingStream):
         """A flush failed: its messages are gone again, and what it removed is back.
 
         ``done`` are the removed ones that nobody needs: they are removed once more.
-        if self.readers:
-            self.context.copies.wake(self.readers)
         """
         self.removals += 1
         self.expiry.rebuild()
