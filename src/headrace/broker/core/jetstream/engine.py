@@ -70,6 +70,8 @@ class JetStream:
     def end_of_tick(self) -> None:
         """Work through what was marked: limits, deliveries, and one flush for all of it."""
         context = self._context
+        if context.copies.ready:
+            context.copies.run()
         if context.dirty_streams:
             streams, context.dirty_streams = context.dirty_streams, []
             for stream in streams:
@@ -84,9 +86,6 @@ class JetStream:
         """Tell every waiting pull request that the server goes, and commit what is staged."""
         for stream in self.registry.streams.values():
             for consumer in stream.consumers.values():
-        context.quota.new_tick()
-        if context.copies.ready:
-            context.copies.run()
                 consumer.shut_down()
         if self._context.dirty_consumers:
             self._gate.want()
@@ -135,6 +134,7 @@ class JetStream:
         if self._context.settling:
             self._settle()
         self.registry.stage_consumers()
+        self._context.copies.stage()
         context = self._context
         self._flushing, context.appended = context.appended, {}
         self._removing, context.removed = context.removed, {}
@@ -145,6 +145,7 @@ class JetStream:
         removed, self._removing = self._removing, {}
         if error is not None:
             self.registry.take_back(removed)
+        self._context.copies.completed(error)
         for stream in streams:
             stream.on_durable()
         if self._context.ready:
@@ -154,5 +155,3 @@ class JetStream:
         """Some receiver can take more: try all who stopped because of one."""
         for stream in self.registry.streams.values():
             stream.resume_blocked()
-        self._context.copies.stage()
-        self._context.copies.completed(error)
