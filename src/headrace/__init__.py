@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from .client.connection import Connection, connect
     from .client.consume import Consumption
     from .client.consumer import Consumer
+    from .client.contexts import Context, read_context
+    from .client.directget import DirectBatch
     from .client.jetstream import JetStream
     from .client.jsmessage import Batch, JetStreamMessage
     from .client.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
@@ -74,6 +76,8 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerInfo",
     "Consumption",
+    "Context",
+    "DirectBatch",
     "DisconnectedError",
     "Entry",
     "HeadraceError",
@@ -117,6 +121,7 @@ __all__ = [
     "Watch",
     "__version__",
     "connect",
+    "read_context",
 ]
 
 _HOMES = {
@@ -125,6 +130,8 @@ _HOMES = {
     "api.consumers": ("ConsumerConfig", "ConsumerInfo"),
     "api.messages": ("PubAck",),
     "api.streams": ("StreamConfig", "StreamInfo"),
+    "client.contexts": ("Context", "read_context"),
+    "client.directget": ("DirectBatch",),
     "client.consume": ("Consumption",),
     "client.consumer": ("Consumer",),
     "client.jetstream": ("JetStream",),

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import peers
 from headrace.api.consumers import ConsumerConfig
-from headrace.api.streams import StreamConfig
+from headrace.api.streams import StreamConfig, StreamSource
 from headrace.client import Connection, JetStream, Stream
 from headrace.errors import ConfigurationError, JetStreamApiError, NoRespondersError
 
@@ -152,3 +153,59 @@ async def test_a_server_without_jetstream_is_named(js: JetStream) -> None:
 
 async def test_a_context_belongs_to_its_connection(connection: Connection) -> None:
     assert connection.jetstream().connection is connection
+
+
+async def test_a_consumer_changes_itself(stream: Stream) -> None:
+    consumer = await stream.create_consumer(durable_name="c", ack_wait=10)
+    info = await consumer.update(ack_wait=20, description="slower")
+    assert (info.config.ack_wait, info.config.description) == (20, "slower")
+    assert consumer.cached_info == info
+    assert (await consumer.info()).config.ack_wait == 20
+
+
+async def test_the_context_reaches_consumers_without_the_stream(
+    js: JetStream, stream: Stream
+) -> None:
+    await js.publish(f"{stream.name}.a", b"1")
+    await js.create_consumer(stream.name, durable_name="c")
+    assert [info.name async for info in js.consumers(stream.name)] == ["c"]
+    assert [name async for name in js.consumer_names(stream.name)] == ["c"]
+    ordered = await js.ordered_consumer(stream.name)
+    assert (await ordered.next()).payload == b"1"
+    await ordered.delete()
+
+
+async def test_a_push_consumer_cannot_be_pulled_from(
+    js: JetStream, stream: Stream, reference_server: peers.ServerProcess
+) -> None:
+    try:
+        consumer = await stream.create_consumer(
+            name="pushes", deliver_subject="to.here", ack_policy="none", inactive_threshold=60
+        )
+    except JetStreamApiError as error:
+        assert "push" in error.description
+        return
+    for pull in (consumer.fetch, consumer.next):
+        with pytest.raises(ConfigurationError, match=r"pushes to 'to\.here'"):
+            await pull()
+    with pytest.raises(ConfigurationError, match="cannot be pulled from"):
+        consumer.consume()
+    heard = await js.connection.subscribe("to.here")
+    await js.publish(f"{stream.name}.a", b"1")
+    assert (await heard.next(5)).payload == b"1"
+    await heard.unsubscribe()
+    await consumer.delete()
+
+
+async def test_a_source_in_another_domain_is_told_by_its_api(js: JetStream) -> None:
+    try:
+        stream = await js.create_stream(
+            name="FAR", storage="memory", sources=[StreamSource(name="ORIGIN", domain="hub")]
+        )
+    except JetStreamApiError as error:
+        assert "not supported" in error.description or "external" in error.description
+        return
+    source = (await stream.info()).config.sources[0]
+    assert source.external is not None
+    assert source.external.api == "$JS.hub.API"
+    await stream.delete()

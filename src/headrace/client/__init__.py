@@ -6,6 +6,8 @@ from .batch import AtomicBatch, BatchRefusedError
 from .connection import Connection, connect
 from .consume import Consumption
 from .consumer import Consumer
+from .contexts import Context, read_context
+from .directget import DirectBatch
 from .jetstream import JetStream
 from .jsmessage import Batch, JetStreamMessage
 from .keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
@@ -37,6 +39,8 @@ __all__ = [
     "Connection",
     "Consumer",
     "Consumption",
+    "Context",
+    "DirectBatch",
     "Entry",
     "JetStream",
     "JetStreamMessage",
@@ -66,4 +70,5 @@ __all__ = [
     "Subscription",
     "Watch",
     "connect",
+    "read_context",
 ]

@@ -125,6 +125,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def moment(time: datetime | None) -> str | None:
+    """``time_text`` of a time that may be absent."""
+    return None if time is None else time_text(time)
+
+
 def time_text(moment: datetime) -> str:
     """RFC 3339 for a datetime; without a zone it is taken as local time, as Python does."""
     difference = moment.astimezone(UTC) - _EPOCH

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from ..api.consumers import (
+    ConsumerConfig,
     ConsumerInfo,
     PauseRequest,
     PauseResponse,
@@ -206,6 +207,21 @@ class Consumer:
         )
         return self.cached_info
 
+    async def update(self, config: ConsumerConfig | None = None, /, **values: Any) -> ConsumerInfo:
+        """Change the configuration: a whole one, or single fields of the present one.
+
+        Raises JetStreamApiError: it is gone (10149), or cannot be changed so.
+        """
+        from .consumers import Consumers
+
+        if config is None:
+            config = (await self.info()).config
+        consumers = Consumers(self._api, self.stream_name)
+        updated = await consumers.create(config, {**values, "name": self.name}, "update")
+        self.cached_info = updated.cached_info
+        assert self.cached_info is not None
+        return self.cached_info
+
     async def delete(self) -> None:
         """Delete it. Raises JetStreamApiError (10014) if it is gone."""
         tokens = ("CONSUMER", "DELETE", self.stream_name, self.name)
@@ -300,6 +316,11 @@ class Consumer:
         if self.cached_info is None:
             return
         config = self.cached_info.config
+        if config.deliver_subject:
+            raise ConfigurationError(
+                f"consumer {self._label} pushes to {config.deliver_subject!r} and cannot be pulled from; "
+                "subscribe to that subject, or use a consumer without deliver_subject"
+            )
         groups = ", ".join(config.priority_groups)
         if config.priority_policy == "none":
             if group:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from ..api.consumers import ConsumerConfig
+from ..api.consumers import ConsumerConfig, ConsumerInfo
 from ..api.envelope import decode_pub_ack
 from ..api.messages import AccountInfo, PubAck, SuccessResponse
 from ..api.names import API_PREFIX
@@ -26,9 +26,11 @@ from .buckets import Buckets
 from .consumer import Consumer
 from .consumers import Consumers
 from .message import HeadersLike
+from .ordered import OrderedConsumer
 from .pubheaders import PublishOptions, with_options
 from .publisher import Publisher, PublishFailure
 from .publishing import Publishing
+from .sources import with_external_domains
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -198,7 +200,7 @@ class JetStream(Buckets, Publishing):
 
     async def _put_stream(self, verb: str, config: StreamConfig) -> Stream:
         tokens = ("STREAM", verb, check_name("stream", config.name))
-        info = await self._api.call(StreamInfo, tokens, config)
+        info = await self._api.call(StreamInfo, tokens, with_external_domains(config))
         return Stream(self._api, config.name, info)
 
     async def stream(self, name: str) -> Stream:
@@ -255,6 +257,20 @@ class JetStream(Buckets, Publishing):
     ) -> Consumer:
         """As ``Stream.create_or_update_consumer``."""
         return await Consumers(self._api, stream).create(config, values, "")
+
+    async def ordered_consumer(
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+    ) -> OrderedConsumer:
+        """As ``Stream.ordered_consumer``."""
+        return await Stream(self._api, stream).ordered_consumer(config, **values)
+
+    def consumers(self, stream: str) -> AsyncIterator[ConsumerInfo]:
+        """As ``Stream.consumers``."""
+        return Consumers(self._api, stream).infos()
+
+    def consumer_names(self, stream: str) -> AsyncIterator[str]:
+        """As ``Stream.consumer_names``."""
+        return Consumers(self._api, stream).names()
 
     async def delete_consumer(self, stream: str, name: str) -> None:
         """As ``Stream.delete_consumer``."""

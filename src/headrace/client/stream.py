@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
-from ..api import names
 from ..api.base import encode
 from ..api.consumers import ConsumerConfig, ConsumerInfo
 from ..api.errors import Errors
@@ -18,7 +16,6 @@ from ..api.messages import (
     GetMessageRequest,
     GetMessageResponse,
     MessageDeleteRequest,
-    StoredMessageDocument,
     SuccessResponse,
 )
 from ..api.streams import (
@@ -28,31 +25,18 @@ from ..api.streams import (
     StreamInfo,
     StreamInfoRequest,
 )
-from ..api.times import parse_time
-from ..errors import JetStreamApiError, NoRespondersError
+from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError
 from ..limits import SUBJECTS_PER_PAGE
-from ..wire.headers import Headers, parse_headers
-from .apicalls import Api, config_from
+from .apicalls import Api, config_from, moment
 from .consumer import Consumer
 from .consumers import Consumers
+from .directget import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
 from .publishing import counter_value
+from .sources import with_external_domains
+from .storedmessage import StreamMessage, from_direct, from_document
 
 __all__ = ["Stream", "StreamMessage"]
-
-
-@dataclass(frozen=True, slots=True)
-class StreamMessage:
-    """A message read out of a stream by ``get_message`` and its like.
-
-    ``timestamp_ns``: when it was stored, in nanoseconds since the Unix epoch.
-    """
-
-    subject: str
-    sequence: int
-    payload: bytes
-    headers: Headers = field(default_factory=Headers)
-    timestamp_ns: int = 0
 
 
 class Stream:
@@ -103,6 +87,7 @@ class Stream:
         if config is None:
             config = (await self.info()).config
         config = config_from(StreamConfig, config, {**values, "name": self.name})
+        config = with_external_domains(config)
         tokens = ("STREAM", "UPDATE", self.name)
         self.cached_info = await self._api.call(StreamInfo, tokens, config)
         return self.cached_info
@@ -133,9 +118,78 @@ class Stream:
         """The newest message of ``subject``, which may have wildcards. Raises as ``get_message``."""
         return await self._get(GetMessageRequest(last_by_subj=subject))
 
-    async def get_next_message(self, subject: str, sequence: int = 1) -> StreamMessage:
-        """The first message at or after ``sequence`` whose subject matches. Raises as ``get_message``."""
-        return await self._get(GetMessageRequest(next_by_subj=subject, seq=sequence))
+    async def get_next_message(
+        self, subject: str, sequence: int = 1, *, start_time: datetime | None = None
+    ) -> StreamMessage:
+        """The first message at or after ``sequence``, or stored at or after ``start_time``, whose subject
+        matches. Raises as ``get_message``."""
+        return await self._get(
+            GetMessageRequest(
+                next_by_subj=subject,
+                seq=0 if start_time is not None else sequence,
+                start_time=moment(start_time),
+            )
+        )
+
+    async def get_batch(
+        self,
+        max_messages: int = 100,
+        *,
+        subject: str = "",
+        sequence: int = 1,
+        start_time: datetime | None = None,
+        max_bytes: int = BATCH_BYTES,
+    ) -> DirectBatch:
+        """Up to ``max_messages`` messages at once, without a consumer. The stream must have
+        ``allow_direct``.
+
+        Args:
+            subject: only those whose subject matches; "" means all.
+            sequence, start_time: begin there; the first message is at or after it.
+            max_bytes: stop after so many bytes; at least one message comes.
+
+        Raises:
+            NoRespondersError: the stream is gone, or has not ``allow_direct``.
+            JetStreamApiError: the request is not accepted.
+            TimeoutError, DisconnectedError: not all answers came.
+        """
+        if max_messages < 1 or max_bytes < 1:
+            raise ConfigurationError(
+                f"max_messages is {max_messages}, max_bytes {max_bytes}; accepted: 1 or more"
+            )
+        request = DirectGetRequest(
+            seq=0 if start_time is not None else max(1, sequence),
+            start_time=moment(start_time),
+            next_by_subj=subject,
+            batch=max_messages,
+            max_bytes=max_bytes,
+        )
+        return await get_batch(self._api, self.name, request)
+
+    async def scan(
+        self, *, subject: str = "", first: int = 1, last: int = 0
+    ) -> AsyncIterator[StreamMessage]:
+        """Read the stream from sequence ``first`` to ``last``, or to its end, without a consumer.
+
+        ``async for message in stream.scan(subject="orders.>")``; ``subject`` as for ``get_batch``, which
+        see for the errors. Up to 10,000 messages or 8 MiB are asked for at a time.
+        """
+        async for messages in scan(self._api, self.name, subject, max(1, first), last):
+            for message in messages:
+                yield message
+
+    async def get_last_messages(
+        self, *subjects: str, up_to_sequence: int = 0, up_to_time: datetime | None = None
+    ) -> list[StreamMessage]:
+        """The newest message of every subject that matches one of ``subjects``, in stream order.
+
+        All are of one moment: of now, or as it was at a sequence or at a time (give one). The stream must
+        have ``allow_direct``. Raises JetStreamApiError (413) where more than 1024 subjects match, and as
+        ``get_batch``.
+        """
+        if not subjects:
+            raise ConfigurationError("get_last_messages needs a subject; '>' means all")
+        return await get_last(self._api, self.name, subjects, up_to_sequence, moment(up_to_time))
 
     async def counter(self, subject: str) -> int:
         """The value of a counter; 0 if nothing was ever added. See ``JetStream.increment``.
@@ -170,7 +224,10 @@ class Stream:
     async def _get_direct(self, request: GetMessageRequest) -> StreamMessage:
         api = self._api
         direct = DirectGetRequest(
-            seq=request.seq, last_by_subj=request.last_by_subj, next_by_subj=request.next_by_subj
+            seq=request.seq,
+            last_by_subj=request.last_by_subj,
+            next_by_subj=request.next_by_subj,
+            start_time=request.start_time,
         )
         subject = api.subject("DIRECT", "GET", self.name)
         answer = await api.session.requests.ask(subject, b"", encode(direct), api.timeout)
@@ -227,46 +284,3 @@ class Stream:
     def consumer_names(self) -> AsyncIterator[str]:
         """The name of each consumer."""
         return self._consumers.names()
-
-
-def from_document(document: StoredMessageDocument) -> StreamMessage:
-    """A stored message out of the JSON answer of MSG.GET."""
-    return StreamMessage(
-        subject=document.subject,
-        sequence=document.seq,
-        payload=base64.b64decode(document.data),
-        headers=parse_headers(base64.b64decode(document.hdrs)),
-        timestamp_ns=parse_time(document.time),
-    )
-
-
-def from_direct(headers: bytes, payload: bytes) -> StreamMessage:
-    """A stored message out of a direct answer, whose headers say what it is.
-
-    Raises JetStreamApiError: the answer is a status, such as 404.
-    """
-    parsed = parse_headers(headers)
-    if parsed.status == 404:
-        raise Errors.NO_MESSAGE_FOUND.as_exception()
-    if parsed.status is not None:
-        raise JetStreamApiError(parsed.status, Errors.BAD_REQUEST.err_code, parsed.description)
-    own = [(name, value) for name, value in parsed.items() if name not in _ADDED]
-    return StreamMessage(
-        subject=parsed[names.SUBJECT],
-        sequence=int(parsed[names.SEQUENCE]),
-        payload=payload,
-        headers=Headers(own),
-        timestamp_ns=parse_time(parsed[names.TIME_STAMP]),
-    )
-
-
-_ADDED = frozenset(
-    {
-        names.STREAM,
-        names.SUBJECT,
-        names.SEQUENCE,
-        names.TIME_STAMP,
-        names.NUM_PENDING,
-        names.LAST_SEQUENCE,
-    }
-)

@@ -260,6 +260,7 @@ class Consumer(Blocking):
     # The consumer itself
 
     info = blocking(aio.Consumer.info)
+    update = blocking(aio.Consumer.update)
     delete = blocking(aio.Consumer.delete)
     pause = blocking(aio.Consumer.pause)
     resume = blocking(aio.Consumer.resume)

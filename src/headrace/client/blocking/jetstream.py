@@ -10,6 +10,7 @@ from ...api.streams import StreamConfig, StreamInfo
 from .. import batch as aio_batch
 from .. import jetstream as aio
 from .. import stream as aio_stream
+from ..directget import scan
 from ..publisher import PublishFailure
 from ..storedmessage import StreamMessage
 from .batch import AtomicBatch
@@ -56,7 +57,10 @@ class Stream(Blocking):
 
     def scan(self, *, subject: str = "", first: int = 1, last: int = 0) -> Iterator[StreamMessage]:
         """Read the stream without a consumer; see ``headrace.Stream.scan``."""
-        return iterate(self._portal, self._inner.scan(subject=subject, first=first, last=last))
+        inner = self._inner
+        lists = scan(inner._api, inner.name, subject, max(1, first), last)
+        for messages in iterate(self._portal, lists):
+            yield from messages
 
     def create_consumer(self, config: ConsumerConfig | None = None, /, **values: Any) -> Consumer:
         """As ``headrace.Stream.create_consumer``."""
