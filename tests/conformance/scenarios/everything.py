@@ -13,8 +13,10 @@ from conformance.scenarios import (
     listening,
     messages,
     priorities,
+    pullrules,
     pulls,
     republishing,
+    settings,
     streams,
 )
 from conformance.table import Table
@@ -25,6 +27,7 @@ ALL: Table = [
     *messages.TABLE,
     *consumers.TABLE,
     *pulls.TABLE,
+    *pullrules.TABLE,
     *acks.TABLE,
     *control.TABLE,
     *listening.TABLE,
@@ -33,6 +36,7 @@ ALL: Table = [
     *handovers.TABLE,
     *lifetimes.TABLE,
     *republishing.TABLE,
+    *settings.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]

@@ -80,6 +80,8 @@ def test_bytes_used_up_exactly_end_a_request_silently(client: Client) -> None:
     assert len(inbox.take()) == 1
     client.world.advance(2)
     assert not inbox.take()
+    fill(client, 3)
+    assert len(client.pull({"batch": 5, "max_bytes": 2 * size, "expires": SECOND}).take()) == 2
 
 
 def test_a_batch_complete_with_bytes_left_is_said(client: Client) -> None:
@@ -348,3 +350,34 @@ def test_a_large_batch_is_delivered_in_turns(client: Client) -> None:
     assert 0 < len(inbox.messages) < 3000
     client.world.settle()
     assert [m.stream_seq for m in inbox.messages] == list(range(1, 3001))
+
+
+def test_another_ack_wait_holds_for_what_is_pending_too(client: Client) -> None:
+    client.consumer(ack_wait=10 * SECOND)
+    fill(client, 1)
+    client.pull(b"1")
+    client.world.advance(5)
+    client.consumer(ack_wait=20 * SECOND)
+    inbox = client.pull({"expires": 60 * SECOND})
+    client.world.advance(14.9)
+    assert not inbox.messages
+    client.world.advance(0.1)
+    assert [m.tokens[:2] for m in inbox.take()] == [(2, 1)]
+    client.consumer(ack_wait=SECOND)
+    again = client.pull({"expires": 60 * SECOND})
+    client.world.advance(1)
+    assert [m.tokens[:2] for m in again.take()] == [(3, 1)]
+
+
+def test_a_pull_that_does_not_wait_is_answered_in_a_pause(client: Client) -> None:
+    client.consumer(pause_until="2099-01-01T00:00:00Z")
+    fill(client, 1)
+    assert [m.status for m in client.pull({"no_wait": True}).take()] == ["404 No Messages"]
+
+
+def test_a_termination_under_ack_all_covers_what_came_before(client: Client) -> None:
+    client.consumer(ack_policy="all")
+    fill(client, 3)
+    _, second, _ = client.pull(b"3").take()
+    client.ack(second, b"+TERM")
+    assert client.info()["num_ack_pending"] == 1

@@ -42,7 +42,8 @@ class AckDispatch:
             tokens = parse_ack_subject(subject.decode())
             consumer = self._consumers.get(_key(tokens.stream, tokens.consumer))
         except ValueError:
-            return None  # not an ack subject: ignored, as by the public server
+            # Numbers that are none are ignored; what is no ack subject at all reaches nobody.
+            return None if consumer is not None else False
         if consumer is None:
             return False
         consumer.acks.take(tokens.stream_seq, tokens.consumer_seq, payload, reply)

@@ -43,7 +43,7 @@ class Acks:
         What was never delivered, or lies behind a reset, gets no answer, as from the public server.
         """
         state = self._consumer.state
-        if not 0 < stream_seq < state.next_seq:
+        if not 0 <= stream_seq < state.next_seq:
             return
         if body in _PLAIN:
             self._done(stream_seq, consumer_seq)
@@ -72,14 +72,16 @@ class Acks:
         if finished:
             self._finished(finished)
 
-    def _done(self, stream_seq: int, consumer_seq: int, *, only: bool = False) -> None:
+    def _done(self, stream_seq: int, consumer_seq: int) -> None:
         state = self._consumer.state
-        if self._acks_all and not only:
+        if self._acks_all:
             finished = state.acknowledge_all(stream_seq, consumer_seq)
         else:
             finished = [stream_seq] if state.acknowledge(stream_seq) else []
         if finished:
             self._finished(finished)
+        else:
+            self.last_ns = self._clock.now_ns()  # of something done before, but an ack it is
 
     def _finished(self, stream_seqs: list[int]) -> None:
         """The consumer is done with these."""
@@ -89,6 +91,12 @@ class Acks:
         self.last_ns = self._clock.now_ns()
         self._freed()
 
+    def delivered(self, stream_seqs: Sequence[int]) -> None:
+        """Messages went out to a consumer that takes no acks: with that it is done with them."""
+        if self._settles and stream_seqs:
+            self._settling += stream_seqs
+            self._consumer.context.settling[self._consumer] = None
+
     def _terminate(self, stream_seq: int, consumer_seq: int, reason: bytes) -> None:
         consumer = self._consumer
         if stream_seq in consumer.state.pending:
@@ -96,7 +104,7 @@ class Acks:
             text = reason.decode(errors="replace")
             tell = consumer.context.advisories.terminated
             tell(consumer, stream_seq, consumer_seq, deliveries, text)
-        self._done(stream_seq, consumer_seq, only=True)
+        self._done(stream_seq, consumer_seq)
 
     def _refuse(self, stream_seq: int, consumer_seq: int, body: bytes) -> None:
         consumer = self._consumer

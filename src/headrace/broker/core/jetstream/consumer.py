@@ -130,8 +130,8 @@ class Consumer:
         self.pending_count = PendingCount(self.stream, self.filter)
         self.paused_until_ns = parse_time(config.pause_until or "")
         state = self.state
-        state.ack_wait_ns = round(config.ack_wait * _NS)
-        state.backoff_ns = tuple(round(pause * _NS) for pause in config.backoff)
+        backoff_ns = tuple(round(pause * _NS) for pause in config.backoff)
+        state.set_waits(round(config.ack_wait * _NS), backoff_ns)
         state.max_deliver = config.max_deliver
         self.queue.max_waiting = config.max_waiting
         self._max_ack_pending = config.max_ack_pending if state.tracks else -1
@@ -153,7 +153,10 @@ class Consumer:
     def deliver(self) -> None:
         """Take one turn, and arrange for what wakes the next."""
         clock = self.context.clock
-        if not self.queue.waiting or self.is_paused(clock.now_ns()):
+        if not self.queue.waiting:
+            return
+        if self.is_paused(clock.now_ns()):
+            self.pulls.end_one_shots()
             return
         now_ns = clock.monotonic_ns()
         if self.pinning is not None and self.pinning.holds(now_ns):

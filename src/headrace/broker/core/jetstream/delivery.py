@@ -295,6 +295,18 @@ class DeliveryState:
 
     # -- time
 
+    def set_waits(self, ack_wait_ns: int, backoff_ns: tuple[int, ...]) -> None:
+        """Other waits: deliveries still pending get as much more or less time as theirs differs."""
+        if (ack_wait_ns, backoff_ns) == (self.ack_wait_ns, self.backoff_ns):
+            return
+        counts = {sequence: self.deliveries.get(sequence, 1) for sequence in self.pending}
+        before = {sequence: self._wait_ns(count) for sequence, count in counts.items()}
+        self.ack_wait_ns, self.backoff_ns = ack_wait_ns, backoff_ns
+        for sequence, (consumer_seq, deadline_ns) in list(self.pending.items()):
+            change_ns = self._wait_ns(counts[sequence]) - before[sequence]
+            self.pending[sequence] = (consumer_seq, deadline_ns + change_ns)
+        self._sweep_deadlines()
+
     @property
     def late(self) -> int:
         """How many messages wait to be delivered again."""

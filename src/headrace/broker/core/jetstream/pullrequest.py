@@ -40,7 +40,7 @@ def parse_pull(body: bytes) -> ParsedPull:
 def _parse(body: bytes) -> ParsedPull:
     text = body.strip()
     if not text.startswith(b"{"):
-        batch = read_number(text)
+        batch = read_number(text.removeprefix(b"+"))
         batch = 1 if batch is None else batch
         return ParsedPull(PullRequest(batch=batch), plain=True)
     try:

@@ -19,6 +19,7 @@ __all__ = ["Pulls"]
 _EVICT_EVERY_NS: Final = 1_000_000_000  # a full queue is searched for dead requests this often
 _TOO_MANY: Final = statuses.status(names.EXCEEDED_MAX_WAITING)
 _REQUESTS_PENDING: Final = statuses.status(names.REQUESTS_PENDING)
+_PUSH_BASED: Final = statuses.status(names.CONSUMER_IS_PUSH)
 _LEVEL: Final = statuses.status(names.REQUIRED_LEVEL)
 
 
@@ -104,6 +105,8 @@ class Pulls:
 
         One that came while messages were on their way to the disk waits for these.
         """
+        if not self._consumer.queue.has_one_shots:
+            return
         durable_seq = self._consumer.stream.store.durable_seq
         for request in list(self._consumer.queue):
             if request.one_shot and request.seen_seq <= durable_seq:

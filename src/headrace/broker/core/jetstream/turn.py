@@ -211,6 +211,8 @@ class Turn:
             next_consumer_seq += 1
             send(subject, reply, headers, payload)
             index += 1
+            if total == bytes_left:
+                stop = index  # used up exactly: the request is over without a word
         self._pending = pending
         self._after(request, index - start, total, fitted=index == stop)
         return index
