@@ -7,17 +7,19 @@ calls ``end_of_tick`` after a round of input, writes what the returned sessions 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ... import wire
 from ...clock import Clock
+from .account_options import SYSTEM_ACCOUNT, AccountOptions
+from .accounts import Accounts
 from .auth import Authenticator, NoAuthentication
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .output import Output
 from .ports import Randomness, Storage
-from .router import Router
 from .session import Peer, Session
 from .timers import TimerQueue
 
@@ -45,10 +47,10 @@ class Hub:
         self.options = options or HubOptions()
         self.authenticator = authenticator or NoAuthentication()
         self.timers = TimerQueue()
-        self.router = Router(random)
+        self.accounts = Accounts(clock, random, self.timers)
+        self.router = self.accounts.default.router
         self.touched: list[Output] = []
         self.sessions: dict[int, Session] = {}
-        self.engine: JetStream | None = None
         self.storage: Storage | None = None
         self.server_id = "N" + "".join(_BASE32[random.getrandbits(5)] for _ in range(55))
         self.server_name = self.options.server_name or self.server_id
@@ -65,16 +67,19 @@ class Hub:
 
         Raises StoreError.
         """
-        from .jetstream.engine import JetStream  # a broker without streams starts without it
+        # A broker without streams starts without the engine.
         from .jetstream.options import JetStreamOptions
 
         assert not self.connections_total, "clients would see streams appear"
         if options is None:
             options = JetStreamOptions(server_name=self.server_name)
-        engine = JetStream(self.router, storage, self.clock, self.random, self.timers, options)
-        engine.recover()
+        self.accounts.start_jetstream(storage, options)
         self.storage = storage
-        self.engine = engine
+
+    @property
+    def engine(self) -> JetStream | None:
+        """JetStream of the default account."""
+        return self.accounts.default.engine
 
     # Connections
 
@@ -82,6 +87,7 @@ class Hub:
         """A new connection: its session has INFO to say, and is closed at once if there are too many."""
         self._client_ids += 1
         self.connections_total += 1
+        peer.nonce = self.authenticator.new_nonce()
         session = kind(self, self._client_ids, peer)
         self.sessions[session.client_id] = session
         session.output.write(wire.encode.info(self.info(session)))
@@ -109,8 +115,10 @@ class Hub:
         if options.tls_available:
             document["tls_available"] = True
         document["max_payload"] = options.max_payload
-        if self.engine is not None:
+        if self.storage is not None:
             document["jetstream"] = True
+        if session.peer.nonce:
+            document["nonce"] = session.peer.nonce
         document["client_id"] = session.client_id
         document["client_ip"] = session.peer.host
         document["api_lvl"] = COMPATIBLE_API_LEVEL
@@ -128,6 +136,12 @@ class Hub:
         past[2] += session.in_bytes
         past[3] += session.output.written
 
+    def configure_accounts(
+        self, accounts: Iterable[AccountOptions], system: str = SYSTEM_ACCOUNT
+    ) -> list[str]:
+        """Have these accounts; see ``Accounts.configure``. Raises ConfigurationError, StoreError."""
+        return self.accounts.configure(accounts, system)
+
     def reconfigure(self, options: HubOptions, authenticator: Authenticator) -> None:
         """New settings: limits for new connections, credentials and permissions for everybody."""
         self.options = options
@@ -142,8 +156,13 @@ class Hub:
 
         Each of them has something to write, or is closed.
         """
-        if self.engine is not None:
-            self.engine.end_of_tick()
+        engines = self.accounts.engines
+        if len(engines) == 1:
+            engines[0].end_of_tick()
+        elif engines:
+            for engine in engines:
+                engine.work()
+            engines[0].flush()  # of them all: they share the storage
         touched = self.touched
         if not touched:
             return []
@@ -175,7 +194,7 @@ class Hub:
     def wrote(self, session: Session, unsent: int) -> None:
         """The shell says how many bytes the session's socket has not taken yet."""
         if session.output.took(unsent):
-            self.router.unblocked()
+            session.router.unblocked()
 
     # The end
 
@@ -189,8 +208,8 @@ class Hub:
     def shutdown(self) -> None:
         """End JetStream: nothing more is delivered, and what is staged goes to the disk."""
         self.is_shutting_down = True
-        if self.engine is not None:
-            self.engine.shutdown()
+        for engine in self.accounts.engines:
+            engine.shutdown()
 
     def close_sessions(self) -> None:
         """End every session; the shell still writes what they have to say."""

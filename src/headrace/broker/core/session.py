@@ -10,9 +10,9 @@ do; everybody else, and every other frame, goes through ``_handle``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ...subjects import SubjectFilter, is_valid_pattern, is_valid_subject
 from ...wire import Parser, encode
@@ -21,29 +21,18 @@ from .answers import ExpectedAnswers
 from .auth import Identity
 from .client_info import client_info
 from .output import Output
-from .ports import Timer
+from .peer import Peer
 from .session_connect import UNSAID, decode_connect
+from .session_vigil import Vigil
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
+    from .accounts import Account
     from .hub import Hub
 
-__all__ = ["Peer", "Session"]
+__all__ = ["RESERVED_REPLY", "Peer", "Session"]
 
-_FIRST_PING_NS = 2_000_000_000  # early, so that monitoring knows the round-trip time
-_RESERVED_REPLY = b"$JS.ACK."  # such a reply would acknowledge somebody's message
-
-
-class Peer:
-    """Where a connection comes from."""
-
-    __slots__ = ("host", "is_tls", "port", "tls_version")
-
-    def __init__(self, host: str = "", port: int = 0, *, is_tls: bool = False) -> None:
-        self.host = host
-        self.port = port
-        self.is_tls = is_tls
-        self.tls_version = ""  # known once the handshake is over
+RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message
 
 
 class Session:
@@ -51,15 +40,12 @@ class Session:
 
     __slots__ = (
         "_answers",
-        "_awaiting_pong_ns",
-        "_first_ping",
-        "_heard",
         "_hub",
         "_last_words",
         "_parser",
-        "_pings_out",
         "_relaxed",
-        "_timer",
+        "_vigil",
+        "account",
         "authenticated",
         "client_id",
         "close_reason",
@@ -71,7 +57,7 @@ class Session:
         "output",
         "past_messages",
         "peer",
-        "round_trip_ns",
+        "router",
         "started_ns",
         "subscriptions",
     )
@@ -82,6 +68,9 @@ class Session:
         self.client_id = client_id
         self.peer = peer
         self.options = UNSAID
+        self.account = hub.accounts.default
+        self.account.connections += 1
+        self.router = self.account.router
         self.identity = Identity()
         self.authenticated = not hub.authenticator.required
         self.closed = False
@@ -91,7 +80,6 @@ class Session:
         self.in_messages = 0
         self.in_bytes = 0
         self.past_messages = 0  # delivered through subscriptions that have ended
-        self.round_trip_ns = 0
         self.output = Output(self, hub.touched, options.outbound_bytes_max)
         self._parser = Parser.for_server(
             max_payload=options.max_payload, max_control_line=options.max_control_line
@@ -99,18 +87,19 @@ class Session:
         self._relaxed = False
         self._answers: ExpectedAnswers | None = None
         self._last_words: list[bytes] | None = None
-        self._heard = False
-        self._pings_out = 0
-        self._awaiting_pong_ns = 0
-        self._first_ping = True
-        self._timer: Timer = (
-            self._call_in(options.ping_first_ns, self._keep_alive)
-            if self.authenticated
-            else self._call_in(options.auth_timeout_ns, self._not_authenticated_in_time)
-        )
+        self._vigil = Vigil(self, hub)
+        if not self.authenticated:
+            self._vigil.await_login()
+        elif self._take_place(hub.authenticator.authenticate(UNSAID, peer)):
+            self._vigil.begin()
 
     def __repr__(self) -> str:
         return f"Session({self.client_id}, {self.peer.host}:{self.peer.port})"
+
+    @property
+    def round_trip_ns(self) -> int:
+        """How long the last ping took; 0 before the first answer."""
+        return self._vigil.round_trip_ns
 
     @property
     def out_messages(self) -> int:
@@ -130,7 +119,7 @@ class Session:
             # Refused before the parser would keep a payload of somebody unknown.
             self.close("Authorization Violation", "Authentication Failure")
             return
-        self._heard = True
+        self._vigil.heard = True
         self.in_bytes += len(chunk)
         self._take(iter(self._parser.feed(chunk)))
 
@@ -171,13 +160,12 @@ class Session:
         """The operator changed who may do what: act by it, or hang up, as nats-server does."""
         if self.closed or not self.authenticated:
             return
-        identity = self._hub.authenticator.authenticate(self.options)
-        if identity is None:
-            self.close("Authorization Violation", "Authentication Failure")
+        identity = self._hub.authenticator.authenticate(self.options, self.peer)
+        if identity is not None and identity == self.identity:
             return
-        if identity == self.identity:
+        if not self._take_place(identity):
             return
-        self._act_for(identity)
+        assert identity is not None
         permissions = identity.permissions
         for sid, subscription in list(self.subscriptions.items()):
             pattern = subscription.pattern
@@ -190,15 +178,15 @@ class Session:
             successor.delivered = subscription.delivered
             successor.messages_max = subscription.messages_max
             self.subscriptions[sid] = successor
-            self._hub.router.subscribe(successor)  # first, so that interest never lapses
+            self.router.subscribe(successor)  # first, so that interest never lapses
             subscription.closed = True
-            self._hub.router.unsubscribe(subscription)
+            self.router.unsubscribe(subscription)
 
     # Publishing
 
     def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
         """Route publishes until ``rest`` ends, or return the first frame that is something else."""
-        router = self._hub.router
+        router = self.router
         known, find, deliver = router.exact.get, router.find_uncached, router.deliver
         no_responders = self.options.no_responders
         skip_client = 0 if self.options.echo else self.client_id
@@ -211,7 +199,7 @@ class Session:
                 break
             _op, subject, reply, headers, payload = frame
             count += 1
-            if reply and reply[0] == 36 and reply.startswith(_RESERVED_REPLY):  # 36 is "$"
+            if reply and reply[0] == 36 and reply.startswith(RESERVED_REPLY):  # 36 is "$"
                 self._refuse_reply(reply)
                 continue
             route = known(subject) or find(subject)
@@ -243,11 +231,11 @@ class Session:
                 encode.err(f'Permissions Violation for Publish to "{_shown(subject)}"')
             )
             return
-        if reply.startswith(_RESERVED_REPLY):
+        if reply.startswith(RESERVED_REPLY):
             self._refuse_reply(reply)
             return
         self._confirm()
-        router = self._hub.router
+        router = self.router
         skip_client = 0 if self.options.echo else self.client_id
         route = router.find(subject)
         taken = router.deliver(route, subject, reply, headers, payload, self, skip_client)
@@ -256,7 +244,7 @@ class Session:
 
     def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
         """Answer a request that nobody received, on the requester's own subscription."""
-        route = self._hub.router.find(reply)
+        route = self.router.find(reply)
         for subscription in chain(route.plain, *route.groups):
             if subscription.client_id == self.client_id:
                 status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
@@ -285,7 +273,7 @@ class Session:
         elif op == PING:
             self.output.write(encode.pong())
         elif op == PONG:
-            self._pong()
+            self._vigil.pong()
         elif op == BAD:
             error = frame[1].wire_text
             self.close("" if error == "Parser Error" else error, error)
@@ -298,7 +286,7 @@ class Session:
         except ValueError:
             self.close("", "Protocol Violation")  # like nats-server, without a word
             return
-        identity = self._hub.authenticator.authenticate(options)
+        identity = self._hub.authenticator.authenticate(options, self.peer)
         if identity is None:
             self.close("Authorization Violation", "Authentication Failure")
             return
@@ -310,12 +298,38 @@ class Session:
             return
         if not self.authenticated:
             self.authenticated = True
-            self._timer.cancel()
-            self._timer = self._call_in(self._hub.options.ping_first_ns, self._keep_alive)
+            self._vigil.begin()
         self.options = options
         self.output.has_headers = options.headers
+        if self._take_place(identity):
+            self._confirm()
+
+    def _take_place(self, identity: Identity | None) -> bool:
+        """Act for ``identity`` in its account from here on, or hang up if it may not be there."""
+        account = None if identity is None else self._hub.accounts.get(identity.account)
+        if identity is None or account is None:
+            self.close("Authorization Violation", "Authentication Failure")
+            return False
+        if account is not self.account:
+            if account.is_full:
+                self.close("maximum account active connections exceeded")
+                return False
+            self._move_to(account)
+        if identity.payload_max >= 0:
+            self._parser.max_payload = min(identity.payload_max, self._hub.options.max_payload)
+        self._vigil.expire_at(identity.until_ns)
         self._act_for(identity)
-        self._confirm()
+        return True
+
+    def _move_to(self, account: Account) -> None:
+        """Into another account, with all subscriptions."""
+        for subscription in self.subscriptions.values():
+            self.router.unsubscribe(subscription)
+            account.router.subscribe(subscription)
+        self.account.connections -= 1
+        account.connections += 1
+        self.account = account
+        self.router = account.router
 
     def _act_for(self, identity: Identity) -> None:
         """From here on the permissions are those of ``identity``."""
@@ -331,7 +345,7 @@ class Session:
         if sid in self.subscriptions:
             self._confirm()  # like nats-server: the first one stays
             return
-        if len(self.subscriptions) >= self._hub.options.subscriptions_max:
+        if not self._may_subscribe:
             self.output.write(encode.err("maximum subscriptions exceeded"))
             return
         if not is_valid_pattern(pattern):
@@ -346,8 +360,15 @@ class Session:
             return
         subscription = self._make_subscription(pattern, queue, sid)
         self.subscriptions[sid] = subscription
-        self._hub.router.subscribe(subscription)
+        self.router.subscribe(subscription)
         self._confirm()
+
+    @property
+    def _may_subscribe(self) -> bool:
+        count, most = len(self.subscriptions), self.identity.subscriptions_max
+        if count >= self._hub.options.subscriptions_max or 0 <= most <= count:
+            return False
+        return self.account.may_subscribe
 
     def _make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
         permissions = self.identity.permissions
@@ -385,42 +406,11 @@ class Session:
     def _retire(self, subscription: Subscription) -> None:
         subscription.closed = True
         self.past_messages += subscription.delivered
-        self._hub.router.unsubscribe(subscription)
+        self.router.unsubscribe(subscription)
 
     def _confirm(self) -> None:
         if self.options.verbose:
             self.output.write(encode.ok())
-
-    # Time
-
-    def _call_in(self, delay_ns: int, callback: Callable[[], None]) -> Timer:
-        deadline_ns = self._hub.clock.monotonic_ns() + delay_ns
-        return self._hub.timers.call_at(deadline_ns, callback)
-
-    def _not_authenticated_in_time(self) -> None:
-        self.close("Authentication Timeout")
-
-    def _keep_alive(self) -> None:
-        """Ping a client that has been silent; give up on one that does not answer."""
-        options = self._hub.options
-        if self._heard and not self._first_ping:
-            self._pings_out = 0
-        elif self._pings_out >= options.pings_out_max:
-            self.close("Stale Connection")
-            return
-        else:
-            self._pings_out += 1
-            self._awaiting_pong_ns = self._hub.clock.monotonic_ns()
-            self.output.write(encode.ping())
-        self._first_ping = False
-        self._heard = False
-        self._timer = self._call_in(options.ping_interval_ns, self._keep_alive)
-
-    def _pong(self) -> None:
-        self._pings_out = 0
-        if self._awaiting_pong_ns:
-            self.round_trip_ns = self._hub.clock.monotonic_ns() - self._awaiting_pong_ns
-            self._awaiting_pong_ns = 0
 
     # The end
 
@@ -434,7 +424,8 @@ class Session:
             return
         self.closed = True
         self.close_reason = reason
-        self._timer.cancel()
+        self._vigil.end()
+        self.account.connections -= 1
         for subscription in self.subscriptions.values():
             self._retire(subscription)
         self.subscriptions.clear()

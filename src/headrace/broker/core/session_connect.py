@@ -29,6 +29,9 @@ class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     user: str = ""
     password: str = msgspec.field(name="pass", default="")
     auth_token: str = ""
+    nkey: str = ""
+    sig: str = ""
+    jwt: str = ""
 
     def __repr__(self) -> str:
         return f"ConnectOptions(name={self.name!r}, lang={self.lang!r}, version={self.version!r})"

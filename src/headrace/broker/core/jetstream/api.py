@@ -159,6 +159,24 @@ class ApiDispatcher:
                 return None
         return None
 
+    def stand_in(self, bus: Bus) -> Sink:
+        """A sink for an account without JetStream: it refuses what ``sink`` would serve."""
+
+        def refuse(
+            subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+        ) -> bool:
+            tokens = subject.decode(errors="replace").split(".")[_PREFIX_TOKENS:]
+            for size in (3, 2, 1):
+                route = self._routes.get(".".join(tokens[:size]))
+                if route is not None and len(tokens) - size in route.names:
+                    error = Errors.NOT_ENABLED_FOR_ACCOUNT.to_wire()
+                    body = encode_response(route.kind, None, error=error, **route.blank)
+                    bus.publish(reply, b"", b"", body)
+                    return True
+            return False
+
+        return refuse
+
     def _call(self, route: _Route, call: Call) -> None:
         self.total += 1
         try:

@@ -48,15 +48,12 @@ class Commits:
         """From here on, take part in every flush for which something was staged."""
         self._members.append(member)
 
-    def leave(self, member: Member) -> None:
-        self._members.remove(member)
-
     def flush(self) -> None:
         """Commit what was staged, unless nothing was or a flush is in flight."""
         if self.in_flight:
             return
         members = self._members
-        if not any([member.wanted for member in members]):
+        if not any(member.wanted for member in members):
             return
         taking_part = [member for member in members if member.has_staged]
         self.in_flight = True

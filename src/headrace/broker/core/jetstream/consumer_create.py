@@ -131,7 +131,12 @@ class ConsumerCreation:
         return consumer_info(consumer)
 
     def _check_count(self, stream: Stream) -> None:
-        limits = [stream.config.max_consumers, self._context.options.max_consumers_per_stream]
+        options = self._context.options
+        limits = [
+            stream.config.max_consumers,
+            options.limits.max_consumers,
+            options.max_consumers_per_stream,
+        ]
         if any(0 < limit <= len(stream.consumers) for limit in limits):
             raise Refused(Errors.MAX_CONSUMERS)
 

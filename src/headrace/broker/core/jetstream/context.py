@@ -14,6 +14,7 @@ from .advisories import Advisories
 if TYPE_CHECKING:
     from ....clock import Clock
     from ..ports import Bus, Randomness, Storage, Timers
+    from .account_limits import Quota
     from .consumer import Consumer
     from .copies import Copies
     from .gate import DurableGate
@@ -47,6 +48,7 @@ class Context:
         "gate",
         "later",
         "options",
+        "quota",
         "random",
         "ready",
         "removed",
@@ -56,6 +58,7 @@ class Context:
     )
 
     gate: DurableGate
+    quota: Quota
     copies: Copies
 
     def __init__(

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....clock import Clock
-from ..ports import Bus, Randomness, Storage, Timers
+from ..ports import Bus, Randomness, Sink, Storage, Timers
+from .account_limits import Quota, ServerStore
 from .ack_dispatch import AckDispatch
 from .api import ApiDispatcher
 from .commits import Commits
@@ -42,7 +43,8 @@ class JetStream:
         options: JetStreamOptions | None = None,
         commits: Commits | None = None,
     ) -> None:
-        """``commits`` is for engines that share a storage, each with names of its own in it."""
+        server: ServerStore | None = None,
+        """``commits`` and ``server`` are for engines that share a storage, with names of their own."""
         context = Context(bus, storage, clock, random, timers, options or JetStreamOptions())
         self._context = context
         self._acks = AckDispatch()
@@ -52,6 +54,7 @@ class JetStream:
         )
         self._gate = context.gate
         self._flushing: dict[Stream, None] = {}
+        context.quota = Quota(self.registry, context.options.limits, server)
         self._removing: dict[Stream, list[int]] = {}
         self._turn_asked = False
         self._api = ApiDispatcher(context)
@@ -69,9 +72,19 @@ class JetStream:
 
     def end_of_tick(self) -> None:
         """Work through what was marked: limits, deliveries, and one flush for all of it."""
+    def stand_in(self, bus: Bus) -> Sink:
+        """A handler of ``$JS.API.>`` for an account without JetStream, which says so."""
+        return self._api.stand_in(bus)
+
         context = self._context
         if context.copies.ready:
+        self.work()
+        self.flush()
+
+    def work(self) -> None:
+        """The work of a tick without its flush."""
             context.copies.run()
+        context.quota.new_tick()
         if context.dirty_streams:
             streams, context.dirty_streams = context.dirty_streams, []
             for stream in streams:
@@ -82,8 +95,19 @@ class JetStream:
             self._settle()
         self._gate.flush()
 
+
+    def flush(self) -> None:
+        """Commit what was staged, by whichever engine of this storage."""
     def shutdown(self) -> None:
         """Tell every waiting pull request that the server goes, and commit what is staged."""
+    def reconfigure(self, options: JetStreamOptions) -> None:
+        """Other limits: for what is made and published from here on."""
+        context = self._context
+        context.options = options
+        context.quota.limits = options.limits
+        for stream in self.registry.streams.values():
+            stream.reconfigure(stream.config)
+
         for stream in self.registry.streams.values():
             for consumer in stream.consumers.values():
                 consumer.shut_down()

@@ -22,6 +22,7 @@ from .commits import Commits
 
 __all__ = ["DurableGate", "PubAcks", "store_refusal"]
 
+_DUPLICATE: Final = b',"duplicate":true'
 _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
 
 
@@ -35,37 +36,41 @@ def store_refusal(error: Exception) -> ErrorSpec:
 class PubAcks:
     """The publish acknowledgements of one stream that wait for the next flush."""
 
-    __slots__ = ("_duplicate", "_duplicates", "_name", "_plain", "waiting")
+    __slots__ = ("_begun", "_extras", "_name", "_plain", "waiting")
 
     def __init__(self, stream: str) -> None:
         self._name = stream
         start = b'{"stream":%b,"seq":' % msgspec.json.encode(stream)
         start = start.replace(b"%", b"%%")
         self._plain = start + b"%d}"
-        self._duplicate = start + b'%d,"duplicate":true}'
+        self._begun = start + b"%d"
         self.waiting: list[tuple[int, bytes]] = []
         """``(sequence, reply)`` in the order of publishing."""
-        self._duplicates: set[int] = set()
+        self._extras: dict[int, bytes] = {}
+
+    def add(self, sequence: int, reply: bytes, extra: bytes) -> None:
+        """Confirm with more fields, as ``,"duplicate":true``, after the next flush."""
+        self._extras[len(self.waiting)] = extra
+        self.waiting.append((sequence, reply))
 
     def add_duplicate(self, sequence: int, reply: bytes) -> None:
         """Confirm once more, after the next flush, a message that was stored before."""
-        self._duplicates.add(len(self.waiting))
-        self.waiting.append((sequence, reply))
+        self.add(sequence, reply, _DUPLICATE)
 
     def duplicate(self, sequence: int) -> bytes:
         """The acknowledgement of a message that was stored before and is durable."""
-        return self._duplicate % sequence
+        return self._begun % sequence + _DUPLICATE + b"}"
 
     def take(self) -> Callable[[Bus, Exception | None], None]:
         """What releases the acknowledgements gathered so far; gathering starts anew."""
         waiting, self.waiting = self.waiting, []
-        duplicates, self._duplicates = self._duplicates, set()
-        return partial(self._release, waiting, duplicates)
+        extras, self._extras = self._extras, {}
+        return partial(self._release, waiting, extras)
 
     def _release(
         self,
         waiting: list[tuple[int, bytes]],
-        duplicates: set[int],
+        extras: dict[int, bytes],
         bus: Bus,
         error: Exception | None,
     ) -> None:
@@ -73,11 +78,11 @@ class PubAcks:
         if error is not None:
             refusal = encode_pub_error(self._name, store_refusal(error))
             bus.publish_many([(reply, refusal) for _, reply in waiting])
-        elif duplicates:
-            again = self._duplicate
+        elif extras:
+            begun = self._begun
             bus.publish_many(
                 [
-                    (reply, (again if position in duplicates else plain) % sequence)
+                    (reply, begun % sequence + extras.get(position, b"") + b"}")
                     for position, (sequence, reply) in enumerate(waiting)
                 ]
             )
@@ -145,13 +150,6 @@ class DurableGate:
     def flush(self) -> None:
         """Commit what was staged, unless nothing was or a flush is already in flight."""
         self._commits.flush()
-
-    def close(self) -> None:
-        """Take part in no further flush: what waits is not released."""
-        self._commits.leave(self)
-        if self._soon is not None:
-            self._soon.cancel()
-            self._soon = None
 
     def begin(self) -> Callable[[Exception | None], None]:
         """A flush starts: hand over the last changes; returns what its outcome releases."""

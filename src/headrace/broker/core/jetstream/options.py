@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
+from ..account_options import JetStreamLimits
 
 __all__ = ["JetStreamOptions"]
 
@@ -19,6 +20,8 @@ class JetStreamOptions:
     """
 
     server_name: str = "headrace"
+    account: str = "$G"
+    limits: JetStreamLimits = field(default_factory=JetStreamLimits)
     version: str = "2.11.0"
     api_level: int = 1
     max_streams: int = STREAMS_MAX
