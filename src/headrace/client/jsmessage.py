@@ -110,6 +110,13 @@ class DeliveredMessage(MessageView, eq=False):
 class JetStreamMessage(DeliveredMessage, Message, eq=False):
     """A message delivered by a consumer."""
 
+    def ack(self) -> Queued:
+        """Processed: it is not delivered again."""
+        if not self._answered:  # as above, without a call between: it runs per message
+            self._session.send(b"PUB %b 0\r\n\r\n" % self._frame[3])
+            self._answered = True
+        return _QUEUED
+
     async def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.
 

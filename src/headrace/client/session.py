@@ -10,6 +10,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ..errors import ConnectionClosedError, DisconnectedError, ProtocolError
@@ -45,6 +46,9 @@ __all__ = ["Observer", "Session"]
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
 
 
+_SID: Final = itemgetter(2)  # of a message; no other frame of a server has as many fields
+
+
 class Observer(Protocol):
     """What works over a connection and must know when it goes and comes back."""
 
@@ -56,7 +60,10 @@ class Observer(Protocol):
 
 
 class Session:
-    """One connection over all its links. Attributes are for this package only."""
+    """One connection over all its links. Attributes are for this package only.
+
+    ``send`` queues publishes: while disconnected they wait for the next link. Raises as ``Outbox.put``.
+    """
 
     # What is other in a connection without a socket; see ``inprocess``.
     answers: Callable[[list[bytes], bytes], Chunk] = staticmethod(answer_commands)
@@ -79,6 +86,7 @@ class Session:
             limit=options.outbound_bytes,
             disconnected_limit=options.reconnect_buffer_bytes,
         )
+        self.send: Callable[[Chunk], None] = self.outbox.put  # no call between: it runs per message
         self.routes = RouteTable()
         self.requests = Requests(self)
         self.hub = EventHub(options.on_event)
@@ -96,10 +104,6 @@ class Session:
         self._restoring: asyncio.Task[None] | None = None
 
     # Sending
-
-    def send(self, data: Chunk) -> None:
-        """Queue publishes; while disconnected they wait for the next link. Raises as ``Outbox.put``."""
-        self.outbox.put(data)
 
     def send_once(self, data: Chunk) -> None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
@@ -261,6 +265,15 @@ class Session:
     def _frames(self, frames: list[Frame]) -> None:
         """Hand each run of messages for one subscription over in one go."""
         routes = self.routes.by_sid
+        try:
+            sids = list(map(_SID, frames))
+        except IndexError:  # some are no messages
+            sids = []
+        if sids and sids.count(sids[0]) == len(sids):  # as usual
+            route = routes.get(sids[0])
+            if route is not None:
+                route.receive(frames)
+            return
         index, end = 0, len(frames)
         while index < end:
             frame = frames[index]
