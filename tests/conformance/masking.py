@@ -23,6 +23,7 @@ IDENTITIES |= {
     "domain",
 }
 IDENTITIES |= {"server", "start"}
+IDENTITIES |= {"active"}
 IDENTITIES |= {"pinned_client_id", "pinned_id", "pause_remaining"}
 MACHINE = {"api", "max_memory", "max_storage", "reserved_memory", "reserved_storage"}
 # A single server may say who leads; clients must live without it.
@@ -30,6 +31,7 @@ OPTIONAL = {"cluster", "git_commit", "xkey", "nonce", "connect_urls", "rtt"}
 
 _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.)([^.]+)(\.\d+\.\d+\.\d+\.)\d+(\.\d+)")
 _FLOW = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
+_SOURCE = re.compile(r"^(Nats-Stream-Source: (?:\S+ ){5})\S+")
 _PIN = re.compile(r"^(Nats-Pin-Id: )\S+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
@@ -62,6 +64,7 @@ def mask_text(text: str, names: Mapping[str, str]) -> str:
     for mask, name in names.items():
         text = text.replace(name, mask)
     text = _FLOW.sub(r"\1<id>", text)
+    text = _SOURCE.sub(r"\1<identity>", text)
     text = _PIN.sub(r"\1<pin>", text)
     text = _ACK.sub(r"\1\2\3<ns>\4", text)
     return _TIME.sub(lambda found: found[0] if found[0] == ZERO_TIME else "<time>", text)

@@ -7,6 +7,7 @@ from conformance.scenarios import (
     consumers,
     control,
     core,
+    counting,
     direct,
     handovers,
     lifetimes,
@@ -15,8 +16,10 @@ from conformance.scenarios import (
     priorities,
     pullrules,
     pulls,
+    push,
     republishing,
     settings,
+    sources,
     streams,
 )
 from conformance.table import Table
@@ -34,9 +37,12 @@ ALL: Table = [
     *direct.TABLE,
     *priorities.TABLE,
     *handovers.TABLE,
+    *push.TABLE,
     *lifetimes.TABLE,
     *republishing.TABLE,
     *settings.TABLE,
+    *sources.TABLE,
+    *counting.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
 from .ack_body import nak_delay_ns
+from .delivery import Run
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -91,10 +92,11 @@ class Acks:
         self.last_ns = self._clock.now_ns()
         self._freed()
 
-    def delivered(self, stream_seqs: Sequence[int]) -> None:
+    def delivered(self, runs: Sequence[Run]) -> None:
         """Messages went out to a consumer that takes no acks: with that it is done with them."""
-        if self._settles and stream_seqs:
-            self._settling += stream_seqs
+        if self._settles and runs:
+            for run in runs:
+                self._settling += run.stream_seqs
             self._consumer.context.settling[self._consumer] = None
 
     def _terminate(self, stream_seq: int, consumer_seq: int, reason: bytes) -> None:

@@ -47,7 +47,9 @@ class Alarm:
         times = [consumer.queue.next_time_ns(), consumer.state.next_deadline_ns()]
         if consumer.paused_until_ns:
             times.append(consumer.paused_until_ns - consumer.wall_offset_ns())
-        if consumer.inactive_ns:
+        if consumer.push is not None:
+            times.append(consumer.push.next_time_ns())
+        if self._may_go():
             times.append(self._inactive_at_ns())
         if consumer.replay is not None and consumer.replay.due_ns:
             times.append(consumer.replay.due_ns)
@@ -59,6 +61,8 @@ class Alarm:
         self._timer = None
         consumer = self._consumer
         now_ns = self._clock.monotonic_ns()
+        if consumer.push is not None:
+            consumer.push.run_due(now_ns)
         consumer.pulls.run_due(now_ns)
         if consumer.state.expire(now_ns):
             consumer.wake()
@@ -72,10 +76,15 @@ class Alarm:
             until_ns, consumer.paused_until_ns = consumer.paused_until_ns, 0
             consumer.context.advisories.paused(consumer, until_ns)
             consumer.wake()
-        if consumer.inactive_ns and self._inactive_at_ns() <= now_ns and not self._is_used(now_ns):
+        if self._may_go() and self._inactive_at_ns() <= now_ns and not self._is_used(now_ns):
             consumer.on_inactive(consumer)
             return
         self.arm()
+
+    def _may_go(self) -> bool:
+        """Whether inactivity ends the consumer: one that pushes is active while somebody listens."""
+        consumer = self._consumer
+        return consumer.inactive_ns > 0 and (consumer.push is None or not consumer.push.active)
 
     def _inactive_at_ns(self) -> int:
         return self.last_active_ns + self._consumer.inactive_ns + _GRACE_NS
@@ -83,6 +92,8 @@ class Alarm:
     def _is_used(self, now_ns: int) -> bool:
         """Whether an inactive consumer stays: it has requests, acks, or deliveries with time left."""
         consumer = self._consumer
+        if consumer.push is not None:
+            return False
         if consumer.queue.waiting or self.acked_lately:
             self.acked_lately = False
             self.last_active_ns = now_ns

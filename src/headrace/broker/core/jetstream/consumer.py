@@ -1,4 +1,4 @@
-"""One consumer: ties the delivery state, the waiting requests, the policy and the turns together."""
+"""One consumer: ties the delivery state, who gets the messages, the policy and the turns together."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from .pinning import Pinning
 from .policy import PinnedClient, make_policy
 from .pullqueue import PullQueue
 from .pulls import Pulls
+from .push import Push
+from .push_turn import PushTurn
 from .replay import OriginalReplay
 from .stream import Stream
 from .turn import Turn, TurnEnd
@@ -33,7 +35,7 @@ _UNLIMITED: Final = 1 << 30
 
 
 class Consumer:
-    """A pull consumer. Made, restored and closed by the registry."""
+    """A pull consumer, or with ``push`` a push consumer. Made, restored and closed by the registry."""
 
     def __init__(
         self, context: Context, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
@@ -53,7 +55,8 @@ class Consumer:
         self.pulls = Pulls(self)
         self.acks = Acks(self)
         self.alarm = Alarm(self)
-        self.turn = Turn(self)
+        self.push: Push | None = Push(self) if config.deliver_subject else None
+        self.turn = Turn(self) if self.push is None else PushTurn(self, self.push)
         self.chosen: list[int] = []
         """Stream sequences to deliver before anything else, the next one last."""
         self.replay: OriginalReplay | None = None
@@ -72,6 +75,9 @@ class Consumer:
         start = self.chosen[-1] if self.chosen else start_sequence(self.config, store, self.filter)
         self.state.reset(start)
         self._begin_replay()
+        if self.push is not None:  # who asked for it hears that it exists, and then gets messages
+            self.stream.hungry[self] = None
+            self.context.appended[self.stream] = None
         self.alarm.arm()
 
     def restore(self, snapshot: bytes, deltas: list[bytes]) -> None:
@@ -91,6 +97,8 @@ class Consumer:
         self._configure(config)
         if isinstance(self.policy, PinnedClient):
             self.policy.timeout_ns = round(config.priority_timeout * _NS)
+        if self.push is not None:
+            self.push.configure(config)
         self.wake()
         self.alarm.arm()
 
@@ -106,6 +114,8 @@ class Consumer:
     def close(self) -> None:
         """The consumer is gone: tell the waiting requests and stop."""
         self.pulls.end_all(statuses.CONSUMER_DELETED, with_pending=False)
+        if self.push is not None:
+            self.push.close()
         self.alarm.cancel()
         context, stream = self.context, self.stream
         marks: tuple[dict[Any, None], ...] = (
@@ -145,15 +155,20 @@ class Consumer:
 
     # -- delivering
 
+    @property
+    def has_takers(self) -> bool:
+        """Whether somebody waits for messages: with requests, or on the deliver subject."""
+        return self.queue.waiting > 0 if self.push is None else self.push.active
+
     def wake(self) -> None:
         """There may be something to deliver: ask for a turn."""
-        if self.queue.waiting:
+        if self.has_takers:
             self.context.ready[self] = None
 
     def deliver(self) -> None:
         """Take one turn, and arrange for what wakes the next."""
         clock = self.context.clock
-        if not self.queue.waiting:
+        if not self.has_takers:
             return
         if self.is_paused(clock.now_ns()):
             self.pulls.end_one_shots()
@@ -162,6 +177,7 @@ class Consumer:
         if self.pinning is not None and self.pinning.holds(now_ns):
             return
         self.stream.expire()
+        runs_before = len(self.state.runs)
         end = self.turn.run(now_ns)
         if self.pinning is not None:
             self.pinning.after_turn()
@@ -170,12 +186,14 @@ class Consumer:
             self.last_delivered_ns = clock.now_ns()
             if self.state.pending:
                 self.stream.holding[self] = None
+            elif not self.state.tracks:
+                self.acks.delivered(self.state.runs[runs_before:])
             self.touch()
         self.acks.stalled = end is TurnEnd.STALLED
         # Requests that are left without a reason to wait for all stand by: nothing is there for them.
         if end in (TurnEnd.EXHAUSTED, TurnEnd.NO_REQUESTS) and self.queue.has_one_shots:
             self.pulls.end_one_shots()
-        if self.queue.waiting:
+        if self.has_takers:
             self._wait_for(end)
         self.alarm.arm()
 
@@ -185,7 +203,7 @@ class Consumer:
             self.context.later[self] = None
         elif end is TurnEnd.BLOCKED:
             self.stream.blocked[self] = None
-        elif end is not TurnEnd.STALLED:
+        elif end is not TurnEnd.STALLED and end is not TurnEnd.HELD:
             self.stream.hungry[self] = None
 
     def may_have_more(self) -> bool:

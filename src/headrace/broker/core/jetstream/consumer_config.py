@@ -30,6 +30,7 @@ from .context import Refused
 from .durations import format_duration
 from .options import JetStreamOptions
 from .priority_config import check_priority, check_priority_update
+from .push_config import check_direct, check_push, check_side
 from .stream_config import metadata_bytes
 
 __all__ = [
@@ -69,7 +70,6 @@ _NOT_UPDATABLE: Final = (
     ("replay_policy", "replay policy"),
     ("idle_heartbeat", "heart beats"),
     ("flow_control", "flow control"),
-    ("max_waiting", "max waiting"),
 )
 
 
@@ -161,8 +161,11 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
         raise Refused(Errors.CONSUMER_DESCRIPTION_TOO_LONG, max=DESCRIPTION_BYTES_MAX)
     if config.deliver_subject:
-        raise Refused(Errors.CONSUMER_CREATE, err="push consumers are not supported by this server")
-    _check_pull(config, stream, options)
+        check_push(config, stream)
+    else:
+        _check_pull(config, stream, options)
+    if config.direct:
+        check_direct(config)
     if 0 < options.max_ack_pending < config.max_ack_pending:
         raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=options.max_ack_pending)
     limits = stream.consumer_limits
@@ -178,6 +181,8 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
             Errors.CONSUMER_INVALID_SAMPLING,
             err=f'strconv.Atoi: parsing "{config.sample_freq}": invalid syntax',
         )
+    if config.flow_control and not config.idle_heartbeat:
+        raise Refused(Errors.CONSUMER_FC_REQUIRES_HEARTBEAT)
     if config.durable_name and config.name and config.durable_name != config.name:
         raise Refused(Errors.CONSUMER_CREATE_DURABLE_AND_NAME_MISMATCH)
     if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
@@ -214,8 +219,6 @@ def _check_pull(config: ConsumerConfig, stream: StreamConfig, options: JetStream
         raise Refused(Errors.CONSUMER_HEARTBEAT_REQUIRES_PUSH)
     if config.flow_control:
         raise Refused(Errors.CONSUMER_FLOW_CONTROL_REQUIRES_PUSH)
-    if config.direct:
-        raise Refused(Errors.CONSUMER_DIRECT_REQUIRES_PUSH)
     if 0 < config.max_expires < _MIN_EXPIRES_S:
         raise Refused(Errors.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL)
     if 0 < options.max_request_batch < config.max_batch:
@@ -275,8 +278,9 @@ def check_consumer_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     for field, words in _NOT_UPDATABLE:
         if getattr(old, field) != getattr(new, field):
             raise Refused(Errors.CONSUMER_CREATE, err=f"{words} can not be updated")
+    check_side(old, new)
+    if old.max_waiting != new.max_waiting:
+        raise Refused(Errors.CONSUMER_CREATE, err="max waiting can not be updated")
     check_priority_update(old, new)
-    if new.deliver_subject:
-        raise Refused(Errors.CONSUMER_CREATE, err="can not update pull consumer to push based")
     if new.backoff and new.max_deliver != -1 and len(new.backoff) > new.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)

@@ -24,6 +24,7 @@ from .consumer_info import consumer_info
 from .consumer_start import filters_of
 from .context import Context, Refused
 from .priority_config import with_explicit_acks
+from .push_config import check_rate
 from .ranges import check_ranges
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class ConsumerCreation:
         request = check_ranges(decode_create_consumer(call.payload.strip() or b"{}"))
         if request.action not in _ACTIONS:
             raise DocumentError(f'unknown consumer action: "{request.action}"')
+        check_rate(request.config)
         if request.stream_name != call.names[0]:
             raise Refused(Errors.STREAM_NAME_MISMATCH)
         return request
@@ -122,6 +124,7 @@ class ConsumerCreation:
             return consumer_info(consumer)
         if not same or config.metadata != consumer.config.metadata:
             check_consumer_update(consumer.config, config)
+            _check_listened(consumer, config)
             _check_work_queue(consumer.stream, config, consumer)
             refiltered = filters_of(config) != filters_of(consumer.config)
             consumer.reconfigure(with_ephemeral_default(config))
@@ -144,6 +147,13 @@ class ConsumerCreation:
         while (name := self._context.new_name(_NAME_CHARS)) in stream.consumers:
             continue
         return name
+
+
+def _check_listened(consumer: Consumer, config: ConsumerConfig) -> None:
+    """Deliveries do not move away from under somebody who listens."""
+    push = consumer.push
+    if push is not None and push.active and config.deliver_subject.encode() != push.subject:
+        raise Refused(Errors.CONSUMER_NAME_EXISTS)
 
 
 def _check_work_queue(stream: Stream, config: ConsumerConfig, itself: Consumer | None) -> None:

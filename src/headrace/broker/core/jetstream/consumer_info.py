@@ -42,6 +42,7 @@ def consumer_info(consumer: Consumer, *, listed: bool = False) -> ConsumerInfo:
         num_redelivered=len(state.deliveries),
         num_waiting=consumer.queue.waiting,
         num_pending=consumer.num_pending(),
+        push_bound=consumer.push is not None and consumer.push.active,
         paused=paused,
         pause_remaining=(consumer.paused_until_ns - now_ns) / _NS if paused else 0.0,
         ts=format_time(now_ns),

@@ -20,6 +20,7 @@ from .direct_get import DirectGet
 from .gate import DurableGate
 from .messages_api import MessagesApi
 from .options import JetStreamOptions
+from .push_flow import FLOW, FlowDispatch
 from .registry import Registry
 from .stream import Stream
 from .streams_api import StreamsApi
@@ -42,8 +43,8 @@ class JetStream:
         timers: Timers,
         options: JetStreamOptions | None = None,
         commits: Commits | None = None,
-    ) -> None:
         server: ServerStore | None = None,
+    ) -> None:
         """``commits`` and ``server`` are for engines that share a storage, with names of their own."""
         context = Context(bus, storage, clock, random, timers, options or JetStreamOptions())
         self._context = context
@@ -53,8 +54,8 @@ class JetStream:
             bus, commits or Commits(storage), clock, timers, self._stage, self._completed
         )
         self._gate = context.gate
-        self._flushing: dict[Stream, None] = {}
         context.quota = Quota(self.registry, context.options.limits, server)
+        self._flushing: dict[Stream, None] = {}
         self._removing: dict[Stream, list[int]] = {}
         self._turn_asked = False
         self._api = ApiDispatcher(context)
@@ -63,28 +64,29 @@ class JetStream:
         DirectGet(context, self.registry, self._api)
         ConsumersApi(context, self.registry, self._api)
         bus.add_sink(_API, self._api.sink)
-        bus.add_sink(_ACK, self._acks.sink)
+        bus.add_sink(_ACK, self._acks.sink, self._acks.many)
+        bus.add_sink(FLOW, FlowDispatch(self.registry).sink)
         bus.on_unblocked(self._unblocked)
 
     def recover(self) -> None:
         """Open the streams and consumers the storage holds. Raises StoreError."""
         self.registry.recover()
 
-    def end_of_tick(self) -> None:
-        """Work through what was marked: limits, deliveries, and one flush for all of it."""
     def stand_in(self, bus: Bus) -> Sink:
         """A handler of ``$JS.API.>`` for an account without JetStream, which says so."""
         return self._api.stand_in(bus)
 
-        context = self._context
-        if context.copies.ready:
+    def end_of_tick(self) -> None:
+        """Work through what was marked: limits, deliveries, and one flush for all of it."""
         self.work()
         self.flush()
 
     def work(self) -> None:
         """The work of a tick without its flush."""
-            context.copies.run()
+        context = self._context
         context.quota.new_tick()
+        if context.copies.ready:
+            context.copies.run()
         if context.dirty_streams:
             streams, context.dirty_streams = context.dirty_streams, []
             for stream in streams:
@@ -93,13 +95,11 @@ class JetStream:
             self._serve()
         if context.settling:
             self._settle()
-        self._gate.flush()
-
 
     def flush(self) -> None:
         """Commit what was staged, by whichever engine of this storage."""
-    def shutdown(self) -> None:
-        """Tell every waiting pull request that the server goes, and commit what is staged."""
+        self._gate.flush()
+
     def reconfigure(self, options: JetStreamOptions) -> None:
         """Other limits: for what is made and published from here on."""
         context = self._context
@@ -108,6 +108,8 @@ class JetStream:
         for stream in self.registry.streams.values():
             stream.reconfigure(stream.config)
 
+    def shutdown(self) -> None:
+        """Tell every waiting pull request that the server goes, and commit what is staged."""
         for stream in self.registry.streams.values():
             for consumer in stream.consumers.values():
                 consumer.shut_down()

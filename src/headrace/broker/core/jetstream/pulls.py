@@ -36,6 +36,8 @@ class Pulls:
         consumer = self._consumer
         parsed = parse_pull(body)
         refusal = check_pull(parsed, consumer.config)
+        if consumer.push is not None:
+            refusal = _PUSH_BASED
         if required_level_too_high(headers, consumer.context.options.api_level):
             refusal = _LEVEL
         if refusal:

@@ -1,0 +1,168 @@
+"""Push consumers: who listens where a consumer delivers to, and what holds deliveries back.
+
+A push consumer delivers while somebody listens on its deliver subject (in its queue group, if it has
+one). Flow control and a rate hold it back; idle heartbeats tell the listener that it is still there.
+Turns are taken by ``PushTurn``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....api import names
+from ....api.consumers import ConsumerConfig
+from ....limits import PAYLOAD_BYTES_MAX
+from ..interest import Watch
+from . import statuses
+from .push_window import FlowWindow, RateLimit
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+
+__all__ = ["Push"]
+
+_NS: Final = 1_000_000_000
+_ID_CHARS: Final = 8
+_FLOW_REQUEST: Final = statuses.status(names.FLOW_CONTROL)
+
+
+class Push:
+    """The push side of one consumer."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._bus = consumer.context.bus
+        self._clock = consumer.context.clock
+        self._flow_prefix = f"$JS.FC.{consumer.stream.name}.{consumer.name}.".encode()
+        self._quiet_since_ns = self._clock.monotonic_ns()
+        self.window: FlowWindow | None = None
+        self.rate: RateLimit | None = None
+        self._watch = Watch(b"", b"", self._interest_changed)
+        self.configure(consumer.config)
+
+    # -- lifecycle
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Take a checked configuration; with another deliver subject, what is pending goes there anew."""
+        subject, group = config.deliver_subject.encode(), config.deliver_group.encode()
+        moved = bool(self.subject) and subject != self.subject
+        self._heartbeat_ns = round(config.idle_heartbeat * _NS)
+        if config.flow_control and self.window is None:
+            self.window = FlowWindow()
+        burst = self._consumer.stream.config.max_msg_size
+        burst = burst if burst > 0 else PAYLOAD_BYTES_MAX
+        bits = config.rate_limit_bps
+        self.rate = RateLimit(bits, burst, self._clock.monotonic_ns()) if bits > 0 else None
+        self.is_metered = self.window is not None or self.rate is not None
+        """Whether each message is to be reported with ``sent``."""
+        if (subject, group) != (self.subject, self.group):
+            self.close()
+            self._watch = Watch(subject, group, self._interest_changed)
+            self._bus.watch(self._watch)
+            if self.window is not None:
+                self.window.forget()
+        if moved:
+            self._redeliver_all()
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._bus.unwatch(self._watch)
+
+    @property
+    def subject(self) -> bytes:
+        """Where messages go."""
+        return self._watch.subject
+
+    @property
+    def group(self) -> bytes:
+        """The queue group whose members share them, or ``b""``."""
+        return self._watch.queue
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody listens."""
+        return self._watch.listened
+
+    def _interest_changed(self, listened: bool) -> None:
+        consumer = self._consumer
+        now_ns = self._clock.monotonic_ns()
+        consumer.alarm.last_active_ns = self._quiet_since_ns = now_ns
+        if listened:
+            consumer.wake()
+        elif self.window is not None:
+            self.window.forget()
+        consumer.alarm.arm()
+
+    def _redeliver_all(self) -> None:
+        """Whoever listens now has not seen what is pending."""
+        state = self._consumer.state
+        now_ns = self._clock.monotonic_ns()
+        for stream_seq, (consumer_seq, _) in sorted(state.pending.items()):
+            state.refuse(stream_seq, consumer_seq, now_ns)
+        if state.pending:
+            self._consumer.touch()
+        self._consumer.acks.give_up_exhausted()
+
+    # -- what holds back
+
+    def is_held(self, now_ns: int) -> bool:
+        """Whether the next message has to wait for an answer, or for its time."""
+        if self.window is not None and self.window.is_full:
+            return True
+        return self.rate is not None and self.rate.due_ns > now_ns
+
+    def sent(self, size: int, now_ns: int) -> None:
+        """A message went out: account for it, and ask the client how far it is."""
+        if self.rate is not None:
+            self.rate.sent(size, now_ns)
+        if self.window is not None:
+            self.window.sent(size)
+            self._ask()
+
+    def answered(self, request: bytes) -> None:
+        """The client says that it has come to a request."""
+        if self.window is not None and self.window.answered(request):
+            self._ask()
+            self._consumer.wake()
+
+    def _ask(self) -> None:
+        window = self.window
+        if window is not None and window.should_ask:
+            request = self._flow_prefix + self._consumer.context.new_name(_ID_CHARS).encode()
+            window.ask(request)
+            self._bus.publish(self.subject, request, _FLOW_REQUEST, b"")
+
+    # -- time
+
+    def delivered(self, now_ns: int) -> None:
+        """A turn delivered something: heartbeats are due that much later."""
+        self._quiet_since_ns = now_ns
+
+    def next_time_ns(self) -> int | None:
+        """When ``run_due`` has something to do."""
+        if not self.active:
+            return None
+        times = []
+        if self._heartbeat_ns:
+            times.append(self._quiet_since_ns + self._heartbeat_ns)
+        if self.rate is not None and self.rate.due_ns > self._clock.monotonic_ns():
+            times.append(self.rate.due_ns)
+        return min(times, default=None)
+
+    def run_due(self, now_ns: int) -> None:
+        """Say a heartbeat if it was quiet for long, go on if the rate allows it."""
+        if not self.active:
+            return
+        if self._heartbeat_ns and self._quiet_since_ns + self._heartbeat_ns <= now_ns:
+            self._quiet_since_ns = now_ns
+            self._bus.publish(self.subject, b"", self._heartbeat(), b"")
+        if self.rate is not None and self.rate.due_ns <= now_ns:
+            self._consumer.wake()
+
+    def _heartbeat(self) -> bytes:
+        state = self._consumer.state
+        block = statuses.heartbeat(state.delivered_consumer, state.delivered_stream)
+        if self.window is not None and self.window.request:
+            stalled = b"Nats-Consumer-Stalled: %b\r\n" % self.window.request
+            return statuses.with_headers(block, stalled)
+        return block

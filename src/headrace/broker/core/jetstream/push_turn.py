@@ -1,0 +1,133 @@
+"""A push consumer's turn: messages go to whoever listens on the deliver subject, in batches.
+
+Like a pull consumer's ``Turn``, without requests: redeliveries first, then new messages, bounded, so that
+one consumer can not keep the others waiting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....api.acks import ack_prefix
+from ....message import StoredMessage
+from .push import Push
+from .turn import TurnEnd
+
+if TYPE_CHECKING:
+    from ..ports import Target
+    from .consumer import Consumer
+
+__all__ = ["PushTurn"]
+
+_TURN_MESSAGES: Final = 1024
+_TURN_BYTES: Final = 1024 * 1024
+
+
+class PushTurn:
+    """Runs the turns of one push consumer."""
+
+    def __init__(self, consumer: Consumer, push: Push) -> None:
+        self._consumer = consumer
+        self._push = push
+        self._resolve = consumer.context.bus.resolve
+        prefix = ack_prefix(consumer.stream.name, consumer.name).replace(b"%", b"%%")
+        self._reply = prefix + b"%d.%d.%d.%d.%d"
+        self._now_ns = 0
+        self._pending = 0
+        self._counted = False
+        self._left = 0
+        self._target: Target | None = None
+        self.delivered = False
+        """Whether the last turn delivered anything."""
+
+    def run(self, now_ns: int) -> TurnEnd:
+        """Deliver what can be delivered now."""
+        self._now_ns = now_ns
+        self._left = _TURN_MESSAGES
+        self._counted = False
+        self.delivered = False
+        self._target = self._resolve(self._push.subject)
+        end = self._redeliver() or self._deliver_new()
+        if self.delivered:
+            self._push.delivered(now_ns)
+        return end
+
+    def _obstacle(self) -> TurnEnd | None:
+        """What keeps the next message from going out, if anything."""
+        push = self._push
+        if not push.active:
+            return TurnEnd.NO_REQUESTS
+        if push.group:
+            self._target = self._resolve(push.subject)  # each message is another member's
+        if self._target is None:
+            return TurnEnd.NO_REQUESTS
+        if self._target.blocked:
+            return TurnEnd.BLOCKED
+        if push.is_metered and push.is_held(self._now_ns):
+            return TurnEnd.HELD
+        return TurnEnd.BUDGET if self._left <= 0 else None
+
+    def _count(self) -> None:
+        if not self._counted:
+            self._counted = True
+            self._pending = self._consumer.num_pending()
+
+    def _redeliver(self) -> TurnEnd | None:
+        """Serve the redelivery queue; why that stopped, or None when it is empty."""
+        consumer = self._consumer
+        state = consumer.state
+        while sequence := state.peek_redelivery():
+            message = consumer.stream.store.get(sequence)
+            if message is None:
+                consumer.acks.forget([sequence])
+                continue
+            end = self._obstacle()
+            if end is not None:
+                return end
+            self._count()
+            consumer_seq, count = state.deliver_again(sequence, self._now_ns)
+            self._send(message, count, consumer_seq)
+        return None
+
+    def _deliver_new(self) -> TurnEnd:
+        consumer = self._consumer
+        while True:
+            end = self._obstacle()
+            if end is not None:
+                return end
+            room = consumer.room()
+            if room <= 0:
+                return TurnEnd.STALLED
+            messages = consumer.read(min(room, self._left), _TURN_BYTES)
+            if not messages:
+                consumer.skip_to(consumer.stream.store.durable_seq + 1)
+                return TurnEnd.EXHAUSTED
+            self._count()
+            self._hand_out(messages)
+
+    def _hand_out(self, messages: list[StoredMessage]) -> None:
+        """Send a batch, or as much of it as may go."""
+        consumer, push = self._consumer, self._push
+        state = consumer.state
+        run = state.begin_run(self._now_ns)
+        careful = push.is_metered or push.group
+        for message in messages:
+            if not push.active or (careful and self._obstacle() is not None):
+                break
+            self._pending -= 1
+            self._send(message, 1, state.deliver_new(run, message.sequence))
+        state.end_run(run)
+        consumer.advance_pending(self._pending)
+
+    def _send(self, message: StoredMessage, count: int, consumer_seq: int) -> None:
+        sequence, subject, headers, payload, timestamp_ns = message
+        reply = self._reply % (count, sequence, consumer_seq, timestamp_ns, self._pending)
+        if self._consumer.alters_messages:
+            headers, payload = self._consumer.altered(headers, payload)
+        assert self._target is not None
+        self._target.send(subject, reply, headers, payload)
+        self._left -= 1
+        self.delivered = True
+        if self._push.is_metered:
+            size = len(subject) + len(reply) + len(headers) + len(payload)
+            self._push.sent(size, self._now_ns)
