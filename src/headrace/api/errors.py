@@ -302,9 +302,21 @@ class Errors:
     STREAM_WRONG_LAST_SEQUENCE_CONSTANT: Final = ErrorSpec(10164, 400, "wrong last sequence")
     MESSAGE_TTL_INVALID: Final = ErrorSpec(10165, 400, "invalid per-message TTL")
     MESSAGE_TTL_DISABLED: Final = ErrorSpec(10166, 400, "per-message TTL is disabled")
+    MESSAGE_INCR_DISABLED: Final = ErrorSpec(10168, 400, "message counters is disabled")
+    MESSAGE_INCR_MISSING: Final = ErrorSpec(10169, 400, "message counter increment is missing")
+    MESSAGE_INCR_PAYLOAD: Final = ErrorSpec(10170, 400, "message counter has payload")
+    MESSAGE_INCR_INVALID: Final = ErrorSpec(10171, 400, "message counter increment is invalid")
+    MESSAGE_COUNTER_BROKEN: Final = ErrorSpec(10172, 400, "message counter is broken")
+    BATCH_DISABLED: Final = ErrorSpec(10174, 400, "atomic publish is disabled")
+    BATCH_MISSING_SEQUENCE: Final = ErrorSpec(10175, 400, "atomic publish sequence is missing")
+    BATCH_INCOMPLETE: Final = ErrorSpec(10176, 400, "atomic publish batch is incomplete")
+    BATCH_UNSUPPORTED_HEADER: Final = ErrorSpec(
+        10177, 400, "atomic publish unsupported header used: {header}"
+    )
     CONSUMER_PUSH_WITH_PRIORITY_GROUP: Final = ErrorSpec(
         10178, 400, "priority groups can not be used with push consumers"
     )
+    BATCH_INVALID_ID: Final = ErrorSpec(10179, 400, "atomic publish batch ID is invalid")
     CONSUMER_ACK_POLICY_INVALID: Final = ErrorSpec(10181, 400, "consumer ack policy invalid")
     CONSUMER_REPLAY_POLICY_INVALID: Final = ErrorSpec(10182, 400, "consumer replay policy invalid")
     CONSUMER_ACK_WAIT_NEGATIVE: Final = ErrorSpec(
@@ -314,6 +326,13 @@ class Errors:
         10184, 400, "consumer backoff needs to be positive"
     )
     REQUIRED_API_LEVEL: Final = ErrorSpec(10185, 412, "JetStream minimum api level required")
+    SCHEDULES_DISABLED: Final = ErrorSpec(10188, 400, "message schedules is disabled")
+    SCHEDULES_PATTERN_INVALID: Final = ErrorSpec(10189, 400, "message schedules pattern is invalid")
+    SCHEDULES_TARGET_INVALID: Final = ErrorSpec(10190, 400, "message schedules target is invalid")
+    SCHEDULES_TTL_INVALID: Final = ErrorSpec(
+        10191, 400, "message schedules invalid per-message TTL"
+    )
+    SCHEDULES_ROLLUP_INVALID: Final = ErrorSpec(10192, 400, "message schedules invalid rollup")
     STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID: Final = ErrorSpec(
         10193, 400, "missing sequence for expected last sequence per subject"
     )
@@ -323,7 +342,20 @@ class Errors:
     CONSUMER_PINNED_TTL_WITHOUT_POLICY: Final = ErrorSpec(
         10197, 400, "PinnedTTL cannot be set when PriorityPolicy is none"
     )
+    BATCH_TOO_LARGE: Final = ErrorSpec(10199, 400, "atomic publish batch is too large: {size}")
+    BATCH_INVALID_COMMIT: Final = ErrorSpec(10200, 400, "atomic publish batch commit is invalid")
+    BATCH_DUPLICATE_ID: Final = ErrorSpec(
+        10201, 400, "atomic publish batch contains duplicate message id"
+    )
+    SCHEDULES_SOURCE_INVALID: Final = ErrorSpec(10203, 400, "message schedules source is invalid")
     CONSUMER_INVALID_RESET: Final = ErrorSpec(10204, 400, "invalid reset: {err}")
+    BATCH_TOO_MANY: Final = ErrorSpec(10210, 429, "atomic publish too many inflight")
+    SCHEDULES_SCHEDULER_INVALID: Final = ErrorSpec(
+        10212, 400, "message schedules invalid scheduler"
+    )
+    SCHEDULES_TIME_ZONE_INVALID: Final = ErrorSpec(
+        10223, 400, "message schedules time zone is invalid"
+    )
     MESSAGE_SOURCE_HEADER_NOT_ALLOWED: Final = ErrorSpec(
         10227, 400, "message stream source header is not allowed"
     )

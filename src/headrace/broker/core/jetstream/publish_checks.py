@@ -8,6 +8,7 @@ from ....api.errors import Errors
 from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter, is_literal, is_valid_pattern
 from .context import Refused
+from .counters import counted, read_increment
 from .publish_headers import MARK, message_id, read_headers
 from .ranges import read_number
 from .ttl import NEVER, NEVER_NS, expires_at, read_ttl, with_ttl
@@ -35,7 +36,8 @@ _MEMORY_OVERHEAD: Final = 16
 class Admission(NamedTuple):
     """A message may be stored, or is a duplicate of the message ``duplicate_of``.
 
-    ``headers`` replace those it came with, unless they are empty.
+    ``headers`` replace those it came with, unless they are empty; so does a ``payload`` that is not None.
+    ``extra`` is what the acknowledgement says beside the sequence.
     """
 
     message_id: bytes = b""
@@ -43,6 +45,8 @@ class Admission(NamedTuple):
     rollup: bytes = b""
     expires_ns: int = 0
     headers: bytes = b""
+    payload: bytes | None = None
+    extra: bytes = b""
 
 
 _PLAIN: Final = Admission()
@@ -56,6 +60,7 @@ class PublishChecks:
         config = stream.config
         self._config = config
         self._max_size = config.max_msg_size
+        self._counts = config.allow_msg_counter
         self._rejects = config.discard == "new" and (
             config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
         )
@@ -67,7 +72,9 @@ class PublishChecks:
             raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if len(headers) > HEADER_BYTES_MAX:
             raise Refused(Errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
-        admission = self._read(subject, headers, now_ns) if headers else _PLAIN
+        admission = self._read(subject, headers, payload, now_ns) if headers else _PLAIN
+        if self._counts and admission.payload is None and not admission.duplicate_of:
+            raise Refused(Errors.MESSAGE_INCR_MISSING)
         if self._rejects and not admission.duplicate_of:
             self._check_room(subject, headers, payload, admission.rollup)
         return admission
@@ -105,7 +112,7 @@ class PublishChecks:
         expires_ns, changed = self._lifetime(ttl, headers, now_ns)
         return Admission(msg_id, 0, rollup, expires_ns, changed)
 
-    def _read(self, subject: bytes, block: bytes, now_ns: int) -> Admission:
+    def _read(self, subject: bytes, block: bytes, payload: bytes, now_ns: int) -> Admission:
         marks = block.count(MARK)
         if not marks:
             return _PLAIN
@@ -115,6 +122,7 @@ class PublishChecks:
             if msg_id:
                 return Admission(msg_id, stream.window.find(msg_id, now_ns))
         found = read_headers(block)
+        increment = read_increment(found, payload, allowed=self._counts)
         if _SOURCE in found:
             raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
         expected = found.get(_EXPECTED_STREAM)
@@ -136,10 +144,22 @@ class PublishChecks:
         rollup = found.get(_ROLLUP, b"")
         if rollup:
             rollup = self._rollup(rollup)
+        if increment is not None:
+            return self._count(msg_id, subject, increment, block)
         if not ttl:
             return Admission(msg_id, 0, rollup)
         expires_ns, headers = self._lifetime(ttl, block, now_ns)
         return Admission(msg_id, 0, rollup, expires_ns, headers)
+
+    def _count(self, msg_id: bytes, subject: bytes, increment: int, block: bytes) -> Admission:
+        store = self._stream.store
+        state = store.subject(subject)
+        last = store.get(state.last_seq) if state is not None else None
+        before = (last.headers, last.payload) if last is not None else None
+        headers, body, value = counted(increment, block, before)
+        if 0 <= self._max_size < len(headers) + len(body):
+            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        return Admission(msg_id, headers=headers, payload=body, extra=b',"val":"%b"' % value)
 
     def _lifetime(self, ttl: bytes, block: bytes, now_ns: int) -> tuple[int, bytes]:
         """When a message with this TTL expires, and its headers if they have to say another one."""

@@ -120,6 +120,7 @@ class Stream(CopyingStream):
             and self.republisher is None
             and not config.sealed
             and not config.no_ack
+            and not config.allow_msg_counter
             and config.max_msg_size < 0
             and config.max_msgs_per_subject <= 0
             and config.discard == "old"
@@ -178,6 +179,8 @@ class Stream(CopyingStream):
                 return
             if found.headers:
                 headers = found.headers
+            if found.payload is not None:
+                payload = found.payload
             content_bytes = len(subject) + len(headers) + len(payload)
             self.context.quota.admit(self.config.storage, content_bytes)
             sequence = self._store(subject, headers, payload, now_ns, found.expires_ns)
@@ -189,7 +192,9 @@ class Stream(CopyingStream):
             return
         if found.message_id:
             self.window.add(found.message_id, sequence, now_ns)
-        if reply:
+        if reply and found.extra:
+            self.acks.add(sequence, reply, found.extra)
+        elif reply:
             self.acks.waiting.append((sequence, reply))
         self._after_append(subject, sequence, found.rollup)
         if not self._dirty:

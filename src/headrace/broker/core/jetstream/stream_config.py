@@ -23,6 +23,7 @@ from ....subjects import is_subset, is_valid_pattern, overlaps
 from ....transforms import SubjectTransform
 from ..ports import Randomness
 from .context import Refused
+from .counters import check_counter_config
 from .options import JetStreamOptions
 from .republish import with_republish_defaults
 
@@ -122,6 +123,7 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     _check_persistence(config)
     _check_times(config)
     _check_discard(config)
+    check_counter_config(config)
     _check_markers(config)
     _check_subjects(config)
     if config.placement is not None and config.placement.preferred:
@@ -131,7 +133,6 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
 
 def _check_unsupported(config: StreamConfig) -> None:
     features = {
-        "message counters": config.allow_msg_counter,
         "atomic batch publish": config.allow_atomic,
         "batch publish": config.allow_batched,
         "message schedules": config.allow_msg_schedules,
@@ -250,6 +251,8 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
         raise _invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise _invalid("stream configuration update can not cancel deny purge")
+    if old.allow_msg_counter != new.allow_msg_counter:
+        raise _invalid("stream configuration update can not change message counter setting")
     if old.persist_mode != new.persist_mode:
         raise _invalid("stream configuration update can not change persist mode")
     if old.allow_msg_ttl and not new.allow_msg_ttl:
