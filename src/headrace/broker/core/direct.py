@@ -68,20 +68,31 @@ class _DirectSubscription(GuardedSubscription):
         if delivered == self.messages_max:
             self.exhausted()
 
-
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
-        output = self.output
-        if self.closed or self._checked or self.messages_max >= 0 or not output.has_headers:
+        if self.closed or self._checked or self.messages_max >= 0 or not self.output.has_headers:
             super().send_many(messages)
             return
         sid = self._sid
-        frames = [(MSG, message[0], sid, *message[1:]) for message in messages]
+        frames = [(MSG, s, sid, r, h, p) for s, r, h, p in messages]
+        self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
+
+    @property
+    def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
+        return None if self._checked or self.messages_max >= 0 else self._send_payloads
+
+    def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        if not self.closed:
+            sid = self._sid
+            frames = [(MSG, s, sid, b"", b"", p) for s, p in messages]
+            self._put(frames, sum([len(s) + len(p) for s, p in messages]))
+
+    def _put(self, frames: list[Frame], size: int) -> None:
+        """Add frames to the output; ``size`` counts their fields."""
+        output = self.output
         if not output.parts:
             output.touched.append(output)
         output.parts += frames  # type: ignore[arg-type]
-        size = FRAME_BYTES * len(frames)
-        size += sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames])
-        output.size = size = output.size + size
+        output.size = size = output.size + size + FRAME_BYTES * len(frames)
         self.delivered += len(frames)
         if size > output.room:
             output.session.overflow()

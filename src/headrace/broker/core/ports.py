@@ -86,6 +86,12 @@ class StreamStore(Protocol):
         """Stage one message; return its sequence. Raises StoreError once the store has failed."""
         ...
 
+    def append_many(
+        self, subject: builtins.bytes, payloads: Sequence[builtins.bytes], timestamp_ns: int
+    ) -> None:
+        """``append`` for messages of one subject without headers; when it raises, the first are staged."""
+        ...
+
     def append_expiring(
         self,
         subject: builtins.bytes,
@@ -278,7 +284,7 @@ class Bus(Protocol):
         """Route an ordinary message from inside; returns how many received it."""
         ...
 
-    def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
+    def publish_many(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         """Route ``(subject, payload)`` messages: quick when many go to inboxes of one client."""
         ...
 

@@ -19,7 +19,7 @@ working set that moves is found again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from .interest import InterestWatches, Watch
@@ -190,7 +190,9 @@ class Router:
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         return self.deliver(self.find(subject), subject, reply, headers, payload, None, 0)
 
-    def publish_many(self, messages: Iterable[tuple[bytes, bytes]]) -> None:
+    def publish_many(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        if self._published_as_one(messages):
+            return
         same: bytes | None = None
         prefix: bytes | None = None
         subscription: Subscription | None = None
@@ -227,6 +229,20 @@ class Router:
             if size > output.room:
                 output.session.overflow()
                 same = prefix = None
+
+    def _published_as_one(self, messages: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Hand over all of them together, if they are for one inbox and its owner takes batches."""
+        head = messages[0][0].rpartition(b".")[0] if len(messages) > 1 else b""
+        subscription = self._sole_receiver_below(head)
+        take = None if subscription is None else subscription.send_payloads
+        if take is None:
+            return False
+        prefix = head + b"."
+        start = len(prefix)
+        if [True for s, _ in messages if not s.startswith(prefix) or b"." in s[start:]]:
+            return False
+        take(messages)
+        return True
 
     def deliver(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ...subjects import SubjectFilter
 from .answers import ExpectedAnswers
@@ -47,6 +47,11 @@ class Subscription:
         self.messages_max = -1
         self.closed = False
         self._on_exhausted = on_exhausted
+
+    @property
+    def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
+        """Delivers ``(subject, payload)`` messages in one go, if there is a quicker way than one by one."""
+        return None
 
     @property
     def blocked(self) -> bool:

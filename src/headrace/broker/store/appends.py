@@ -40,6 +40,12 @@ class AppendingLog(EditableLog):
         """Stage one message; return its sequence."""
         raise NotImplementedError
 
+    def append_many(self, subject: bytes, payloads: Sequence[bytes], timestamp_ns: int) -> None:
+        """``append`` for messages of one subject without headers; when it raises, the first are staged."""
+        append = self.append
+        for payload in payloads:
+            append(subject, b"", payload, timestamp_ns)
+
     def append_expiring(
         self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
     ) -> int:

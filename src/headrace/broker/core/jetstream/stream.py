@@ -14,6 +14,7 @@ from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamConfig
 from ....errors import StoreError
 from ....subjects import SubjectFilter
+from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
 from .context import Context, Refused
 from .dedupe import DuplicateWindow
@@ -140,7 +141,7 @@ class Stream(CopyingStream):
                 bus.remove_sink(pattern, self.ingest)
         for pattern in wanted:
             if pattern not in self._sinks:
-                bus.add_sink(pattern, self.ingest)
+                bus.add_sink(pattern, self.ingest, self.ingest_many)
         self._sinks = wanted
 
     # -- ingest
@@ -165,6 +166,22 @@ class Stream(CopyingStream):
             self.acks.waiting.append((sequence, reply))
         if not self._dirty:
             self._mark_dirty()
+
+    def ingest_many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
+        """Take published messages of one subject, if they need no more than staging; else leave them."""
+        if not self._plain or any([frame[3] for frame in frames]):  # noqa: C419 - quicker as a list
+            return frames
+        store = self.store
+        first = store.last_seq + 1
+        if not self._dirty:
+            self._mark_dirty()
+        try:
+            store.append_many(frames[0][1], [frame[4] for frame in frames], self._time())
+        except StoreError:
+            pass  # those that were not staged are left, and refused one by one
+        numbered = zip(range(first, store.last_seq + 1), frames, strict=False)
+        self.acks.waiting += [(number, frame[2]) for number, frame in numbered if frame[2]]
+        return frames[store.last_seq + 1 - first :]
 
     def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         if self.config.no_ack:
