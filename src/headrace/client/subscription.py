@@ -6,7 +6,8 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Final
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
 
 from ..errors import ConfigurationError, ConnectionClosedError, SlowConsumerError, TimeoutError_
 from ..wire.encode import unsub
@@ -141,6 +142,18 @@ class Subscription:
             self._emptied.set_result(None)
 
     # Ending
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Unsubscribe."""
+        await self.unsubscribe()
 
     async def unsubscribe(self, max_messages: int = 0) -> None:
         """End it: now, or once ``max_messages`` have been received since it began."""

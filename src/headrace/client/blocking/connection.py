@@ -264,6 +264,18 @@ class Subscription(Blocking):
             return [self._messages.popleft() for _ in range(min(max_messages, len(self._messages)))]
         return self._wrap(self._portal.run(self._inner.next_batch(max_messages)))
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Unsubscribe."""
+        self.unsubscribe()
+
     unsubscribe = blocking(aio_subscription.Subscription.unsubscribe)
     drain = blocking(aio_subscription.Subscription.drain)
 
