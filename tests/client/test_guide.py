@@ -1,4 +1,4 @@
-"""The guide of the client is a program: it runs, and prints what stands behind ``#>``."""
+"""The guide of the client is a program: it runs, and prints what stands behind ``→``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import peers
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "client.md"
 _BLOCK = re.compile(r"(<!-- needs API level (\d) -->\n)?```python\n(.*?)```", re.DOTALL)
-_PRINTED = re.compile(r"(?m)#> (.*)$")
+_PRINTED = re.compile(r"(?m)# → (.*)$")
 
 pytestmark = pytest.mark.peer
 
@@ -77,4 +77,4 @@ async def test_the_guide_does_what_it_says(
 def test_the_guide_shows_what_it_prints() -> None:
     prints = [line for block in blocks() for line in block.code.splitlines() if " print(" in line]
     assert len(blocks()) > 15
-    assert all("#> " in line or "lambda" in line for line in prints)
+    assert all("# → " in line or "lambda" in line for line in prints)
