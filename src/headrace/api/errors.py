@@ -64,6 +64,9 @@ class Errors:
     CONSUMER_EPHEMERAL_DURABLE_IN_SUBJECT: Final = ErrorSpec(
         10019, 400, "consumer expected to be ephemeral but detected a durable name set in subject"
     )
+    STREAM_EXTERNAL_API_OVERLAP: Final = ErrorSpec(
+        10021, 400, "stream external api prefix {prefix} must not overlap with {subject}"
+    )
     INSUFFICIENT_RESOURCES: Final = ErrorSpec(10023, 503, "insufficient resources")
     INVALID_JSON: Final = ErrorSpec(10025, 400, "invalid JSON: {err}")
     MAX_CONSUMERS: Final = ErrorSpec(10026, 400, "maximum consumers limit reached")
@@ -352,6 +355,9 @@ class Errors:
     BATCH_TOO_MANY: Final = ErrorSpec(10210, 429, "atomic publish too many inflight")
     SCHEDULES_SCHEDULER_INVALID: Final = ErrorSpec(
         10212, 400, "message schedules invalid scheduler"
+    )
+    CONSUMER_FLOW_CONTROL_ACKS_REQUIRE_PUSH: Final = ErrorSpec(
+        10218, 400, "flow control ack policy requires a push based consumer"
     )
     SCHEDULES_TIME_ZONE_INVALID: Final = ErrorSpec(
         10223, 400, "message schedules time zone is invalid"

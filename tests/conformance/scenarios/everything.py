@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.scenarios import (
     acks,
+    configs,
     consumers,
     control,
     core,
@@ -29,6 +30,7 @@ ALL: Table = [
     *streams.TABLE,
     *messages.TABLE,
     *consumers.TABLE,
+    *configs.TABLE,
     *pulls.TABLE,
     *pullrules.TABLE,
     *acks.TABLE,

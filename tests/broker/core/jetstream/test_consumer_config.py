@@ -25,7 +25,7 @@ def err_code(answer: dict[str, Any]) -> int:
     [
         ({"num_replicas": -1}, 10133),
         ({"num_replicas": 3}, 10074),
-        ({"ack_policy": "flow_control"}, 10181),
+        ({"ack_policy": "flow_control"}, 10218),
         ({"backoff": [-1]}, 10184),
         ({"ack_wait": -1}, 10183),
         ({"backoff": [1, 2, 3], "max_deliver": 2}, 10116),

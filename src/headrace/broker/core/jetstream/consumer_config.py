@@ -31,7 +31,7 @@ from .durations import format_duration
 from .options import JetStreamOptions
 from .priority_config import check_priority, check_priority_update
 from .push_config import check_direct, check_push, check_side
-from .stream_config import metadata_bytes
+from .stream_config import metadata_bytes, without_dynamic_metadata
 
 __all__ = [
     "check_consumer",
@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
-_SAMPLE: Final = re.compile(r"\s*\d{1,3}\s*%?\s*")
+_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _MIN_EXPIRES_S: Final = 0.001
 _NOT_NEGATIVE: Final = (
     "max_waiting",
@@ -75,9 +75,11 @@ _NOT_UPDATABLE: Final = (
 
 def check_consumer_name(name: str) -> None:
     """Refuse a name that can not be a token of a subject."""
+    if "/" in name or "\\" in name:
+        raise Refused(Errors.CONSUMER_NAME_PATH_SEPARATORS)
     if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
         raise Refused(
-            Errors.CONSUMER_CREATE,
+            Errors.STREAM_INVALID_CONFIG,  # of a stream, and yet the public server's number
             err="consumer name can not contain '.', '*', '>', '\\', '/'",
         )
     if len(name) > NAME_CHARS_MAX:
@@ -93,10 +95,10 @@ def with_consumer_defaults(
     }
     if config.max_deliver == 0 or config.max_deliver < -1:
         changes["max_deliver"] = -1
+    if config.backoff:
+        changes["ack_wait"] = config.backoff[0]
     if config.ack_policy != "none":
-        if config.backoff:
-            changes["ack_wait"] = config.backoff[0]
-        elif config.ack_wait == 0:
+        if config.ack_wait == 0 and not config.backoff:
             changes["ack_wait"] = ACK_WAIT_S_DEFAULT
         limit = config.max_ack_pending or stream.consumer_limits.max_ack_pending
         limit = max(limit or MAX_ACK_PENDING_DEFAULT, -1)
@@ -111,7 +113,7 @@ def with_consumer_defaults(
         changes["priority_timeout"] = PINNED_TTL_S_DEFAULT
     if options.max_request_batch > 0 and not config.max_batch:
         changes["max_batch"] = options.max_request_batch
-    changes["metadata"] = {k: v for k, v in config.metadata.items() if not k.startswith("_nats.")}
+    changes["metadata"] = without_dynamic_metadata(config.metadata)
     return msgspec.structs.replace(config, **changes)
 
 
@@ -176,11 +178,7 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         raise Refused(Errors.CONSUMER_INACTIVE_THRESHOLD_EXCESS, limit=limit)
     _check_filters(config)
     _check_start(config)
-    if config.sample_freq and _SAMPLE.fullmatch(config.sample_freq) is None:
-        raise Refused(
-            Errors.CONSUMER_INVALID_SAMPLING,
-            err=f'strconv.Atoi: parsing "{config.sample_freq}": invalid syntax',
-        )
+    _check_sampling(config.sample_freq)
     if config.flow_control and not config.idle_heartbeat:
         raise Refused(Errors.CONSUMER_FC_REQUIRES_HEARTBEAT)
     if config.durable_name and config.name and config.durable_name != config.name:
@@ -188,6 +186,18 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
     if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
         raise Refused(Errors.CONSUMER_METADATA_LENGTH, limit=f"{METADATA_BYTES_MAX // 1024}KB")
     check_priority(config)
+
+
+def _check_sampling(text: str) -> None:
+    """Refuse what is no percentage: ``50`` or ``50%``."""
+    if not text:
+        return
+    number = text.removesuffix("%")
+    if _WHOLE.fullmatch(number) is None:
+        words = f'strconv.Atoi: parsing "{number}": invalid syntax'
+        raise Refused(Errors.CONSUMER_INVALID_SAMPLING, err=words)
+    if int(number) < 0:
+        raise Refused(Errors.CONSUMER_INVALID_SAMPLING, err="<nil>")
 
 
 def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -200,6 +210,8 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def _check_acks(config: ConsumerConfig) -> None:
+    if config.ack_policy == "flow_control" and not config.deliver_subject:
+        raise Refused(Errors.CONSUMER_FLOW_CONTROL_ACKS_REQUIRE_PUSH)
     if config.ack_policy == "flow_control":
         raise Refused(Errors.CONSUMER_ACK_POLICY_INVALID)
     if any(pause < 0 for pause in config.backoff):
@@ -259,7 +271,8 @@ def _check_start(config: ConsumerConfig) -> None:
         complaint = complaint or ("start time is also set" if time else "")
     elif policy == "by_start_time":
         complaint = "start time is not set" if not time else ""
-        complaint = complaint or ("start sequence is also set" if sequence else "")
+        # The public server says "start" twice.
+        complaint = complaint or ("start start sequence is also set" if sequence else "")
     elif sequence or time:
         complaint = f"start {'sequence' if sequence else 'time'} is also set"
     text = (

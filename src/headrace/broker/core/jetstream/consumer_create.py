@@ -113,16 +113,14 @@ class ConsumerCreation:
 
     def _existing(self, consumer: Consumer, config: ConsumerConfig, action: str) -> Document:
         """The consumer is there: it is the same, or it is updated, or that is refused."""
-        # Only the pause API changes a pause, and metadata never makes two configurations differ.
+        # Only the pause API changes a pause.
         config = msgspec.structs.replace(config, pause_until=consumer.config.pause_until)
-        same = msgspec.structs.replace(config, metadata={}) == msgspec.structs.replace(
-            consumer.config, metadata={}
-        )
+        same = config == consumer.config
         if action == "create":
             if not same:
                 raise Refused(Errors.CONSUMER_ALREADY_EXISTS)
             return consumer_info(consumer)
-        if not same or config.metadata != consumer.config.metadata:
+        if not same:
             check_consumer_update(consumer.config, config)
             _check_listened(consumer, config)
             _check_work_queue(consumer.stream, config, consumer)
