@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import peers  # noqa: E402
 
-__all__ = ["ALL", "HEADRACE", "NATS_ALWAYS", "NATS_DEFAULT", "Contender", "running"]
+__all__ = ["ALL", "HEADRACE", "NATS_ALWAYS", "NATS_DEFAULT", "NATS_ONE_CORE", "Contender", "running"]
 
 STREAM = "BENCH"
 
@@ -35,6 +35,13 @@ NATS_ALWAYS = Contender(
 )
 NATS_DEFAULT = Contender(
     "nats-server, default", "in the page cache", lambda at: peers.start_nats_server(at)
+)
+# For comparing clients on a machine of two cores: the server keeps to one of them and leaves the other
+# to the client, and its garbage collector runs a quarter as often. Its fastest setting here, too.
+NATS_ONE_CORE = Contender(
+    "nats-server on one core",
+    "in the page cache",
+    lambda at: peers.start_nats_server(at, env={"GOMAXPROCS": "1", "GOGC": "400"}),
 )
 ALL = [HEADRACE, NATS_ALWAYS, NATS_DEFAULT]
 

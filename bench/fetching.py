@@ -1,16 +1,19 @@
-"""``fetch(1000)`` with explicit acks: our client and nats-py, on the same nats-server."""
+"""``fetch(1000)``: our client and nats-py on the same nats-server, and a bare socket as the ceiling."""
 
 from __future__ import annotations
 
 import time
-
-import nats
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import contenders
+import cpu
+import natspy
 import ourclient
 import peers
 import report
-from contenders import running
+from contenders import Contender, running
+from rawpull import pull_all
 from rawsocket import RawConnection
 
 MESSAGES = 100_000
@@ -18,82 +21,159 @@ BATCH = 1_000
 PAYLOAD_BYTES = 100
 CONFIG = {"name": contenders.STREAM, "subjects": ["bench.>"], "storage": "file", "num_replicas": 1}
 
+RAW = "bare socket that counts"
+NATS_PY = "nats-py"
+ONE_BY_ONE = "our client, await message.ack()"
+WHOLE = "our client, await batch.ack()"
+UNACKED = "our client"
 
-def by_nats_py(url: str, durable: str) -> float:
-    async def work() -> float:
-        connection = await nats.connect(url)
-        try:
-            stream = connection.jetstream()
-            subscription = await stream.pull_subscribe(
-                "bench.>", durable, config=nats.js.api.ConsumerConfig(max_ack_pending=2 * BATCH)
-            )
-            taken = size = 0
-            started = time.perf_counter()
-            while taken < MESSAGES:
-                for message in await subscription.fetch(BATCH, timeout=10):
-                    size += len(message.data)
-                    await message.ack()
-                    taken += 1
-            await connection.flush()
-            assert size, "payloads were read"
-            return MESSAGES / (time.perf_counter() - started)
-        finally:
-            await connection.close()
-
-    return ourclient.run(work())
+# Takes the server and the name of a consumer that exists; returns messages per second.
+Reader = Callable[[peers.ServerProcess, str], float]
 
 
-def one_by_one(url: str, durable: str) -> float:
-    return ourclient.fetch(url, contenders.STREAM, durable, MESSAGES, BATCH, ack_one_by_one=True)
+def by_nats_py(server: peers.ServerProcess, durable: str) -> float:
+    return natspy.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH)
 
 
-def whole_batches(url: str, durable: str) -> float:
-    return ourclient.fetch(url, contenders.STREAM, durable, MESSAGES, BATCH, ack_one_by_one=False)
+def one_by_one(server: peers.ServerProcess, durable: str) -> float:
+    return ourclient.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH, acks="each")
 
 
-CLIENTS = {
-    "nats-py": by_nats_py,
-    "our client, await message.ack()": one_by_one,
-    "our client, await batch.ack()": whole_batches,
+def whole_batches(server: peers.ServerProcess, durable: str) -> float:
+    return ourclient.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH, acks="batch")
+
+
+def unacked(server: peers.ServerProcess, durable: str) -> float:
+    return ourclient.fetch(server.url, contenders.STREAM, durable, MESSAGES, BATCH, acks="none")
+
+
+def raw_acked(server: peers.ServerProcess, durable: str) -> float:
+    with RawConnection(server.host, server.port) as reader:
+        return MESSAGES / pull_all(
+            reader, contenders.STREAM, durable, MESSAGES, BATCH, acks=True, in_flight=1
+        )
+
+
+def raw_unacked(server: peers.ServerProcess, durable: str) -> float:
+    with RawConnection(server.host, server.port) as reader:
+        return MESSAGES / pull_all(
+            reader, contenders.STREAM, durable, MESSAGES, BATCH, acks=False, in_flight=1
+        )
+
+
+ACKED: dict[str, Reader] = {
+    NATS_PY: by_nats_py,
+    ONE_BY_ONE: one_by_one,
+    WHOLE: whole_batches,
+    RAW: raw_acked,
 }
+NOT_ACKED: dict[str, Reader] = {UNACKED: unacked, RAW: raw_unacked}
 
 
-def check_and_forget(server: peers.ServerProcess, name: str, durable: str) -> None:
-    """Everything must be acknowledged; nats-server counts a little behind, so it is asked again."""
-    call = f"$JS.API.CONSUMER.INFO.{contenders.STREAM}.{durable}"
-    deadline = time.monotonic() + 10.0
+@dataclass
+class Figures:
+    """What the rounds of one reader gave: messages/s, and µs of processor time per message."""
+
+    rates: list[float] = field(default_factory=list)
+    client_us: list[float] = field(default_factory=list)
+    server_us: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return report.median(self.rates)
+
+
+def fill(server: peers.ServerProcess, messages: int, config: dict[str, object]) -> None:
     with RawConnection(server.host, server.port) as connection:
-        while (floor := connection.request(call)["ack_floor"]["stream_seq"]) != MESSAGES:
-            assert time.monotonic() < deadline, f"{name}: {floor} of {MESSAGES} acknowledged"
+        connection.request(f"$JS.API.STREAM.CREATE.{contenders.STREAM}", config)
+        connection.publish_acked(messages, 16_000, PAYLOAD_BYTES)
+
+
+def measured(
+    server: peers.ServerProcess, name: str, reader: Reader, durable: str, acks: bool
+) -> tuple[float, float, float]:
+    """One round: a consumer of its own, which afterwards must have delivered everything."""
+    consumer: dict[str, object] = {
+        "durable_name": durable,
+        "ack_policy": "explicit" if acks else "none",
+        **({"max_ack_pending": 2 * BATCH} if acks else {}),
+    }
+    with RawConnection(server.host, server.port) as admin:
+        call = f"$JS.API.CONSUMER.%s.{contenders.STREAM}.{durable}"
+        body = {"stream_name": contenders.STREAM, "config": consumer}
+        admin.request(call % "CREATE", body)
+        ours, theirs = cpu.of_ourselves(), cpu.of_process(server.process.pid)
+        rate = reader(server, durable)
+        client = cpu.of_ourselves() - ours
+        # nats-server counts acknowledgements a little behind, so it is asked again.
+        deadline = time.monotonic() + 10.0
+        floor = "ack_floor" if acks else "delivered"
+        while (reached := admin.request(call % "INFO")[floor]["stream_seq"]) != MESSAGES:
+            assert time.monotonic() < deadline, f"{name}: {reached} of {MESSAGES} ({floor})"
             time.sleep(0.05)
-        connection.request(call.replace("INFO", "DELETE"))
+        spent = cpu.of_process(server.process.pid) - theirs
+        admin.request(call % "DELETE")
+    return rate, client / MESSAGES * 1e6, spent / MESSAGES * 1e6
 
 
-def run(rounds: int) -> None:
-    rates: dict[str, list[float]] = {name: [] for name in CLIENTS}
-    with running(contenders.NATS_DEFAULT) as server:
-        with RawConnection(server.host, server.port) as connection:
-            connection.request(f"$JS.API.STREAM.CREATE.{contenders.STREAM}", CONFIG)
-            connection.publish_acked(MESSAGES, 16_000, PAYLOAD_BYTES)
-        for round_number in range(rounds):
-            for client_number, (name, fetch) in enumerate(CLIENTS.items()):
-                durable = f"bench-{round_number}-{client_number}"
-                rate = fetch(server.url, durable)
-                check_and_forget(server, name, durable)
-                rates[name].append(rate)
-                print(f"  round {round_number + 1}: {name}: {rate:,.0f}/s")
-    base = report.median(rates["nats-py"])
+def compare(
+    contender: Contender, readers: dict[str, Reader], rounds: int, *, acks: bool
+) -> dict[str, Figures]:
+    figures = {name: Figures() for name in readers}
+    with running(contender) as server:
+        fill(server, MESSAGES, CONFIG)
+        for number in range(rounds):
+            for index, (name, reader) in enumerate(readers.items()):
+                durable = f"bench-{number}-{index}"
+                rate, client, spent = measured(server, name, reader, durable, acks)
+                figures[name].rates.append(rate)
+                figures[name].client_us.append(client)
+                figures[name].server_us.append(spent)
+                print(f"  round {number + 1}: {name}: {rate:,.0f}/s")
+    return figures
+
+
+def show(title: str, figures: dict[str, Figures], base: str) -> None:
     report.table(
-        f"fetch({BATCH}), explicit acks, on nats-server, {ourclient.loop_name}, median of {rounds}",
-        ["client", "messages/s", "range", "× nats-py"],
+        title,
+        ["client", "messages/s", "range", f"× {base}", "client µs/message", "server µs/message"],
         [
             [
                 name,
-                f"{report.median(values):,.0f}",
-                report.spread(values),
-                f"{report.median(values) / base:.1f}",
+                f"{each.rate:,.0f}",
+                report.spread(each.rates),
+                f"{each.rate / figures[base].rate:.2f}",
+                f"{report.median(each.client_us):.2f}",
+                f"{report.median(each.server_us):.2f}",
             ]
-            for name, values in rates.items()
+            for name, each in figures.items()
         ],
     )
-    report.write("fetching", {"rounds": rounds, "loop": ourclient.loop_name, "rates": rates})
+
+
+def run(rounds: int) -> None:
+    loop = ourclient.loop_name
+    written: dict[str, object] = {"rounds": rounds, "loop": loop}
+    for contender in (contenders.NATS_DEFAULT, contenders.NATS_ONE_CORE):
+        acked = compare(contender, ACKED, rounds, acks=True)
+        title = f"fetch({BATCH}), explicit acks, {contender.name}, {loop}, median of {rounds}"
+        show(title, acked, NATS_PY)
+        written[f"acked, {contender.name}"] = {name: vars(each) for name, each in acked.items()}
+    # The claims are about the last one, where the client is what is measured, as far as that goes.
+    ours, theirs, ceiling = acked[ONE_BY_ONE], acked[NATS_PY], acked[RAW]
+    report.claim(
+        f"fetch({BATCH}) with acks, against nats-py",
+        f"{ours.rate:,.0f}/s to {theirs.rate:,.0f}/s (a bare socket: {ceiling.rate:,.0f}/s)",
+        ours.rate / theirs.rate,
+        at_least=10,
+    )
+    plain = compare(contenders.NATS_ONE_CORE, NOT_ACKED, rounds, acks=False)
+    show(f"fetch({BATCH}), no acks, {loop}, median of {rounds}", plain, RAW)
+    written["not acked"] = {name: vars(each) for name, each in plain.items()}
+    report.claim(
+        f"fetch({BATCH}) without acks, against a socket that counts",
+        f"{plain[UNACKED].rate:,.0f}/s to {plain[RAW].rate:,.0f}/s",
+        plain[UNACKED].rate / plain[RAW].rate,
+        at_least=0.5,
+    )
+    report.write("fetching", written)

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, Literal
 
 import headrace
 
@@ -53,25 +53,28 @@ def publish(
 
 
 def fetch(
-    url: str, stream: str, durable: str, messages: int, batch: int, *, ack_one_by_one: bool
+    url: str,
+    stream: str,
+    durable: str,
+    messages: int,
+    batch: int,
+    *,
+    acks: Literal["each", "batch", "none"],
 ) -> float:
-    """Messages per second of fetching, reading every payload, acknowledging every message."""
+    """Messages per second of fetching and reading every payload, acknowledged one by one, or not."""
 
     async def work() -> float:
         async with headrace.connect(url) as connection:
-            js = connection.jetstream()
-            consumer = await js.create_consumer(
-                stream, durable_name=durable, ack_policy="explicit", max_ack_pending=2 * batch
-            )
+            consumer = await connection.jetstream().consumer(stream, durable)
             taken = size = 0
             started = time.perf_counter()
             while taken < messages:
                 fetched = await consumer.fetch(batch, max_wait=10.0)
                 for message in fetched:
                     size += len(message.payload)
-                    if ack_one_by_one:
+                    if acks == "each":
                         await message.ack()
-                if not ack_one_by_one:
+                if acks == "batch":
                     await fetched.ack()
                 taken += len(fetched)
             await connection.flush()
@@ -79,3 +82,92 @@ def fetch(
             return messages / (time.perf_counter() - started)
 
     return run(work())
+
+
+def consume(url: str, stream: str, durable: str, messages: int, kept_ready: int) -> float:
+    """Messages per second of ``async for message in consumer.consume(…)``, ``await message.ack()``."""
+
+    async def work() -> float:
+        async with headrace.connect(url) as connection:
+            js = connection.jetstream()
+            started = time.perf_counter()
+            consumer = await js.create_consumer(
+                stream, durable_name=durable, ack_policy="explicit", max_ack_pending=2 * kept_ready
+            )
+            taken = size = 0
+            async with consumer.consume(max_messages=kept_ready) as arriving:
+                async for message in arriving:
+                    size += len(message.payload)
+                    await message.ack()
+                    taken += 1
+                    if taken == messages:
+                        break
+                await connection.flush()
+            assert size, "payloads were read"
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
+def publish_awaited(url: str, messages: int, payload_bytes: int) -> float:
+    """Messages per second, each acknowledged before the next one is sent."""
+
+    async def work() -> float:
+        async with headrace.connect(url) as connection:
+            js = connection.jetstream()
+            payload = b"x" * payload_bytes
+            started = time.perf_counter()
+            for _ in range(messages):
+                await js.publish(SUBJECT, payload)
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
+def publish_windowed(url: str, messages: int, window: int, payload_bytes: int) -> float:
+    """Messages per second of ``await publisher.send(…)``, one call per message as with others."""
+
+    async def work() -> float:
+        async with headrace.connect(url) as connection:
+            js = connection.jetstream()
+            payload = b"x" * payload_bytes
+            started = time.perf_counter()
+            async with js.publisher(window=window) as publisher:
+                for _ in range(messages):
+                    await publisher.send(SUBJECT, payload)
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
+def publish_many(url: str, messages: int, window: int, payload_bytes: int) -> float:
+    """The same by ``send_many``."""
+
+    async def work() -> float:
+        async with headrace.connect(url) as connection:
+            js = connection.jetstream()
+            message = (SUBJECT, b"x" * payload_bytes)
+            started = time.perf_counter()
+            async with js.publisher(window=window) as publisher:
+                await publisher.send_many(itertools.repeat(message, messages))
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
+def request_latencies(url: str, subject: str, requests: int, payload_bytes: int) -> list[float]:
+    """Seconds of each request, one after the other, to whoever answers on ``subject``."""
+    latencies: list[float] = []
+
+    async def work() -> float:
+        async with headrace.connect(url) as connection:
+            payload = b"x" * payload_bytes
+            clock = time.perf_counter
+            for _ in range(requests):
+                before = clock()
+                await connection.request(subject, payload, timeout=5.0)
+                latencies.append(clock() - before)
+        return 0.0
+
+    run(work())
+    return latencies

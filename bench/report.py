@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,57 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
         print("| " + " | ".join(cells) + " |")
         if index == 0:
             print("| " + " | ".join("-" * width for width in widths) + " |")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A figure with a target: ``ratio`` must be at least ``target``, or at most if ``is_ceiling``."""
+
+    figure: str
+    measured: str
+    ratio: float
+    target: float
+    is_ceiling: bool = False
+    unit: str = "×"
+
+    @property
+    def holds(self) -> bool:
+        return self.ratio <= self.target if self.is_ceiling else self.ratio >= self.target
+
+
+claims: list[Claim] = []
+
+
+def claim(
+    figure: str,
+    measured: str,
+    ratio: float,
+    *,
+    at_least: float | None = None,
+    at_most: float | None = None,
+    unit: str = "×",
+) -> None:
+    """Note a figure for ``summary``, with the one bound it must keep."""
+    target = at_least if at_least is not None else at_most
+    assert target is not None, f"{figure} has no target"
+    claims.append(Claim(figure, measured, ratio, target, at_most is not None, unit))
+
+
+def summary() -> None:
+    """Every figure that has a target, in one table, and in a file beside."""
+    if not claims:
+        return
+    rows = [
+        [
+            each.figure,
+            each.measured,
+            f"{'≤' if each.is_ceiling else '≥'} {each.target:g} {each.unit}",
+            f"{each.ratio:.2f}{'' if each.holds else ' (missed)'}",
+        ]
+        for each in claims
+    ]
+    table("Targets", ["figure", "measured", "target", "ratio"], rows)
+    write("targets", {"targets": [dict(asdict(each), holds=each.holds) for each in claims]})
 
 
 def write(name: str, figures: dict[str, Any]) -> Path:

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import argparse
 
+import clients
 import contenders
 import fetching
 import ourclient
 import publishing
+import report
 import scaling
 
-BENCHMARKS = ("publishing", "fetching", "scaling")
+BENCHMARKS = ("publishing", "fetching", "clients", "scaling")
 
 
 def main() -> None:
@@ -45,8 +47,11 @@ def main() -> None:
         publishing.run(arguments.rounds, servers, publishers)
     if "fetching" in chosen:
         fetching.run(arguments.rounds)
+    if "clients" in chosen:
+        clients.run(arguments.rounds)
     if "scaling" in chosen:
         scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
+    report.summary()
 
 
 if __name__ == "__main__":

@@ -151,6 +151,7 @@ def start_nats_server(
     jetstream: bool = True,
     sync: str = "",
     port: int = 0,
+    env: Mapping[str, str] | None = None,
 ) -> ServerProcess:
     """Start the reference server; ``config`` is appended to a generated configuration file.
 
@@ -170,7 +171,7 @@ def start_nats_server(
     config_file = directory / "nats.conf"
     config_file.write_text("\n".join(lines) + "\n")
     command = [str(binary), "-c", str(config_file), *flags]
-    return _launch("nats-server", command, port, store_dir, directory / "nats-server.log")
+    return _launch("nats-server", command, port, store_dir, directory / "nats-server.log", env)
 
 
 def start_headrace(
