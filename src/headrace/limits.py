@@ -46,6 +46,13 @@ DUPLICATE_IDS_MAX: Final = (
 PINNED_TTL_S_DEFAULT: Final = 120.0
 FLOW_WINDOW_BYTES_FIRST: Final = 2 * 1024 * 1024  # unanswered beyond: a push consumer waits
 FLOW_WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024  # the window doubles with each answer up to this
+ATOMIC_BATCH_MESSAGES_MAX: Final = 1000  # one more in a batch: err_code 10199, batch abandoned
+ATOMIC_BATCHES_PER_STREAM_MAX: Final = 50  # one more open batch: err_code 10210
+ATOMIC_BATCHES_MAX: Final = 1000  # the same, of all streams together
+ATOMIC_BATCHES_BYTES_MAX: Final = (
+    256 * 1024 * 1024
+)  # what open batches hold together; beyond: err_code 10210, batch abandoned
+ATOMIC_BATCH_IDLE_S: Final = 10.0  # a batch that gets no message for so long is abandoned
 INGEST_PENDING_BYTES_MAX: Final = (
     128 * 1024 * 1024
 )  # appended, not yet durable: publishers are paused

@@ -35,6 +35,11 @@ class Advisories:
         event = f"STREAM.{_STREAM_EVENTS[action]}.{name}"
         self._publish(event, "stream_action", stream=name, action=action)
 
+    def batch_abandoned(self, stream: str, batch: str, reason: str) -> None:
+        """An atomic batch came to nothing: ``timeout``, ``large``, ``incomplete``, ``unsupported``."""
+        event = f"STREAM.BATCH_ABANDONED.{stream}"
+        self._publish(event, "stream_batch_abandoned", stream=stream, batch=batch, reason=reason)
+
     def consumer(self, consumer: Consumer, action: str) -> None:
         """A consumer was made (``create``) or removed (``delete``)."""
         self._about(consumer, _CONSUMER_EVENTS[action], "consumer_action", action=action)

@@ -21,9 +21,17 @@ if TYPE_CHECKING:
     from .options import JetStreamOptions
     from .stream import Stream
 
-__all__ = ["Context", "Refused"]
+__all__ = ["BatchRoom", "Context", "Refused"]
 
 _NAME_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+
+
+class BatchRoom:
+    """What the open batches of all streams take together."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self.nbytes = 0
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
@@ -40,6 +48,7 @@ class Context:
     __slots__ = (
         "advisories",
         "appended",
+        "batch_room",
         "bus",
         "clock",
         "copies",
@@ -77,6 +86,7 @@ class Context:
         self.timers = timers
         self.options = options
         self.advisories = Advisories(self)
+        self.batch_room = BatchRoom()
         self.dirty_streams: list[Stream] = []
         """Streams with appended messages since the last end of a tick."""
         self.appended: dict[Stream, None] = {}

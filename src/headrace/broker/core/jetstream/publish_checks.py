@@ -109,7 +109,7 @@ class PublishChecks:
         ttl = found.get(_TTL, b"")
         if not ttl or not self._config.allow_msg_ttl or not read_ttl(ttl):
             return Admission(msg_id, 0, rollup)
-        expires_ns, changed = self._lifetime(ttl, headers, now_ns)
+        expires_ns, changed = self.lifetime(ttl, headers, now_ns)
         return Admission(msg_id, 0, rollup, expires_ns, changed)
 
     def _read(self, subject: bytes, block: bytes, payload: bytes, now_ns: int) -> Admission:
@@ -143,25 +143,28 @@ class PublishChecks:
             raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=shown)
         rollup = found.get(_ROLLUP, b"")
         if rollup:
-            rollup = self._rollup(rollup)
+            rollup = self.rollup(rollup)
         if increment is not None:
             return self._count(msg_id, subject, increment, block)
         if not ttl:
             return Admission(msg_id, 0, rollup)
-        expires_ns, headers = self._lifetime(ttl, block, now_ns)
+        expires_ns, headers = self.lifetime(ttl, block, now_ns)
         return Admission(msg_id, 0, rollup, expires_ns, headers)
 
     def _count(self, msg_id: bytes, subject: bytes, increment: int, block: bytes) -> Admission:
-        store = self._stream.store
-        state = store.subject(subject)
-        last = store.get(state.last_seq) if state is not None else None
-        before = (last.headers, last.payload) if last is not None else None
-        headers, body, value = counted(increment, block, before)
+        headers, body, value = counted(increment, block, self.last_message(subject))
         if 0 <= self._max_size < len(headers) + len(body):
             raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         return Admission(msg_id, headers=headers, payload=body, extra=b',"val":"%b"' % value)
 
-    def _lifetime(self, ttl: bytes, block: bytes, now_ns: int) -> tuple[int, bytes]:
+    def last_message(self, subject: bytes) -> tuple[bytes, bytes] | None:
+        """Headers and body of a subject's last message."""
+        store = self._stream.store
+        state = store.subject(subject)
+        last = store.get(state.last_seq) if state is not None else None
+        return (last.headers, last.payload) if last is not None else None
+
+    def lifetime(self, ttl: bytes, block: bytes, now_ns: int) -> tuple[int, bytes]:
         """When a message with this TTL expires, and its headers if they have to say another one."""
         seconds = read_ttl(ttl)
         if seconds is None:
@@ -184,7 +187,7 @@ class PublishChecks:
         store = self._stream.store
         wanted, other = found.get(_EXPECTED_SUBJECT_LAST), found.get(_EXPECTED_SUBJECT)
         if wanted:
-            last = self._last_on(other or subject)
+            last = self.last_on(other or subject)
             if not _is_sequence(wanted, last):
                 raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
         elif other:
@@ -193,7 +196,7 @@ class PublishChecks:
         if wanted and not _is_sequence(wanted, store.last_seq):
             raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=store.last_seq)
 
-    def _last_on(self, subject: bytes) -> int:
+    def last_on(self, subject: bytes) -> int:
         """The last sequence on a subject, or on those a pattern stands for; 0 for none."""
         store = self._stream.store
         if is_literal(subject):
@@ -201,7 +204,8 @@ class PublishChecks:
             return state.last_seq if state is not None else 0
         return store.last_matching(SubjectFilter([subject])) if is_valid_pattern(subject) else 0
 
-    def _rollup(self, value: bytes) -> bytes:
+    def rollup(self, value: bytes) -> bytes:
+        """What a roll-up header asks for. Raises Refused when it may not, or is none."""
         config = self._config
         if not config.allow_rollup_hdrs or config.deny_purge:
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err="rollup not permitted")
@@ -210,6 +214,13 @@ class PublishChecks:
             shown = value.decode(errors="replace")
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err=f'rollup value invalid: "{shown}"')
         return rollup
+
+    def size(self, subject: bytes, headers: bytes, payload: bytes) -> int:
+        """What a message takes, as the public server accounts it."""
+        size = len(subject) + len(payload)
+        if self._config.storage == "memory":
+            return size + _MEMORY_OVERHEAD + len(headers)
+        return size + _FILE_OVERHEAD + (_HEADER_OVERHEAD + len(headers) if headers else 0)
 
     def _check_room(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
         config = self._config
@@ -226,14 +237,8 @@ class PublishChecks:
             return
         if 0 < config.max_msgs <= store.messages:
             raise Refused(Errors.STREAM_STORE_FAILED, err="maximum messages exceeded")
-        if config.max_bytes > 0:
-            size = len(subject) + len(payload)
-            if config.storage == "memory":
-                size += _MEMORY_OVERHEAD + len(headers)
-            else:
-                size += _FILE_OVERHEAD + (_HEADER_OVERHEAD + len(headers) if headers else 0)
-            if store.bytes + size > config.max_bytes:
-                raise Refused(Errors.STREAM_STORE_FAILED, err="maximum bytes exceeded")
+        if 0 < config.max_bytes < store.bytes + self.size(subject, headers, payload):
+            raise Refused(Errors.STREAM_STORE_FAILED, err="maximum bytes exceeded")
 
 
 def _is_sequence(text: bytes, sequence: int) -> bool:

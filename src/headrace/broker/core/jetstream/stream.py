@@ -16,6 +16,8 @@ from ....errors import StoreError
 from ....subjects import SubjectFilter
 from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
+from .batch_checks import Staged
+from .batch_publish import BATCH_MARK, Batches
 from .context import Context, Refused
 from .dedupe import DuplicateWindow
 from .expiry import Expiry
@@ -66,6 +68,7 @@ class Stream(CopyingStream):
         self._dirty = False
         self._closed = False
         self.expiry = Expiry(self)
+        self.batches = Batches(self)
         self._sinks: tuple[bytes, ...] = ()
         self._configure()
 
@@ -82,11 +85,14 @@ class Stream(CopyingStream):
         self._closed = True
         self._listen([])
         self.expiry.cancel()
+        self.batches.close()
 
     def reconfigure(self, config: StreamConfig) -> None:
         """Take an updated, checked configuration."""
         self.config = config
         self._configure()
+        if not config.allow_atomic:
+            self.batches.close()
         self._listen(config.subjects)
         self.trim()
         self.expiry.cancel()
@@ -176,7 +182,7 @@ class Stream(CopyingStream):
         if not self._dirty:
             self._mark_dirty()
         try:
-            store.append_many(frames[0][1], [frame[4] for frame in frames], self._time())
+            store.append_many(frames[0][1], [frame[4] for frame in frames], self.time())
         except StoreError:
             pass  # those that were not staged are left, and refused one by one
         numbered = zip(range(first, store.last_seq + 1), frames, strict=False)
@@ -186,6 +192,9 @@ class Stream(CopyingStream):
     def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         if self.config.no_ack:
             reply = b""
+        if BATCH_MARK in headers:
+            self.batches.take(subject, reply, headers, payload)
+            return
         if self.transform is not None:
             subject = self.transform.apply(subject) or subject
         now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
@@ -217,6 +226,30 @@ class Stream(CopyingStream):
         if not self._dirty:
             self._mark_dirty()
 
+    def store_together(self, messages: Sequence[Staged], reply: bytes, extra: bytes) -> None:
+        """Store checked messages, all or none, and acknowledge the last. Raises Refused, StoreError."""
+        self.context.quota.admit(
+            self.config.storage, sum(len(m.subject + m.headers + m.payload) for m in messages)
+        )
+        targets = [self._republishing(message.subject) for message in messages]
+        sequence = self.store.append_together([message[:5] for message in messages])
+        latest: dict[bytes, int] = {}
+        for (target, before), message in zip(targets, messages, strict=True):
+            if message.expires_ns:
+                self.expiry.add(sequence, message.expires_ns)
+            if message.message_id:
+                self.window.add(message.message_id, sequence, message.timestamp_ns)
+            if target and self.republisher is not None:
+                before = latest.get(message.subject, before)
+                self.republisher.note(sequence, target, message[:4], before)
+            latest[message.subject] = sequence
+            self._after_append(message.subject, sequence, message.rollup)
+            sequence += 1
+        if reply:
+            self.acks.add(sequence - 1, reply, extra)
+        if not self._dirty:
+            self._mark_dirty()
+
     def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int:
         """Store a message of the server's own, unchecked; returns its sequence. Raises StoreError."""
         now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
@@ -230,25 +263,30 @@ class Stream(CopyingStream):
     def _store(
         self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, expires_ns: int
     ) -> int:
-        republisher = self.republisher
-        target = republisher.target(subject) if republisher is not None else b""
-        before = self.store.subject(subject) if target else None
+        target, before = self._republishing(subject)
         if expires_ns:
             sequence = self.store.append_expiring(subject, headers, payload, now_ns, expires_ns)
             self.expiry.add(sequence, expires_ns)
         else:
             sequence = self._append(subject, headers, payload, now_ns)
-        if target and republisher is not None and self.retention.wanted(subject):
-            last_seq = before.last_seq if before is not None else 0
-            republisher.note(sequence, target, (subject, headers, payload, now_ns), last_seq)
+        if target and self.republisher is not None:
+            self.republisher.note(sequence, target, (subject, headers, payload, now_ns), before)
         return sequence
 
-    def _time(self) -> int:
+    def _republishing(self, subject: bytes) -> tuple[bytes, int]:
+        """Where a message goes beside the stream, if anywhere, and the sequence before on its subject."""
+        if self.republisher is None:
+            return b"", 0
+        target = self.republisher.target(subject) if self.retention.wanted(subject) else b""
+        before = self.store.subject(subject) if target else None
+        return target, before.last_seq if before is not None else 0
+
+    def time(self) -> int:
         """Now, or the newest message's time if the clock was set back."""
         now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
         return now_ns
 
-    def _renamed(self, subject: bytes) -> bytes:
+    def renamed(self, subject: bytes) -> bytes:
         """The subject after the stream's transform."""
         return subject if self.transform is None else self.transform.apply(subject) or subject
 

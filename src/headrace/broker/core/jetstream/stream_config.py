@@ -133,7 +133,6 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
 
 def _check_unsupported(config: StreamConfig) -> None:
     features = {
-        "atomic batch publish": config.allow_atomic,
         "batch publish": config.allow_batched,
         "message schedules": config.allow_msg_schedules,
     }

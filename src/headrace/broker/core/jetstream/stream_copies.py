@@ -40,13 +40,13 @@ class CopyingStream(RemovingStream):
 
         Raises Refused when it can not be stored now, StoreError.
         """
-        now_ns = self._time()
+        now_ns = self.time()
         if self._plain and headers.count(MARK) == 1:  # the source's name and nothing else of ours
             self.store.append(subject, headers, payload, now_ns)
             if not self._dirty:
                 self._mark_dirty()
             return
-        subject = self._renamed(subject)
+        subject = self.renamed(subject)
         found = self.checks.admit_copy(subject, headers, payload, now_ns)
         if found.duplicate_of:
             return
@@ -71,7 +71,7 @@ class CopyingStream(RemovingStream):
         if MARK in headers:
             headers = without_expectations(headers)
         if MARK in headers or not self._plain:
-            subject = self._renamed(subject)
+            subject = self.renamed(subject)
             found = self.checks.admit_copy(subject, headers, payload, stamp_ns, replica=True)
             rollup = found.rollup
             expires_ns = expires_at(headers, stamp_ns) if found.expires_ns else 0
@@ -107,10 +107,10 @@ class CopyingStream(RemovingStream):
             store.append(_PLACEHOLDER, b"", b"", stamp_ns)
         store.remove(range(sequence - missing, sequence))
 
-    def _time(self) -> int:
+    def time(self) -> int:
         raise NotImplementedError
 
-    def _renamed(self, subject: bytes) -> bytes:
+    def renamed(self, subject: bytes) -> bytes:
         raise NotImplementedError
 
     def _store(

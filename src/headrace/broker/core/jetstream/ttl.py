@@ -12,7 +12,16 @@ from .durations import format_duration, parse_duration
 from .publish_headers import header_value
 from .ranges import read_number
 
-__all__ = ["NEVER", "NEVER_NS", "expires_at", "is_marker", "marker_headers", "read_ttl", "with_ttl"]
+__all__ = [
+    "NEVER",
+    "NEVER_NS",
+    "expires_at",
+    "is_marker",
+    "marker_headers",
+    "read_ttl",
+    "with_ttl",
+    "without_header",
+]
 
 NEVER: Final = -1
 """The TTL of a message that no age limit removes."""
@@ -46,8 +55,14 @@ def expires_at(headers: bytes, timestamp_ns: int) -> int:
 
 def with_ttl(headers: bytes, seconds: int) -> bytes:
     """The block with another TTL, at its end."""
-    lines = [line for line in headers.split(b"\r\n") if line and not line.startswith(b"Nats-TTL:")]
-    return b"\r\n".join([*lines, b"Nats-TTL: %d" % seconds, b"", b""])
+    return without_header(headers, _TTL)[:-2] + b"Nats-TTL: %d\r\n\r\n" % seconds
+
+
+def without_header(headers: bytes, name: bytes) -> bytes:
+    """The block without the lines of one header."""
+    start = name + b":"
+    lines = [line for line in headers.split(b"\r\n") if line and not line.startswith(start)]
+    return b"\r\n".join([*lines, b"", b""])
 
 
 def marker_headers(ttl_ns: int) -> bytes:
