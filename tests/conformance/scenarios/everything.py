@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from conformance.scenarios import (
     acks,
+    batches,
     configs,
     consumers,
     control,
@@ -45,6 +46,7 @@ ALL: Table = [
     *settings.TABLE,
     *sources.TABLE,
     *counting.TABLE,
+    *batches.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]
