@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import importlib.util
 import io
 import random
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
 from nats.js.api import ObjectMeta, ObjectMetaOptions
 
 import peers
+from headrace.api.messages import PubAck
 from headrace.client import (
     JetStream,
     ObjectDamagedError,
@@ -24,8 +27,20 @@ from headrace.client import (
     ObjectLinkError,
     ObjectNotFoundError,
     ObjectStore,
+    connect,
 )
-from headrace.errors import ConfigurationError, JetStreamApiError
+from headrace.errors import (
+    ConfigurationError,
+    DisconnectedError,
+    JetStreamApiError,
+    TimeoutError_,
+)
+
+_spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
+assert _spec is not None
+assert _spec.loader is not None
+chaos = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(chaos)
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -361,3 +376,69 @@ async def _pushes(store: ObjectStore) -> bool:
         return False
     await consumer.delete()
     return True
+
+
+async def test_whatever_happens_to_the_connection_objects_stay_whole(
+    js: JetStream, store: ObjectStore, reference_server: peers.ServerProcess
+) -> None:
+    """Cut while putting: each put is there whole, or has failed and left the older one."""
+    outcomes = []
+    async with (
+        chaos.ChaosProxy(reference_server.host, reference_server.port) as proxy,
+        connect(proxy.url, reconnect_wait=0.01, on_event=lambda event: None) as connection,
+    ):
+        far = await connection.jetstream().object_store("FILES")
+        before = b""
+        for number in range(12):
+            content = bytes([number]) * 400_000
+
+            async def cut(content: bytes = content, number: int = number) -> AsyncIterator[bytes]:
+                for at in range(0, len(content), 10_000):
+                    if number % 3 and at == 30_000 * number:
+                        proxy.reset()
+                    yield content[at : at + 10_000]
+
+            try:
+                await far.put("x", cut(), chunk_size=10_000)
+            except (DisconnectedError, TimeoutError_):
+                outcomes.append("failed")
+            else:
+                outcomes.append("stored")
+                before = content
+            assert await store.get("x") == before
+        assert await far.get("x") == before
+    assert {"failed", "stored"} == set(outcomes)
+    assert list((await chunks_of(store)).values()) == [40]
+
+
+async def test_an_answer_that_was_lost_is_looked_for(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.put("x", b"old")
+    publish, answers = store._js.publish, iter([DisconnectedError("lost"), None])
+
+    async def loses(*args: Any, **keywords: Any) -> PubAck:
+        ack = await publish(*args, **keywords)
+        if (error := next(answers)) is not None:
+            raise error
+        return ack
+
+    monkeypatch.setattr(store._js, "publish", loses)
+    info = await store.put("x", b"new")
+    assert await store.info("x") == info
+    assert await store.get("x") == b"new"
+    assert list((await chunks_of(store)).values()) == [1]
+
+
+async def test_when_no_answer_comes_at_all_the_content_stays(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(*args: Any, **keywords: Any) -> PubAck:
+        raise TimeoutError_("no answer")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store._js, "publish", never)
+        with pytest.raises(TimeoutError_) as caught:
+            await store.put("x", b"1")
+    assert "may be stored or not" in caught.value.__notes__[0]
+    assert list((await chunks_of(store)).values()) == [1]

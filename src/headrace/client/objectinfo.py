@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 CHUNK_BYTES_DEFAULT: Final = 128 * 1024
+NAME_BYTES_MAX: Final = 2048  # in UTF-8: its subject must fit into a line of the protocol
 _BUCKET: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _DIGEST: Final = "SHA-256="
 
@@ -271,10 +272,15 @@ def chunk_subject(bucket: str, nuid: str) -> str:
 
 
 def meta_subject(bucket: str, name: str) -> str:
-    """Where the description of an object is. Raises ConfigurationError for an empty name."""
+    """Where the description of an object is. Raises ConfigurationError for a name out of limits."""
     if not name:
         raise ConfigurationError("an object needs a name; accepted is any text that is not empty")
-    return f"$O.{bucket}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
+    encoded = name.encode()
+    if len(encoded) > NAME_BYTES_MAX:
+        raise ConfigurationError(
+            f"an object's name has {len(encoded)} bytes; accepted: up to {NAME_BYTES_MAX}"
+        )
+    return f"$O.{bucket}.M.{base64.urlsafe_b64encode(encoded).decode()}"
 
 
 def header_values(

@@ -340,13 +340,13 @@ class ObjectStore:
         unanswered = 0
         before: ObjectInfo | None = None
         for attempt in range(1, ATTEMPTS_MAX + 1):
-            last = await self._last(info.name)
-            if unanswered and last is not None and encode_info(last) == document:
-                await self._forget_content(before, info)
-                return last
-            check(last)
-            before = last
             try:
+                last = await self._last(info.name)
+                if unanswered and last is not None and encode_info(last) == document:
+                    await self._forget_content(before, info)
+                    return last
+                check(last)
+                before = last
                 ack = await self._js.publish(
                     subject,
                     document,
