@@ -16,7 +16,6 @@ from ..errors import (
     AuthorizationError,
     ConnectFailedError,
     ConnectionClosedError,
-    HeadraceError,
     LimitExceededError,
     ServerError,
 )
@@ -30,6 +29,7 @@ from .message import HeadersLike
 from .options import Options
 from .outbox import Outbox
 from .publisher import HEADS_KEPT_MAX, Publisher
+from .reconnect import ServerGoneError
 from .session import Session
 
 __all__ = ["InProcessSession"]
@@ -50,10 +50,6 @@ class InProcess(ServerAddress):
 
     def __str__(self) -> str:
         return "in-process"
-
-
-class BrokerGoneError(HeadraceError):
-    """The broker has stopped: it is not started again, so neither is the connection to it."""
 
 
 class DirectLink(Link):
@@ -100,14 +96,14 @@ class _Transport:
 async def open_direct(acceptor: Acceptor, options: Options) -> Link:
     """Connect and shake hands; the link is ready for commands. There is no TLS: nothing to hide from.
 
-    Raises as ``open_link``, and BrokerGoneError when the broker has stopped.
+    Raises as ``open_link``, and ServerGoneError when the broker is not running.
     """
     link = DirectLink(asyncio.get_running_loop())
     handshake = Handshake(link)
     try:
         link.open(acceptor)
     except ConnectionClosedError as error:
-        raise BrokerGoneError(str(error)) from error
+        raise ServerGoneError(str(error)) from error
     try:
         async with asyncio.timeout(options.connect_timeout):
             link.info = info = await handshake.info

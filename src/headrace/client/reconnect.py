@@ -19,9 +19,13 @@ from .link import Link
 from .options import Options
 from .servers import ServerPool, backoff
 
-__all__ = ["Dial", "Found", "first_connection", "restore"]
+__all__ = ["Dial", "Found", "ServerGoneError", "first_connection", "restore"]
 
 _REFUSALS_MAX = 2  # the same server refusing the credentials again will not change its mind
+
+
+class ServerGoneError(ConnectionClosedError):
+    """There will never be a server at this address again: no use in trying."""
 
 
 class Found(NamedTuple):
@@ -67,6 +71,7 @@ async def restore(pool: ServerPool, options: Options, source: random.Random, dia
     """Try the servers in turn, pausing longer after each round, until one answers.
 
     Raises:
+        ServerGoneError: the one server there was is gone for good.
         AuthorizationError: a server refused the credentials twice in this outage.
         ConnectFailedError: each server failed ``max_reconnect_attempts`` times.
     """
@@ -86,6 +91,8 @@ async def restore(pool: ServerPool, options: Options, source: random.Random, dia
         try:
             return Found(await dial(address, options), address, attempts)
         except (ConnectionClosedError, ConfigurationError) as error:
+            if isinstance(error, ServerGoneError):
+                raise
             # Also a credentials file that cannot be read just now: it may be about to be replaced.
             last[address.key] = error
             pool.failed(address)
