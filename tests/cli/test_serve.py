@@ -222,12 +222,12 @@ def test_settings_can_be_checked_without_serving(
     served = serve("-t", "-c", str(file))
     assert served.end() == 0
     assert served.lines == [("INF", "The settings are valid")]
-    file.write_text("accounts {}")
+    file.write_text("gateways {}")
     served = serve("-t", "-c", str(file))
     assert served.end() == 1
     level, text = served.lines[0]
     assert level == "FTL"
-    assert text.startswith(f"{file}:1:1: accounts: unknown or not supported; remove it")
+    assert text.startswith(f"{file}:1:1: gateways: unknown or not supported; remove it")
 
 
 def test_what_a_file_leaves_open_is_warned_about_unless_a_flag_says_it(

@@ -87,7 +87,7 @@ def test_a_file_has_every_setting(tmp_path: Path) -> None:
         ("ping_interval = 0", "ping_interval: 0 is not accepted; it must be a number of seconds"),
         ("sync = 'never'", "sync: 'never' is not accepted; it must be 'always'"),
         ("users = 1", "users: users: not accepted; it must be a list of maps"),
-        ("users = [{user = 'u'}]", "users[0]: users: an entry needs both user and password"),
+        ("users = [{pass = 'u'}]", "users[0]: users: an entry needs a user and a password"),
         ("pass = 1", "pass: is not accepted; it must be a non-empty text"),
         ("prot = 1", "no setting 'prot'; accepted are addr, port"),
         ("port = ", "not a TOML file"),

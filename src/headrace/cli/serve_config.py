@@ -13,7 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import limits
+from ..broker.core.account_options import SYSTEM_ACCOUNT, AccountOptions
 from ..broker.core.auth import User
+from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import from_plain
 from ..broker.server.config_users import read_users
 from ..broker.server.options import BrokerOptions, TlsOptions
@@ -66,6 +68,16 @@ def _users(value: Any) -> list[User]:
     return read_users(from_plain(value, "users", ""))
 
 
+def _accounts(value: Any) -> list[AccountOptions]:
+    """The tables of nats-server's files without their users. Raises ConfigurationError."""
+    found = read_accounts(from_plain(value, "accounts", ""))
+    if found.users:
+        raise ConfigurationError(
+            'accounts: users stand in [[users]] here, each with account = "NAME"'
+        )
+    return found.accounts
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting. ``key`` is its name in the file; no ``flags``: only in the file."""
@@ -116,11 +128,15 @@ SETTINGS: Final = (
     Setting("pass", _text, "password of that user", ("--pass",), "PASSWORD"),
     Setting("auth", _text, "token clients must give", ("--auth",), "TOKEN"),
     Setting("users", _users, "several users"),
+    Setting("accounts", _accounts, "worlds of subjects apart from each other"),
+    Setting("system_account", _text, "the account that is told about the server ($SYS)"),
+    Setting("no_auth_user", _text, "the user whom clients without credentials act for"),
     Setting("tls", _switch, "speak TLS (needs --tlscert and --tlskey)", ("--tls",)),
     Setting("tlscert", _text, "server certificate, PEM", ("--tlscert",), "FILE"),
     Setting("tlskey", _text, "its private key, PEM", ("--tlskey",), "FILE"),
     Setting("tlscacert", _text, "CA of client certificates, PEM", ("--tlscacert",), "FILE"),
     Setting("tlsverify", _switch, "ask clients for certificates", ("--tlsverify",)),
+    Setting("tlsmap", _switch, "the names in a client's certificate say which user it is"),
     Setting("tls_handshake_first", _switch, "TLS from the first byte, INFO only after it"),
     Setting(
         "insecure",
@@ -145,8 +161,8 @@ SETTINGS: Final = (
     Setting("tls_timeout", _seconds, "seconds a TLS handshake may take"),
     Setting("max_subscriptions", _whole_number, "most subscriptions of one connection"),
     Setting("max_control_line", _whole_number, "longest line of the protocol in bytes"),
-    Setting("max_memory_store", _whole_number, "most bytes a stream in memory may ask for"),
-    Setting("max_file_store", _whole_number, "most bytes a stream in a file may ask for"),
+    Setting("max_memory_store", _whole_number, "most bytes of all streams in memory together"),
+    Setting("max_file_store", _whole_number, "most bytes of all streams in files together"),
     Setting(
         "pin_handover",
         _handover,
@@ -248,6 +264,9 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         password=get("pass"),
         token=get("auth"),
         users=get("users", ()),
+        accounts=get("accounts", ()),
+        system_account=get("system_account", SYSTEM_ACCOUNT),
+        no_auth_user=get("no_auth_user"),
         tls=_tls_options(values),
         monitor_port=get("http_port"),
         server_name=get("server_name", ""),
@@ -268,7 +287,8 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
 
 def _tls_options(values: Mapping[str, Any]) -> TlsOptions | None:
     verify = values.get("tlsverify", False)
-    if not (values.get("tls", False) or verify or "tlscert" in values):
+    maps = values.get("tlsmap", False)
+    if not (values.get("tls", False) or verify or maps or "tlscert" in values):
         return None
     missing = [name for name in ("tlscert", "tlskey") if name not in values]
     if missing:
@@ -278,6 +298,7 @@ def _tls_options(values: Mapping[str, Any]) -> TlsOptions | None:
         key_file=values["tlskey"],
         ca_file=values.get("tlscacert"),
         verify_clients=verify,
+        map_clients=values.get("tlsmap", False),
         handshake_first=values.get("tls_handshake_first", False),
         timeout=values.get("tls_timeout", limits.TLS_TIMEOUT_S),
     )

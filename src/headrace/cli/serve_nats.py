@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ..broker.core.auth import User
+from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import Fields, refuse
 from ..broker.server.config_syntax import ConfigMap, ConfigValue, Place, parse_config
 from ..broker.server.config_users import read_permissions, read_secret, read_users
@@ -67,6 +68,7 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
     _limits(top, settings)
     for name, read in (
         ("authorization", _authorization),
+        ("accounts", _accounts),
         ("tls", _tls),
         ("jetstream", _jetstream),
     ):
@@ -122,6 +124,8 @@ def _listener(top: Fields, settings: FileSettings, file: str) -> None:
             'listen on every address: host: "0.0.0.0")'
         )
     settings.put("server_name", top.text("server_name"))
+    settings.put("no_auth_user", top.text("no_auth_user"))
+    settings.put("system_account", top.text("system_account", "system"))
     settings.put("debug", top.switch("debug"))
     settings.put("trace", top.switch("trace"))
     settings.put("store_dir", top.text("store_dir", "storedir"))
@@ -173,6 +177,17 @@ def _authorization(value: ConfigValue, settings: FileSettings) -> None:
         settings.put("users", [User(user, password, permissions)])
 
 
+def _accounts(value: ConfigValue, settings: FileSettings) -> None:
+    found = read_accounts(value)
+    settings.put("accounts", found.accounts)
+    taken = {user.name for user in settings.values.get("users", ())}
+    for user in found.users:
+        if user.name in taken:
+            refuse(value, "accounts", f"the user {user.name!r} is in authorization, too")
+    if found.users:
+        settings.put("users", [*settings.values.get("users", ()), *found.users])
+
+
 def _tls(value: ConfigValue, settings: FileSettings) -> None:
     fields = Fields(value, "tls")
     settings.put("tls", True)
@@ -180,6 +195,7 @@ def _tls(value: ConfigValue, settings: FileSettings) -> None:
     settings.put("tlskey", fields.text("key_file"))
     settings.put("tlscacert", fields.text("ca_file"))
     settings.put("tlsverify", fields.switch("verify"))
+    settings.put("tlsmap", fields.switch("verify_and_map", "map"))
     settings.put("tls_timeout", fields.seconds("timeout"))
     settings.put("tls_handshake_first", fields.switch("handshake_first", "first", "immediate"))
     _leftovers(fields, settings, _HARMLESS_TLS, "tls.")
@@ -200,21 +216,10 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
     disabled = fields.switch("disabled", "disable")
     settings.put("jetstream", enabled is not False and disabled is not True)
     settings.put("store_dir", fields.text("store_dir", "storedir", "store"))
-    _store_limit(fields, settings, "max_memory_store", "max_mem_store", "max_mem")
-    _store_limit(fields, settings, "max_file_store", "max_file")
+    for names in (("max_memory_store", "max_mem_store", "max_mem"), ("max_file_store", "max_file")):
+        settings.put(names[0], fields.number(*names))
     _sync(fields.take("sync_interval", "sync"), settings)
     _leftovers(fields, settings, _HARMLESS_JETSTREAM, "jetstream.")
-
-
-def _store_limit(fields: Fields, settings: FileSettings, *names: str) -> None:
-    value = fields.peek(*names)
-    settings.put(names[0], fields.number(*names))
-    if value is not None:
-        settings.warn_of(
-            f"jetstream.{names[-1]}",
-            value,
-            "holds for max_bytes of each stream; their sum, and streams without, are not limited",
-        )
 
 
 def _sync(value: ConfigValue | None, settings: FileSettings) -> None:

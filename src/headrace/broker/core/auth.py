@@ -180,7 +180,7 @@ class UserAuthentication:
         keys: KeyChecker | None = None,
         map_certificates: bool = False,
     ) -> None:
-        check_users(users, need_secret=not map_certificates)
+        check_users(users, default, need_secret=not map_certificates)
         names = {user.name: user for user in users}
         if default is not None and default not in names:
             raise ConfigurationError(
@@ -231,14 +231,19 @@ class UserAuthentication:
         return None
 
 
-def check_users(users: Sequence[User], *, need_secret: bool = True) -> None:
+def check_users(
+    users: Sequence[User], default: str | None = None, *, need_secret: bool = True
+) -> None:
     """Raise ConfigurationError for the first entry that could let in the wrong one."""
     if not users:
         raise ConfigurationError("users: empty; accepted is at least one user")
     seen: set[str] = set()
     for user in users:
-        if not user.name or (need_secret and not (user.password or user.nkey)):
-            raise ConfigurationError("users: each needs a name and a password, or an nkey")
+        secret = user.password or user.nkey or user.name == default
+        if not user.name or (need_secret and not secret):
+            raise ConfigurationError(
+                f"users: {user.name!r}: each needs a name and a password, or an nkey"
+            )
         check_secret(f"users: the password of {user.name!r}", user.password)
         if user.nkey:
             public_key(user.nkey, USER)

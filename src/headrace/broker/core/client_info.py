@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ...api.times import format_time
 
@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from .session import Session
 
 __all__ = ["client_info"]
-
-_ACCOUNT: Final = "$G"
 
 
 def client_info(session: Session, server: str) -> dict[str, Any]:
@@ -28,7 +26,7 @@ def client_info(session: Session, server: str) -> dict[str, Any]:
     return {
         "start": format_time(session.started_ns),
         "id": session.client_id,
-        "acc": _ACCOUNT,
+        "acc": session.account.name,
         **{key: value for key, value in said.items() if value},
         "server": server,
         "kind": "Client",

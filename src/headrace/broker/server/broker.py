@@ -140,6 +140,7 @@ class Broker:
         try:
             self._port = listener.getsockname()[1]
             hub = self._hub = self._make_hub()
+            hub.configure_accounts(options.all_accounts(), options.system_account)
             pump = self._pump = Pump(hub, loop)
             if options.jetstream:
                 storage = self._storage = await open_storage(options, loop, pump)
@@ -196,6 +197,8 @@ class Broker:
                 self._tls = context
         self.options = options
         hub = self._pump.hub
+        keep = hub.configure_accounts(options.all_accounts(), options.system_account)
+        left += [f"accounts.{name}.jetstream" for name in keep]
         hub.reconfigure(self._hub_options(), authenticator)
         self._pump.wake()
         return left

@@ -19,6 +19,7 @@ _FIXED: Final = (
     "sync",
     "memory_bytes_max",
     "file_bytes_max",
+    "system_account",
     "pin_handover",
 )
 
@@ -39,6 +40,6 @@ def _reloadable_tls(
         return before, [] if before is after else ["tls"]
     fixed = ["handshake_first"]
     if before.handshake_first:
-        fixed += ["ca_file", "verify_clients", "timeout"]
+        fixed += ["ca_file", "verify_clients", "map_clients", "timeout"]
     left = [f"tls.{name}" for name in fixed if getattr(before, name) != getattr(after, name)]
     return dataclasses.replace(after, **{name: getattr(before, name) for name in fixed}), left

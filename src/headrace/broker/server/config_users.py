@@ -7,6 +7,7 @@ from typing import Final
 from ...errors import ConfigurationError, InvalidSubjectError
 from ...subjects import SubjectFilter
 from ..core.auth import Permissions, ResponsePermission, User, check_secret
+from ..core.nkeys import USER, public_key
 from .config_fields import Fields, refuse, seconds_of
 from .config_syntax import ConfigMap, ConfigValue
 
@@ -18,8 +19,12 @@ RESPONSES_EXPIRE_S_DEFAULT: Final = 120.0  # nats-server: DEFAULT_ALLOW_RESPONSE
 _ALL: Final = SubjectFilter([b">"])
 
 
-def read_users(value: ConfigValue, default: Permissions | None = None) -> list[User]:
-    """A list of ``{user, password, permissions}``; ``default`` is for who has no permissions.
+def read_users(
+    value: ConfigValue, default: Permissions | None = None, *, account: str = ""
+) -> list[User]:
+    """A list of ``{user, password, permissions}`` or ``{nkey, permissions}``.
+
+    ``default`` is for who has no permissions. A user without password can only come with a certificate.
 
     Raises ConfigurationError with the place.
     """
@@ -30,15 +35,34 @@ def read_users(value: ConfigValue, default: Permissions | None = None) -> list[U
         fields = Fields(entry, "users")
         name = fields.text("user", "username")
         password = read_secret(fields, "password", "pass")
+        nkey = fields.text("nkey")
+        of_account = fields.text("account")
         granted = fields.take("permissions", "permission", "authorization")
         for key, unknown in fields.rest():
-            refuse(unknown, key, "not supported in users; accepted are user, password, permissions")
-        if name is None or password is None:
-            refuse(entry, "users", "an entry needs both user and password")
+            refuse(
+                unknown,
+                key,
+                "not supported in users; accepted are user, password, nkey and permissions",
+            )
+        if nkey is not None:
+            _check_key(entry, nkey, alone=name is None and password is None)
+            name = nkey
+        elif name is None:
+            refuse(entry, "users", "an entry needs a user and a password, or an nkey")
         if any(name == user.name for user in users):
             refuse(entry, "users", f"{name!r} is listed twice")
-        users.append(User(name, password, read_permissions(granted) if granted else default))
+        permissions = read_permissions(granted) if granted else default
+        users.append(User(name, password or "", permissions, of_account or account, nkey or ""))
     return users
+
+
+def _check_key(entry: ConfigValue, nkey: str, *, alone: bool) -> None:
+    if not alone:
+        refuse(entry, "users", "an nkey stands alone: its user has no name and no password")
+    try:
+        public_key(nkey, USER)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{entry.place}: nkey: {error}") from None
 
 
 def read_secret(fields: Fields, *names: str) -> str | None:

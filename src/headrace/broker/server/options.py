@@ -10,6 +10,13 @@ from typing import Final, Literal
 
 from ... import limits
 from ...errors import ConfigurationError
+from ..core.account_options import (
+    DEFAULT_ACCOUNT,
+    SYSTEM_ACCOUNT,
+    AccountOptions,
+    JetStreamLimits,
+    check_accounts,
+)
 from ..core.auth import (
     Authenticator,
     NoAuthentication,
@@ -17,6 +24,7 @@ from ..core.auth import (
     User,
     UserAuthentication,
 )
+from .keys import key_checker
 
 __all__ = ["BrokerOptions", "TlsOptions"]
 
@@ -38,6 +46,8 @@ class TlsOptions:
     handshake_first: bool = False
     timeout: float = limits.TLS_TIMEOUT_S
     """Seconds a handshake may take."""
+    map_clients: bool = False
+    """The names in a client's certificate say which user it is; implies ``verify_clients``."""
 
     def context(self) -> ssl.SSLContext:
         """A context of TLS 1.2 and later. Raises ConfigurationError naming the file that is wrong."""
@@ -57,7 +67,7 @@ class TlsOptions:
                 raise ConfigurationError(
                     f"tls: cannot use the CA file {str(self.ca_file)!r}: {error}; accepted is a PEM file"
                 ) from error
-        if self.verify_clients:
+        if self.verify_clients or self.map_clients:
             if self.ca_file is None:
                 raise ConfigurationError("tls: verifying clients needs a CA file")
             context.verify_mode = ssl.CERT_REQUIRED
@@ -82,6 +92,11 @@ class BrokerOptions:
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
     users: Sequence[User] = ()
+    accounts: Sequence[AccountOptions] = ()
+    """Without any, everybody is in the default account, which has JetStream."""
+    system_account: str = SYSTEM_ACCOUNT
+    no_auth_user: str | None = None
+    """The name of the user whom clients without credentials act for."""
     tls: TlsOptions | None = None
     monitor_port: int | None = None
     server_name: str = ""
@@ -92,9 +107,9 @@ class BrokerOptions:
     subscriptions_max: int = limits.SUBSCRIPTIONS_PER_CONNECTION_MAX
     max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
     memory_bytes_max: int | None = None
-    """The most ``max_bytes`` a stream in memory may ask for; None: any."""
+    """The most all streams in memory may hold, or reserve by ``max_bytes``; None: any."""
     file_bytes_max: int | None = None
-    """The most ``max_bytes`` a stream in a file may ask for; None: any."""
+    """The most all streams in files may hold, or reserve by ``max_bytes``; None: any."""
     pin_handover: Literal["drain", "immediate"] = "drain"
     """``drain``: a pinned client that lost its pin finishes what it has in hand before the next one is
     pinned, as the specification asks; ``immediate``: the next message pins, as nats-server does."""
@@ -143,7 +158,31 @@ class BrokerOptions:
             raise ConfigurationError(
                 f"server_name: {self.server_name!r}; accepted is a name without whitespace"
             )
+        self.check_accounts()
         self.authenticator()
+
+    def all_accounts(self) -> list[AccountOptions]:
+        """The accounts there will be. Without ``accounts`` the default one has JetStream, else none."""
+        if self.accounts:
+            return list(self.accounts)
+        return [AccountOptions(name=DEFAULT_ACCOUNT, jetstream=JetStreamLimits())]
+
+    def check_accounts(self) -> None:
+        """Raise ConfigurationError for accounts that do not fit each other or the users."""
+        accounts = self.all_accounts()
+        check_accounts(accounts)
+        names = {account.name for account in accounts} | {DEFAULT_ACCOUNT, self.system_account}
+        for account in accounts:
+            if account.name == self.system_account and account.jetstream is not None:
+                raise ConfigurationError(
+                    f"accounts: {account.name} is the system account, which cannot have JetStream"
+                )
+        for user in self.users:
+            if user.account and user.account not in names:
+                raise ConfigurationError(
+                    f"users: {user.name!r}: there is no account {user.account!r}; "
+                    f"accepted is one of {sorted(names)}"
+                )
 
     def authenticator(self) -> Authenticator:
         """The authentication these settings describe. Raises ConfigurationError."""
@@ -160,10 +199,21 @@ class BrokerOptions:
             raise ConfigurationError(
                 f"{' and '.join(ways)} are given; accepted is one way to authenticate"
             )
+        maps = self.tls is not None and self.tls.map_clients
+        if self.no_auth_user is not None and not self.users:
+            raise ConfigurationError("no_auth_user: there are no users; accepted is one of users")
+        if maps and not self.users:
+            raise ConfigurationError("tls: verify_and_map needs users, to map certificates to")
         if self.token is not None:
             return TokenAuthentication(self.token)
         if self.users:
-            return UserAuthentication(self.users)
+            has_keys = any(user.nkey for user in self.users)
+            return UserAuthentication(
+                self.users,
+                default=self.no_auth_user,
+                keys=key_checker() if has_keys else None,
+                map_certificates=maps,
+            )
         if self.user is not None or self.password is not None:
             return UserAuthentication([User(self.user or "", self.password or "")])
         return NoAuthentication()

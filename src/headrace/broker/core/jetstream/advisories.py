@@ -18,7 +18,8 @@ API_AUDIT: Final = b"$JS.EVENT.ADVISORY.API"
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY."
 _TYPE: Final = "io.nats.jetstream.advisory.v1."
-_ACCOUNT: Final = "$G"
+_METRIC_SUBJECT: Final = "$JS.EVENT.METRIC.CONSUMER.ACK."
+_METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 _ID_CHARS: Final = 22
 _STREAM_EVENTS: Final = {"create": "CREATED", "delete": "DELETED", "modify": "UPDATED"}
 _CONSUMER_EVENTS: Final = {"create": "CREATED", "delete": "DELETED"}
@@ -76,6 +77,28 @@ class Advisories:
             **({"reason": reason} if reason else {}),
         )
 
+    def acked(
+        self,
+        consumer: Consumer,
+        stream_seq: int,
+        consumer_seq: int,
+        deliveries: int,
+        took_ns: int,
+    ) -> None:
+        """A sampled acknowledgement, ``took_ns`` after the delivery."""
+        bus, names = self._context.bus, (consumer.stream.name, consumer.name)
+        subject = (_METRIC_SUBJECT + ".".join(names)).encode()
+        if bus.has_interest(subject):
+            fields = {
+                "stream": names[0],
+                "consumer": names[1],
+                "consumer_seq": consumer_seq,
+                "stream_seq": stream_seq,
+                "ack_time": took_ns,
+                "deliveries": deliveries,
+            }
+            bus.publish(subject, b"", b"", self._document(_METRIC_TYPE, fields))
+
     def exhausted(self, consumer: Consumer, stream_seq: int, deliveries: int) -> None:
         """A message was delivered as often as allowed."""
         self._about(
@@ -95,7 +118,7 @@ class Advisories:
             consumer,
             "PINNED",
             "consumer_group_pinned",
-            account=_ACCOUNT,
+            account=self._context.options.account,
             group=group,
             pinned_id=pin_id,
             **({"client": client} if client else {}),
@@ -108,7 +131,7 @@ class Advisories:
             consumer,
             "UNPINNED",
             "consumer_group_unpinned",
-            account=_ACCOUNT,
+            account=self._context.options.account,
             group=group,
             reason=reason,
             **({"client": client} if client else {}),
@@ -142,12 +165,12 @@ class Advisories:
         subject = (_SUBJECT + event).encode()
         if not context.bus.has_interest(subject):
             return
-        context.bus.publish(subject, b"", b"", self._document(kind, fields))
+        context.bus.publish(subject, b"", b"", self._document(_TYPE + kind, fields))
 
     def _document(self, kind: str, fields: dict[str, Any]) -> bytes:
         context = self._context
         head = {
-            "type": _TYPE + kind,
+            "type": kind,
             "id": context.new_name(_ID_CHARS),
             "timestamp": format_time(context.clock.now_ns()),
         }
