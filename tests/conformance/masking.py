@@ -24,14 +24,14 @@ IDENTITIES |= {
 }
 IDENTITIES |= {"server", "start"}
 IDENTITIES |= {"active"}
-IDENTITIES |= {"pinned_client_id", "pinned_id", "pause_remaining"}
+IDENTITIES |= {"pinned_client_id", "pinned_id", "pause_remaining", "ack_time"}
 MACHINE = {"api", "max_memory", "max_storage", "reserved_memory", "reserved_storage"}
 # A single server may say who leads; clients must live without it.
 OPTIONAL = {"cluster", "git_commit", "xkey", "nonce", "connect_urls", "rtt"}
 
 _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.)([^.]+)(\.\d+\.\d+\.\d+\.)\d+(\.\d+)")
 _FLOW = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
-_SOURCE = re.compile(r"^(Nats-Stream-Source: (?:\S+ ){5})\S+")
+_SOURCE = re.compile(r"^(Nats-Stream-Source: (?:[^ ]+ ){5})\S+")
 _PIN = re.compile(r"^(Nats-Pin-Id: )\S+")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 

@@ -333,4 +333,24 @@ FLOW: Table = [
     ),
 ]
 
-TABLE: Table = [*CREATION, *UPDATES, *DELIVERY, *GROUPS, *FLOW]
+SAMPLING: Table = [
+    pushed(
+        f"sampled acks, {policy}",
+        3,
+        listen("$JS.EVENT.METRIC.> 9", on="m"),
+        listen(on="b"),
+        read(3, on="b"),
+        ack(0),
+        ack(1, "-NAK"),
+        read(1, on="b"),
+        ack(3),
+        ack(2, "+TERM"),
+        ack(0),
+        quiet(0.1, on="m"),
+        ack_policy=policy,
+        sample_freq="100%",
+    )
+    for policy in ("explicit", "all")
+]
+
+TABLE: Table = [*CREATION, *UPDATES, *DELIVERY, *GROUPS, *FLOW, *SAMPLING]

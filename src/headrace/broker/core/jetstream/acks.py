@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ....api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
 from .ack_body import nak_delay_ns
 from .delivery import Run
+from .sampling import Sampling, percentage
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -27,6 +28,7 @@ class Acks:
         self._acks_all = False
         self._settles = False
         self._settling: list[int] = []
+        self._sampling: Sampling | None = None
         self.stalled = False
         """Whether delivery waits for an ack to make room."""
         self.last_ns = 0
@@ -37,6 +39,9 @@ class Acks:
         """Take what the configurations of consumer and stream say."""
         self._acks_all = self._consumer.config.ack_policy == "all"
         self._settles = self._consumer.stream.config.retention != "limits"
+        percent = percentage(self._consumer.config.sample_freq)
+        sampled = percent and self._consumer.config.ack_policy == "explicit"
+        self._sampling = Sampling(self._consumer, percent) if sampled else None
 
     def take(self, stream_seq: int, consumer_seq: int, body: bytes, reply: bytes) -> None:
         """Take one acknowledgement.
@@ -47,6 +52,8 @@ class Acks:
         if not 0 <= stream_seq < state.next_seq:
             return
         if body in _PLAIN:
+            if self._sampling is not None:
+                self._sampling.acked(stream_seq, consumer_seq)
             self._done(stream_seq, consumer_seq)
         elif body.startswith(NAK):
             self._refuse(stream_seq, consumer_seq, body)
@@ -56,6 +63,8 @@ class Acks:
         elif body.startswith(TERM):
             self._terminate(stream_seq, consumer_seq, body[len(TERM) :].strip())
         elif body.startswith(NEXT):
+            if self._sampling is not None:
+                self._sampling.acked(stream_seq, consumer_seq)
             self._done(stream_seq, consumer_seq)
             if reply:
                 self._consumer.pulls.take(reply, b"", body[len(NEXT) :])
@@ -65,7 +74,7 @@ class Acks:
 
     def takes_many(self, body: bytes) -> bool:
         """Whether ``take_many`` is for acknowledgements with this body."""
-        return body in _PLAIN and not self._acks_all
+        return body in _PLAIN and not self._acks_all and self._sampling is None
 
     def take_many(self, stream_seqs: Sequence[int]) -> None:
         """Take acknowledgements of single messages that ask for no answer."""

@@ -153,7 +153,7 @@ class Advisories:
             **({"request": request.decode(errors="replace")} if request else {}),
             "response": response.decode(errors="replace"),
         }
-        return self._document("api_audit", fields)
+        return self._document(_TYPE + "api_audit", fields)
 
     def _about(self, consumer: Consumer, event: str, kind: str, **fields: Any) -> None:
         names = {"stream": consumer.stream.name, "consumer": consumer.name}

@@ -293,6 +293,10 @@ class DeliveryState:
         """The stream sequences of all messages in hand; a restart forgets which were refused."""
         return [sequence for sequence in self.pending if self.is_in_hand(sequence)]
 
+    def delivered_ns(self, stream_seq: int) -> int:
+        """When a pending message was delivered last, or its time began anew."""
+        return self.pending[stream_seq][1] - self._wait_ns(self.deliveries.get(stream_seq, 1))
+
     # -- time
 
     def set_waits(self, ack_wait_ns: int, backoff_ns: tuple[int, ...]) -> None:
