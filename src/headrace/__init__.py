@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from .client.stream import Stream, StreamMessage
     from .client.subscription import Subscription
     from .client.watch import Watch
+    from .embedded import Broker
     from .errors import (
         AuthorizationError,
         BufferFullError,
@@ -67,6 +68,7 @@ __all__ = [
     "AuthorizationError",
     "Batch",
     "BatchRefusedError",
+    "Broker",
     "BufferFullError",
     "ConfigurationError",
     "ConnectFailedError",
@@ -155,6 +157,7 @@ _HOMES = {
     "client.publisher": ("PublishError", "PublishFailure", "Publisher"),
     "client.stream": ("Stream", "StreamMessage"),
     "client.subscription": ("Subscription",),
+    "embedded": ("Broker",),
     "client.watch": ("Watch",),
 }
 _LAZY = {name: module for module, names in _HOMES.items() for name in names}

@@ -1,4 +1,4 @@
-"""The broker together with its client in one process: ``headrace.Broker``.
+"""The broker together with its client in one process: ``headrace.Broker``, ``headrace.sync.Broker``.
 
 The one place that knows both. Client and broker meet in the frames of ``wire.direct`` and in nothing else.
 """
@@ -6,14 +6,20 @@ The one place that knows both. Client and broker meet in the frames of ``wire.di
 from __future__ import annotations
 
 from functools import partial
-from typing import Unpack
+from types import TracebackType
+from typing import Any, Self, Unpack
 
 from .broker.server import Broker as ServerBroker
+from .broker.server import BrokerOptions
+from .client.blocking.connection import Connection as BlockingConnection
+from .client.blocking.connection import connect_on
+from .client.blocking.portal import LentPortal, Portal
 from .client.connection import Connecting, settings_from
 from .client.inprocess import InProcessSession
 from .client.options import ConnectOptions, Options
+from .errors import ConnectionClosedError
 
-__all__ = ["Broker"]
+__all__ = ["BlockingBroker", "Broker"]
 
 
 class Broker(ServerBroker):
@@ -45,3 +51,79 @@ class Broker(ServerBroker):
         """
         settings = settings_from(options, keywords)
         return Connecting(partial(InProcessSession, self.accept, settings))
+
+
+class BlockingBroker:
+    """The broker on a background thread, for programs and notebooks without an event loop.
+
+    ::
+
+        with sync.Broker(store_dir="data") as broker, broker.connect() as connection:
+            connection.jetstream().publish("orders", b"…")
+
+    Takes the settings of ``headrace.Broker``. All methods may be called from any thread.
+
+    Raises:
+        ConfigurationError, StoreError: as ``headrace.Broker``.
+    """
+
+    def __init__(self, options: BrokerOptions | None = None, **settings: Any) -> None:
+        self._broker = Broker(options, **settings)
+        self._portal: Portal | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def port(self) -> int:
+        """The port clients connect to; 0 before the start."""
+        return self._broker.port
+
+    @property
+    def client_url(self) -> str:
+        """Where other processes connect; credentials are not in it."""
+        return self._broker.client_url
+
+    @property
+    def monitor_url(self) -> str | None:
+        """Where monitoring answers, if it was asked for."""
+        return self._broker.monitor_url
+
+    def start(self) -> None:
+        """Recover what is stored, then listen. A failed start leaves nothing behind."""
+        self._portal = Portal()
+        try:
+            self._portal.run(self._broker.start())
+        except BaseException:
+            self._portal.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop listening, write everything down, close every connection. May be called again."""
+        if self._portal is not None:
+            portal, self._portal = self._portal, None
+            try:
+                portal.run(self._broker.stop())
+            finally:
+                portal.stop()
+
+    def connect(
+        self, *, options: Options | None = None, **keywords: Unpack[ConnectOptions]
+    ) -> BlockingConnection:
+        """Connect without a socket; arguments and errors are those of ``headrace.Broker.connect``.
+
+        The connection is served by the broker's thread: its methods may be called from any other.
+        """
+        if self._portal is None:
+            raise ConnectionClosedError("the broker is not running")
+        connecting = self._broker.connect(options=options, **keywords)
+        return connect_on(partial(LentPortal, self._portal), connecting)

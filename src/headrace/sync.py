@@ -11,10 +11,14 @@
         batch.ack()
 
 Each connection has one background thread, which ends when it is closed. A connection cannot be used
-after a fork: connect in the process that uses it.
+after a fork: connect in the process that uses it. ``sync.Broker`` is a broker on such a thread; what its
+``connect`` returns needs no socket.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .client.blocking.batch import AtomicBatch
 from .client.blocking.connection import Connection, Subscription, connect
@@ -46,3 +50,14 @@ __all__ = [
     "Watch",
     "connect",
 ]
+
+if TYPE_CHECKING:
+    pass
+
+
+def __getattr__(name: str) -> Any:
+    """``Broker`` is loaded when first asked for: a client does not need it."""
+    if name != "Broker":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = importlib.import_module(".embedded", __package__).BlockingBroker
+    return value

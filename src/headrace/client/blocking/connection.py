@@ -36,8 +36,12 @@ def connect(
     The connection lives on a background thread of its own, which ends with ``close``. ``on_event`` is
     called on that thread and must not make blocking calls.
     """
-    connecting = aio.connect(servers, options=options, **keywords)
-    portal = Portal()
+    return connect_on(Portal, aio.connect(servers, options=options, **keywords))
+
+
+def connect_on(make_portal: Callable[[], Portal], connecting: aio.Connecting) -> Connection:
+    """The blocking connection for what ``aio.connect`` returned, on the loop of a portal."""
+    portal = make_portal()
     try:
         inner = portal.run(connecting._connect())
     except BaseException:

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError, PullError
 
-__all__ = ["Blocking", "Portal", "blocking", "call_on_thread", "iterate"]
+__all__ = ["Blocking", "LentPortal", "Portal", "blocking", "call_on_thread", "iterate"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,6 +114,23 @@ class Portal:
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
+
+
+class LentPortal(Portal):
+    """The loop and thread of another portal, which goes on when this one is stopped."""
+
+    def __init__(self, owner: Portal) -> None:
+        self.on_error = None
+        self._loop = owner._loop
+        self._thread = owner._thread
+        self._pid = owner._pid
+        self._posted = deque()
+        self._woken = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Nothing more is run here."""
+        self._stopped = True
 
 
 class Blocking:
