@@ -162,6 +162,11 @@ def stream(name: str = "S", **config: Any) -> Step:
     return _unrecorded(f"STREAM.CREATE.{name}", {"name": name, **config})
 
 
+def update_stream(name: str = "S", **config: Any) -> Step:
+    """Change a stream without recording the reply."""
+    return _unrecorded(f"STREAM.UPDATE.{name}", {"name": name, **config})
+
+
 def consumer(name: str = "C", stream: str = "S", **config: Any) -> Step:
     """Create a durable pull consumer with explicit acks, without recording the reply."""
     settings = {"durable_name": name, "ack_policy": "explicit", **config}

@@ -116,7 +116,6 @@ class StreamConfig(Document, frozen=True, kw_only=True):
         "discard",
         "storage",
         "num_replicas",
-        "duplicate_window",
         "compression",
         "allow_direct",
         "mirror_direct",

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from ..ports import Timer
-from .copying import Copy
+from .copying import Copy, MirrorCopy
 from .intake import INTAKE, Intake
 
 if TYPE_CHECKING:
@@ -81,6 +81,13 @@ class Copies:
         for copy in list(stream.readers):
             copy.detach()
             self.ready.pop(copy, None)
+
+    def mirror_of(self, name: str) -> Stream | None:
+        """A mirror that may answer for a stream that is away."""
+        for copy in self._wanted.get(name, ()):
+            if isinstance(copy, MirrorCopy) and copy.target.config.mirror_direct:
+                return copy.target
+        return None
 
     def _configure(self, intake: Intake) -> None:
         fresh, gone = intake.configure()

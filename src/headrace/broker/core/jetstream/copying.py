@@ -59,6 +59,7 @@ class Copy:
         self._heard_ns = 0
         self._touch = touch
         self._touched = 0
+        self._last_copied = 0  # as a source shows it; of a mirror the last sequence says it
         self._done: list[int] = []  # copied, of an origin that lets go of what everybody has
 
     # -- the origin
@@ -115,6 +116,7 @@ class Copy:
             if origin.config.retention != "limits":
                 self._done.extend(message.sequence for message in batch[:copied])
             self.position = batch[copied - 1].sequence
+            self._note_copied(self.position)
         if not batch:  # one that ends early may have been cut short: the next turn tells
             self.position = max(self.position, last)
         if copied or self.position - self._touched >= _PASSED:
@@ -148,6 +150,9 @@ class Copy:
             self.is_idle = True
             self.error = store_refusal(error)
         return stored
+
+    def _note_copied(self, sequence: int) -> None:
+        """A batch went into the target, up to this sequence of the origin."""
 
     def _store(self, message: StoredMessage) -> None:
         """Store one message. Raises Refused, StoreError."""
@@ -186,8 +191,8 @@ class Copy:
 
     # -- information
 
-    def info(self) -> StreamSourceInfo:
-        """How far it has come."""
+    def info(self, *, fresh: bool = False) -> StreamSourceInfo:
+        """How far it has come; of one just made, a missing origin is nothing to speak of yet."""
         source, origin = self.source, self.origin
         lag = 0 if origin is None else origin.store.count(self.filter, self.position + 1)
         active = _NEVER_S
@@ -201,7 +206,8 @@ class Copy:
             active=active,
             filter_subject=source.filter_subject,
             subject_transforms=source.subject_transforms,
-            error=self.error.to_wire() if self.error is not None else None,
+            seq=self._last_copied,
+            error=None if self.error is None or fresh else self.error.to_wire(),
         )
 
 
@@ -217,7 +223,13 @@ class SourceCopy(Copy):
     def _meet(self, origin: Stream, is_new: bool) -> None:
         if is_new:
             self.position = self.settled = self._before_start(origin)
+            self._last_copied = 0
+        else:
+            self._last_copied = self.position
         self._stamp = SourceStamp(self.index, identity_of(origin.created_ns))
+
+    def _note_copied(self, sequence: int) -> None:
+        self._last_copied = sequence
 
     def _store(self, message: StoredMessage) -> None:
         sequence, subject, headers, payload, _ = message

@@ -52,8 +52,8 @@ class DirectGet:
     ) -> bool:
         """Answer one request; False when there is no such stream to ask directly."""
         tokens = subject.decode(errors="replace").split(".", 5)[4:]
-        stream = self._registry.streams.get(tokens[0]) if tokens else None
-        if stream is None or not stream.config.allow_direct:
+        stream = self._find(tokens[0]) if tokens else None
+        if stream is None:
             return False
         if reply:
             if required_level_too_high(headers, self._context.options.api_level):
@@ -61,6 +61,13 @@ class DirectGet:
             else:
                 self._answer(stream, tokens[1] if len(tokens) > 1 else "", reply, payload)
         return True
+
+    def _find(self, name: str) -> Stream | None:
+        """The stream to ask, or while it is away a mirror of it that may answer instead."""
+        stream = self._registry.streams.get(name)
+        if stream is None:
+            return self._context.copies.mirror_of(name)
+        return stream if stream.config.allow_direct else None
 
     def _answer(self, stream: Stream, subject: str, reply: bytes, payload: bytes) -> None:
         if not payload.strip() and not subject:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from ....api.streams import StreamSourceInfo
 from .copying import Copy, MirrorCopy, SourceCopy
 from .source_config import copies, index_name
 from .source_header import read_origination
@@ -101,6 +102,10 @@ class Intake:
             copy.source = source
             self.copies[index] = copy
         return fresh, list(before.values())
+
+    def infos(self, *, fresh: bool = False) -> tuple[StreamSourceInfo, ...]:
+        """How far each copy has come; see ``Copy.info``."""
+        return tuple(copy.info(fresh=fresh) for copy in self.copies.values())
 
     def touch(self) -> None:
         """A position has changed: the next flush commits it."""

@@ -28,6 +28,7 @@ __all__ = ["Route", "check_copies", "check_copies_update", "compile_route", "cop
 
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _EVERYTHING: Final = ">"
+_API: Final = b"$JS.API"
 
 
 class Route(NamedTuple):
@@ -172,6 +173,10 @@ def _check_source(
         raise Refused(words.filter, err=f"invalid subject {source.filter_subject}")
     _check_name(source, words)
     external = source.external
+    if external is not None and overlaps(external.api.encode(), _API):
+        raise Refused(
+            Errors.STREAM_EXTERNAL_API_OVERLAP, prefix=external.api, subject=_API.decode()
+        )
     if source.domain or (external is not None and (external.api or external.deliver)):
         raise Refused(
             Errors.STREAM_INVALID_CONFIG,

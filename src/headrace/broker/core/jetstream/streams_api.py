@@ -55,7 +55,7 @@ def stream_info(
     level = str(required_level(stream.config))
     metadata = {**stream.config.metadata, **dynamic_metadata(context.options, level, listed=listed)}
     config = msgspec.structs.replace(stream.config, metadata=metadata)
-    copies = [copy.info() for copy in stream.intake.copies.values()] if stream.intake else []
+    copies = stream.intake.infos(fresh=did_create) if stream.intake is not None else ()
     return StreamInfo(
         config=config,
         created=format_time(stream.created_ns),
@@ -71,7 +71,7 @@ def stream_info(
             consumer_count=len(stream.consumers),
         ),
         mirror=copies[0] if stream.config.mirror is not None and copies else None,
-        sources=tuple(copies) if stream.config.mirror is None else (),
+        sources=copies if stream.config.mirror is None else (),
         ts=format_time(context.clock.now_ns()),
         did_create=did_create,
     )
