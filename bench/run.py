@@ -8,12 +8,13 @@ import argparse
 import clients
 import contenders
 import fetching
+import inprocess
 import ourclient
 import publishing
 import report
 import scaling
 
-BENCHMARKS = ("publishing", "fetching", "clients", "scaling")
+BENCHMARKS = ("publishing", "fetching", "clients", "inprocess", "scaling")
 
 
 def main() -> None:
@@ -49,6 +50,8 @@ def main() -> None:
         fetching.run(arguments.rounds)
     if "clients" in chosen:
         clients.run(arguments.rounds)
+    if "inprocess" in chosen:
+        inprocess.run(arguments.rounds)
     if "scaling" in chosen:
         scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
     report.summary()
