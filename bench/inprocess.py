@@ -10,10 +10,9 @@ import time
 from pathlib import Path
 
 import contenders
+import headrace
 import report
 from contenders import HEADRACE, ROOT, running
-
-import headrace
 
 MESSAGES = 200_000
 PAYLOAD = b"x" * 128
