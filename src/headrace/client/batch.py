@@ -26,7 +26,7 @@ from .message import HeadersLike
 from .pubheaders import PublishOptions, with_options
 
 if TYPE_CHECKING:
-    from .connection import Connection
+    from .jetstream import JetStream
 
 __all__ = ["AtomicBatch", "BatchRefusedError"]
 
@@ -72,9 +72,10 @@ class AtomicBatch:
             sequence, ``count`` how many there are.
     """
 
-    def __init__(self, connection: Connection, timeout: float) -> None:
-        self._connection = connection
-        self._session = connection._session
+    def __init__(self, js: JetStream, timeout: float) -> None:
+        self._js = js
+        self._connection = js.connection
+        self._session = js.connection._session
         self._timeout = timeout
         self._messages: list[tuple[str, bytes, bytes]] = []  # subject, headers, payload
         self._id = self._session.nuid.next()
@@ -146,8 +147,8 @@ class AtomicBatch:
             raise ConfigurationError("nothing was added to the batch; there is nothing to commit")
         session = self._session
         session.raise_if_closed()
-        self._check_level()
         self._over = True
+        await self._check_server()
         self._answer = session.loop.create_future()
         self._prefix = session.new_inbox().encode() + b"."
         route = session.open_route(self._prefix + b"*", self._receive)
@@ -187,14 +188,24 @@ class AtomicBatch:
         if self._over:
             raise ConfigurationError("the batch was committed or discarded; begin another one")
 
-    def _check_level(self) -> None:
-        """An older server would store the messages one by one."""
+    async def _check_server(self) -> None:
+        """A server that knows nothing of batches would store the messages one by one.
+
+        It knows of them if its API level says so, or if it speaks of streams that have them.
+        """
         info = self._session.info
-        if info.api_lvl < API_LEVEL_MIN:
+        if info.api_lvl >= API_LEVEL_MIN or self._js._batches_at == info.server_id:
+            return
+        async for stream in self._js.streams(subject=self._messages[0][0]):
+            if stream.config.allow_atomic:
+                self._js._batches_at = info.server_id
+                return
             raise ConfigurationError(
-                f"the server (version {info.version}, API level {info.api_lvl}) has no atomic batches; "
-                f"they need API level {API_LEVEL_MIN}, which nats-server has from 2.12 on"
+                f"stream {stream.config.name!r} has no atomic batches, and the server (version "
+                f"{info.version}, API level {info.api_lvl}) may not know of them; they need a stream "
+                f"with allow_atomic, which nats-server has from 2.12 on"
             )
+        raise NoRespondersError(f"no stream has the subject {self._messages[0][0]!r} of message 0")
 
     def _commands(self) -> bytes:
         """Each message asks for an answer, so that a refusal says which it was."""

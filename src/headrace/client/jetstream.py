@@ -71,6 +71,7 @@ class JetStream(Buckets, Publishing):
         if not is_valid_subject(prefix.encode()):
             raise ConfigurationError(f"prefix {prefix!r} is not a subject without wildcards")
         self._connection = connection
+        self._batches_at = ""  # the server known to understand batches, whatever its API level
         session = connection._session
         seconds = session.options.request_timeout if timeout is None else timeout
         self._api = Api(session, prefix, seconds)

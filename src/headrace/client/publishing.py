@@ -31,7 +31,7 @@ class Publishing:
             timeout: seconds to wait for the answer to the whole batch; None is the context's.
         """
         js = cast("JetStream", self)
-        return AtomicBatch(js.connection, js._api.timeout if timeout is None else timeout)
+        return AtomicBatch(js, js._api.timeout if timeout is None else timeout)
 
     async def increment(self, subject: str, by: int = 1, *, headers: HeadersLike = None) -> int:
         """Add ``by``, which may be negative, to the counter ``subject``, and return its new value.
