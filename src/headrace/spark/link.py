@@ -284,7 +284,7 @@ def _handshake(
     return Link(connection, sock, parser, info)
 
 
-def _await(sock: socket.socket, parser: Parser, op: int, deadline: float) -> Frame:
+def _await(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> Frame:
     """Read until a frame of kind ``op``; an error of the server is raised."""
     while True:
         left = deadline - time.monotonic()
