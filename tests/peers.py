@@ -72,10 +72,11 @@ class ServerProcess:
     log: Path
     monitoring_port: int = 0
     credentials: Mapping[str, str] = field(default_factory=dict)
+    scheme: str = "nats"
 
     @property
     def url(self) -> str:
-        return f"nats://{self.host}:{self.port}"
+        return f"{self.scheme}://{self.host}:{self.port}"
 
     def log_text(self) -> str:
         return self.log.read_text(errors="replace") if self.log.exists() else ""

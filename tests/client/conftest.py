@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
@@ -14,7 +15,12 @@ from headrace.client import Connection, Consumer, JetStream, Stream, connect
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="session", params=["nats-server", "headrace"])
+SERVERS = ["nats-server", "headrace"]
+if os.environ.get("HEADRACE_TEST_WEBSOCKET"):  # the same again through WebSockets, on demand
+    SERVERS.append("websocket")
+
+
+@pytest.fixture(scope="session", params=SERVERS)
 def reference_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
@@ -22,6 +28,11 @@ def reference_server(
     directory = tmp_path_factory.mktemp(request.param)
     if request.param == "headrace":
         server = peers.start_headrace(directory)
+    elif request.param == "websocket":
+        port = peers.free_port()
+        listener = f'websocket {{ host: "127.0.0.1", port: {port}, no_tls: true }}'
+        server = peers.start_nats_server(directory, config=listener)
+        server.port, server.scheme = port, "ws"
     else:
         server = peers.start_nats_server(directory)
     yield server

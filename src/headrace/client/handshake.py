@@ -28,9 +28,9 @@ __all__ = [
 
 DEFAULT_PORT: Final = 4222
 
-_PLAIN_SCHEMES: Final = frozenset({"nats", "tcp"})
-_TLS_SCHEMES: Final = frozenset({"tls"})
-_SCHEMES: Final = _PLAIN_SCHEMES | _TLS_SCHEMES
+_TLS_SCHEMES: Final = frozenset({"tls", "wss"})
+_WEBSOCKET_PORTS: Final = {"ws": 80, "wss": 443}
+_SCHEMES: Final = frozenset({"nats", "tcp", "tls", "ws", "wss"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,16 +57,22 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is, and the credentials its URL carried. ``str()`` never shows those."""
+    """Where a server is, and the credentials its URL carried. ``str()`` never shows those.
+
+    ``path`` is of a WebSocket's URL, for proxies that look at it.
+    """
 
     host: str
     port: int = DEFAULT_PORT
     tls: bool = False
     credentials: Credentials = field(default_factory=Credentials, repr=False)
+    websocket: bool = False
+    path: str = ""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{'tls' if self.tls else 'nats'}://{host}:{self.port}"
+        plain, safe = ("ws", "wss") if self.websocket else ("nats", "tls")
+        return f"{safe if self.tls else plain}://{host}:{self.port}"
 
     @property
     def key(self) -> tuple[str, int]:
@@ -169,7 +175,8 @@ def connect_command(
 
 
 def parse_server(url: str) -> ServerAddress:
-    """Read ``nats://[user:password@|token@]host[:port]``, ``tls://…``, or a bare ``host[:port]``.
+    """Read ``nats://[user:password@|token@]host[:port]``, or ``tls://…``, a bare ``host[:port]``, or a
+    WebSocket's ``ws://…[/path]`` or ``wss://…``.
 
     User, password and token may be percent-encoded. Raises ConfigurationError, whose text never
     repeats what stands before an ``@``.
@@ -195,7 +202,9 @@ def parse_server(url: str) -> ServerAddress:
         raise ConfigurationError(
             f"server URL ending in {shown!r}: no host; expected nats://host:port"
         )
-    if parts.path not in ("", "/") or parts.query or parts.fragment:
+    websocket = scheme in _WEBSOCKET_PORTS
+    path = "" if parts.path == "/" else parts.path
+    if (path and not websocket) or parts.query or parts.fragment:
         raise ConfigurationError(
             f"server URL ending in {shown!r}: nothing may follow the port; expected nats://host:port"
         )
@@ -206,9 +215,11 @@ def parse_server(url: str) -> ServerAddress:
         credentials = Credentials(token=unquote(parts.username))
     return ServerAddress(
         host=parts.hostname,
-        port=DEFAULT_PORT if port is None else port,
+        port=_WEBSOCKET_PORTS.get(scheme, DEFAULT_PORT) if port is None else port,
         tls=scheme in _TLS_SCHEMES,
         credentials=credentials,
+        websocket=websocket,
+        path=path,
     )
 
 

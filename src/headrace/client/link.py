@@ -136,7 +136,12 @@ async def open_link(address: ServerAddress, options: Options) -> Link:
 async def _connect(
     loop: asyncio.AbstractEventLoop, link: Link, address: ServerAddress, options: Options
 ) -> None:
-    if options.tls_first:
+    if address.websocket:
+        from .websocket import open_websocket
+
+        tls = _tls(address, options) if _is_wss(address, options) else None
+        await open_websocket(link, address, tls)
+    elif options.tls_first:
         context, hostname = _tls(address, options)
         await loop.create_connection(
             lambda: link, address.host, address.port, ssl=context, server_hostname=hostname
@@ -149,8 +154,8 @@ async def _shake_hands(
     handshake: Handshake, link: Link, address: ServerAddress, options: Options
 ) -> None:
     info = link.info = await handshake.info
-    tls = options.tls_first
-    if not tls and (address.tls or bool(options.tls) or info.tls_required):
+    tls = _is_wss(address, options) if address.websocket else options.tls_first
+    if not (tls or address.websocket) and (address.tls or bool(options.tls) or info.tls_required):
         if not (info.tls_required or info.tls_available):
             raise ConnectFailedError("TLS was asked for, and the server does not offer it")
         if not link.is_clean:
@@ -161,6 +166,11 @@ async def _shake_hands(
     hello = connect_command(info, credentials, name=options.name, tls=tls, echo=options.echo)
     link.transport.write(hello + b"PING\r\n")
     await handshake.accepted
+
+
+def _is_wss(address: ServerAddress, options: Options) -> bool:
+    """Whether a WebSocket is inside TLS from its first byte: asked for in whatever way."""
+    return address.tls or bool(options.tls) or options.tls_first
 
 
 async def _start_tls(link: Link, address: ServerAddress, options: Options) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from ..errors import ConfigurationError
@@ -97,7 +97,7 @@ class ServerPool:
     def discover(self, urls: Iterable[str]) -> list[ServerAddress]:
         """Take in the ``connect_urls`` of an INFO; returns what was new. Unreadable ones are skipped.
 
-        A discovered server inherits TLS from the list given by the user, and its credentials.
+        A discovered server inherits from the list given by the user: credentials, TLS, WebSocket.
         """
         new = []
         for url in urls:
@@ -107,9 +107,9 @@ class ServerPool:
                 continue  # another server's idea of a URL must not break this connection
             if self._find(parsed) is not None:
                 continue
-            address = ServerAddress(
-                parsed.host, parsed.port, self._given.tls, self._given.credentials
-            )
+            address = replace(
+                self._given, host=parsed.host, port=parsed.port
+            )  # the rest as the first one given, TLS and WebSocket too
             self._entries.append(_Entry(address, discovered=True))
             new.append(address)
         return new
