@@ -58,14 +58,21 @@ def to_wire(document: Document) -> dict[str, Any]:
     """The document as JSON-ready builtins: durations in nanoseconds, defaults left out but ``always``."""
     kind = type(document)
     result: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
-        value = getattr(document, field.name)
-        if field.name not in kind.always and value == field.default:
+    for name, wire_name, default, is_always, is_duration in _columns(kind):
+        value = getattr(document, name)
+        if not is_always and (value == default or value in (None, (), {}, "")):
             continue
-        if field.name not in kind.always and value in (None, (), {}, ""):
-            continue
-        result[field.encode_name] = _value_to_wire(value, field.name in kind.durations)
+        result[wire_name] = _value_to_wire(value, is_duration)
     return result
+
+
+@cache  # msgspec evaluates every annotation anew each time it is asked for the fields
+def _columns(kind: type[Document]) -> tuple[tuple[str, str, Any, bool, bool], ...]:
+    """Of each field: its name, its name on the wire, its default, always shown, a duration."""
+    return tuple(
+        (f.name, f.encode_name, f.default, f.name in kind.always, f.name in kind.durations)
+        for f in msgspec.structs.fields(kind)
+    )
 
 
 def _value_to_wire(value: Any, is_duration: bool) -> Any:

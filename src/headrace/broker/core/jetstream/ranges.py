@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, TypeVar
 
 import msgspec
@@ -21,17 +22,23 @@ D = TypeVar("D", bound=Document)
 
 def check_ranges(document: D) -> D:
     """The document, if its numbers are within range. Raises DocumentError naming the field."""
-    for field in msgspec.structs.fields(document):
-        value = getattr(document, field.name)
+    for name, wire_name in _names(type(document)):
+        value = getattr(document, name)
         for item in value if isinstance(value, tuple) else (value,):
             if isinstance(item, Document):
                 check_ranges(item)
             elif isinstance(item, float):
                 if abs(item) > _SECONDS_MAX:
-                    raise DocumentError(f"json: duration out of range in {field.encode_name}")
+                    raise DocumentError(f"json: duration out of range in {wire_name}")
             elif isinstance(item, int) and abs(item) > _INT_MAX:
-                raise DocumentError(f"json: number out of range in {field.encode_name}")
+                raise DocumentError(f"json: number out of range in {wire_name}")
     return document
+
+
+@cache  # msgspec evaluates every annotation anew each time it is asked for the fields
+def _names(kind: type[Document]) -> tuple[tuple[str, str], ...]:
+    """Of each field: its name, and its name on the wire."""
+    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
 
 
 def read_number(text: bytes) -> int | None:
