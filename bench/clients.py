@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-import threading
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import contenders
+import cpu
 import natspy
 import ourclient
 import peers
@@ -16,10 +19,11 @@ from contenders import running
 from rawsocket import RawConnection
 
 STREAM = contenders.STREAM
-CONFIG = {"name": STREAM, "subjects": ["bench.>"], "storage": "file", "num_replicas": 1}
+CONFIG = {"name": STREAM, "subjects": ["bench.>"], "num_replicas": 1}
+FILE, MEMORY = {"storage": "file"}, {"storage": "memory"}
 PAYLOAD_BYTES = 100
 WINDOW = 16_000
-KEPT_READY = 1_000
+BATCH = 1_000
 AWAITED = 3_000
 WINDOWED = 200_000
 WINDOWED_BY_NATS_PY = 30_000
@@ -28,104 +32,152 @@ REQUESTS = 3_000
 ECHO = "echo.here"
 
 NATS_PY = "nats-py"
+OURS = "our client"
+RAW = "bare socket that counts"
 
-Work = Callable[[peers.ServerProcess, str], float]
+
+@dataclass(frozen=True)
+class Work:
+    """``run(server, name of a durable consumer)`` gives messages/s of ``messages`` messages."""
+
+    run: Callable[[peers.ServerProcess, str], float]
+    messages: int
+
+
+@dataclass
+class Figures:
+    rates: list[float] = field(default_factory=list)
+    client_us: list[float] = field(default_factory=list)
+
+    @property
+    def rate(self) -> float:
+        return report.median(self.rates)
+
+    @property
+    def cost(self) -> float:
+        """Processor time of the client, µs per message."""
+        return report.median(self.client_us)
 
 
 def awaited(rounds: int) -> None:
-    rates = compare(
-        "js.publish, each awaited",
-        {
-            NATS_PY: lambda server, _: natspy.publish_awaited(server.url, AWAITED, PAYLOAD_BYTES),
-            "our client": lambda server, _: ourclient.publish_awaited(
-                server.url, AWAITED, PAYLOAD_BYTES
-            ),
-        },
-        rounds,
-    )
-    _claim("awaited publish, against nats-py", rates["our client"], rates[NATS_PY], 1.5)
+    size = PAYLOAD_BYTES
+    works = {
+        NATS_PY: Work(lambda at, _: natspy.publish_awaited(at.url, AWAITED, size), AWAITED),
+        OURS: Work(lambda at, _: ourclient.publish_awaited(at.url, AWAITED, size), AWAITED),
+    }
+    figures = compare("js.publish, each awaited", works, rounds, FILE)
+    claim("awaited publish, against nats-py", figures[OURS], figures[NATS_PY], 1.5)
 
 
 def windowed(rounds: int) -> None:
-    """nats-py publishes fewer, so as not to take minutes; its rate does not depend on that."""
-    fewest = WINDOWED_BY_NATS_PY
-    size = PAYLOAD_BYTES
-    works: dict[str, Work] = {
-        f"{NATS_PY}, publish_async": lambda server, _: natspy.publish_windowed(
-            server.url, fewest, WINDOW, size
+    """Into memory, so that the server is not all that is measured. nats-py publishes fewer messages,
+    so as not to take minutes; its rate does not depend on that."""
+    fewer, size = WINDOWED_BY_NATS_PY, PAYLOAD_BYTES
+    send, many = f"{OURS}, publisher.send", f"{OURS}, publisher.send_many"
+    works = {
+        NATS_PY: Work(lambda at, _: natspy.publish_windowed(at.url, fewer, WINDOW, size), fewer),
+        send: Work(
+            lambda at, _: ourclient.publish_windowed(at.url, WINDOWED, WINDOW, size), WINDOWED
         ),
-        f"{NATS_PY}, publish_async, its default of 4,000 pending": lambda server, _: (
-            natspy.publish_windowed(server.url, fewest, 4_000, size)
-        ),
-        "our client, publisher.send": lambda server, _: ourclient.publish_windowed(
-            server.url, WINDOWED, WINDOW, size
-        ),
-        "our client, publisher.send_many": lambda server, _: ourclient.publish_many(
-            server.url, WINDOWED, WINDOW, size
-        ),
+        many: Work(lambda at, _: ourclient.publish_many(at.url, WINDOWED, WINDOW, size), WINDOWED),
+        RAW: Work(_raw_publish, WINDOWED),
     }
-    rates = compare(f"publishing, {WINDOW:,} in flight", works, rounds)
-    base = max(rate for name, rate in rates.items() if name.startswith(NATS_PY))
-    figure = "windowed publish, against nats-py"
-    _claim(figure, rates["our client, publisher.send"], base, 10)
-    _claim(f"{figure} (send_many)", rates["our client, publisher.send_many"], base, 10)
+    figures = compare(f"publishing, {WINDOW:,} in flight", works, rounds, MEMORY)
+    theirs, ceiling = figures[NATS_PY], figures[RAW]
+    claim("windowed publish, against nats-py", figures[many], theirs, 10, ceiling)
+    report.claim(
+        "windowed publish, processor time of the client",
+        f"{theirs.cost:.1f} µs to {figures[many].cost:.1f} µs",
+        theirs.cost / figures[many].cost,
+        at_least=10,
+    )
+
+
+def _raw_publish(server: peers.ServerProcess, _: str) -> float:
+    with RawConnection(server.host, server.port) as connection:
+        return WINDOWED / connection.publish_acked(
+            WINDOWED, WINDOW, PAYLOAD_BYTES, own_replies=True
+        )
 
 
 def consuming(rounds: int) -> None:
-    works: dict[str, Work] = {
-        f"{NATS_PY}, subscribe(cb=…)": lambda server, durable: natspy.push(
-            server.url, STREAM, durable, CONSUMED, 2 * KEPT_READY
+    """nats-py has no continuous pull: it is a loop of ``fetch``, or a subscription that is pushed to."""
+    pulled, pushed = f"{NATS_PY}, loop of fetch({BATCH})", f"{NATS_PY}, pushed, subscribe(cb=…)"
+    ours = f"{OURS}, async for … consume()"
+    works = {
+        pulled: Work(
+            lambda at, durable: natspy.pull(at.url, STREAM, durable, CONSUMED, BATCH), CONSUMED
         ),
-        "our client, async for … consume()": lambda server, durable: ourclient.consume(
-            server.url, STREAM, durable, CONSUMED, KEPT_READY
+        pushed: Work(
+            lambda at, durable: natspy.push(at.url, STREAM, durable, CONSUMED, 2 * BATCH), CONSUMED
+        ),
+        ours: Work(
+            lambda at, durable: ourclient.consume(at.url, STREAM, durable, CONSUMED, BATCH),
+            CONSUMED,
         ),
     }
-    rates = compare("consuming continuously, explicit acks", works, rounds, filled=CONSUMED)
-    theirs, ours = rates.values()
-    _claim("consume with acks, against nats-py", ours, theirs, 8)
+    figures = compare("consuming continuously, explicit acks", works, rounds, FILE, CONSUMED)
+    claim("consume with acks, against nats-py pulling", figures[ours], figures[pulled], 8)
 
 
-def compare(title: str, works: dict[str, Work], rounds: int, filled: int = 0) -> dict[str, float]:
-    """Messages per second of each, interleaved, on one server; the medians."""
-    rates: dict[str, list[float]] = {name: [] for name in works}
-    with running(contenders.NATS_ONE_CORE) as server, _admin(server) as admin:
-        admin.request(f"$JS.API.STREAM.CREATE.{STREAM}", CONFIG)
+def compare(
+    title: str, works: dict[str, Work], rounds: int, storage: dict[str, str], filled: int = 0
+) -> dict[str, Figures]:
+    """Each of the works once per round, on one server, with a stream that is emptied between."""
+    figures = {name: Figures() for name in works}
+    server_is = contenders.NATS_ONE_CORE
+    with running(server_is) as server, RawConnection(server.host, server.port) as admin:
+        admin.request(f"$JS.API.STREAM.CREATE.{STREAM}", CONFIG | storage)
         if filled:
             admin.publish_acked(filled, WINDOW, PAYLOAD_BYTES)
         for number in range(rounds):
             for index, (name, work) in enumerate(works.items()):
                 durable = f"bench-{number}-{index}"
-                rate = work(server, durable)
-                rates[name].append(rate)
+                before = cpu.of_ourselves()
+                rate = work.run(server, durable)
+                spent = cpu.of_ourselves() - before
+                figures[name].rates.append(rate)
+                figures[name].client_us.append(1e6 * spent / work.messages)
                 print(f"  round {number + 1}: {name}: {rate:,.0f}/s")
                 if filled:
                     admin.request(f"$JS.API.CONSUMER.DELETE.{STREAM}.{durable}")
                 else:
                     admin.request(f"$JS.API.STREAM.PURGE.{STREAM}")
-    base = report.median(next(iter(rates.values())))
+    base = next(iter(figures.values())).rate
     report.table(
-        f"{title}, {ourclient.loop_name}, median of {rounds}",
-        ["client", "messages/s", "range", "× the first"],
+        f"{title}, {server_is.name}, {ourclient.loop_name}, median of {rounds}",
+        ["client", "messages/s", "range", "× the first", "client µs/message"],
         [
             [
                 name,
-                f"{report.median(values):,.0f}",
-                report.spread(values),
-                f"{report.median(values) / base:.1f}",
+                f"{each.rate:,.0f}",
+                report.spread(each.rates),
+                f"{each.rate / base:.1f}",
+                f"{each.cost:.2f}",
             ]
-            for name, values in rates.items()
+            for name, each in figures.items()
         ],
     )
-    report.write(f"clients, {title}", {"rounds": rounds, "rates": rates})
-    return {name: report.median(values) for name, values in rates.items()}
+    written = {name: vars(each) for name, each in figures.items()}
+    report.write(f"clients, {title}", {"rounds": rounds, "figures": written})
+    return figures
+
+
+def claim(
+    figure: str, ours: Figures, theirs: Figures, target: float, ceiling: Figures | None = None
+) -> None:
+    measured = f"{ours.rate:,.0f}/s to {theirs.rate:,.0f}/s"
+    if ceiling is not None:
+        measured += f" (a bare socket: {ceiling.rate:,.0f}/s)"
+    report.claim(figure, measured, ours.rate / theirs.rate, at_least=target)
 
 
 def requesting(rounds: int) -> None:
-    """The median latency of a request that a bare socket in another thread answers at once."""
-    asks = {NATS_PY: natspy.request_latencies, "our client": ourclient.request_latencies}
+    """The median latency of a request that a bare socket in another process answers at once."""
+    asks = {NATS_PY: natspy.request_latencies, OURS: ourclient.request_latencies}
     medians: dict[str, list[float]] = {name: [] for name in asks}
     tails: dict[str, list[float]] = {name: [] for name in asks}
-    with running(contenders.NATS_DEFAULT) as server, _echo(server):
+    with running(contenders.NATS_ONE_CORE) as server, _echo(server):
         for number in range(rounds):
             for name, ask in asks.items():
                 seconds = sorted(ask(server.url, ECHO, REQUESTS, PAYLOAD_BYTES))
@@ -144,47 +196,23 @@ def requesting(rounds: int) -> None:
     report.write("clients, requests", {"rounds": rounds, "p50_us": medians, "p99_us": tails})
     report.claim(
         "request latency p50, against nats-py",
-        f"{p50['our client']:,.0f} µs to {p50[NATS_PY]:,.0f} µs",
-        p50["our client"] / p50[NATS_PY],
+        f"{p50[OURS]:,.0f} µs to {p50[NATS_PY]:,.0f} µs",
+        p50[OURS] / p50[NATS_PY],
         at_most=0.7,
     )
 
 
-def _claim(figure: str, ours: float, theirs: float, target: float) -> None:
-    measured = f"{ours:,.0f}/s to {theirs:,.0f}/s"
-    report.claim(figure, measured, ours / theirs, at_least=target)
-
-
-@contextlib.contextmanager
-def _admin(server: peers.ServerProcess) -> Iterator[RawConnection]:
-    with RawConnection(server.host, server.port) as connection:
-        yield connection
-
-
 @contextlib.contextmanager
 def _echo(server: peers.ServerProcess) -> Iterator[None]:
-    """Answer requests on ECHO with two bytes, from a bare socket."""
-    with RawConnection(server.host, server.port) as connection:
-        wire = connection.socket
-        wire.settimeout(None)
-        wire.sendall(b"SUB " + ECHO.encode() + b" 9\r\nPING\r\n")
-
-        def answer() -> None:
-            while data := wire.recv(65_536):
-                # One request at a time, small enough to come in one piece.
-                if data.startswith(b"MSG "):
-                    reply = data[: data.index(b"\r\n")].split(b" ")[3]
-                    wire.sendall(b"PUB %b 2\r\nok\r\n" % reply)
-                elif data.startswith(b"PING"):
-                    wire.sendall(b"PONG\r\n")
-
-        thread = threading.Thread(target=answer, daemon=True)
-        thread.start()
+    script = str(Path(__file__).with_name("echo.py"))
+    command = [sys.executable, script, server.host, str(server.port), ECHO]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # it is ready
         try:
             yield
         finally:
-            wire.shutdown(socket.SHUT_RDWR)
-            thread.join()
+            process.terminate()
 
 
 def run(rounds: int) -> None:

@@ -167,6 +167,12 @@ def run(rounds: int) -> None:
         ours.rate / theirs.rate,
         at_least=10,
     )
+    report.claim(
+        f"fetch({BATCH}) with acks, processor time of the client",
+        f"{report.median(theirs.client_us):.1f} µs to {report.median(ours.client_us):.1f} µs",
+        report.median(theirs.client_us) / report.median(ours.client_us),
+        at_least=10,
+    )
     plain = compare(contenders.NATS_ONE_CORE, NOT_ACKED, rounds, acks=False)
     show(f"fetch({BATCH}), no acks, {loop}, median of {rounds}", plain, RAW)
     written["not acked"] = {name: vars(each) for name, each in plain.items()}

@@ -37,6 +37,23 @@ def fetch(url: str, stream: str, durable: str, messages: int, batch: int) -> flo
     return ourclient.run(work())
 
 
+def pull(url: str, stream: str, durable: str, messages: int, batch: int) -> float:
+    """The same, with a consumer that it makes itself."""
+
+    async def prepare() -> float:
+        connection = await nats.connect(url)
+        try:
+            js = connection.jetstream()
+            config = ConsumerConfig(durable_name=durable, max_ack_pending=2 * batch)
+            await js.add_consumer(stream, config)
+            return 0.0
+        finally:
+            await connection.close()
+
+    ourclient.run(prepare())
+    return fetch(url, stream, durable, messages, batch)
+
+
 def push(url: str, stream: str, durable: str, messages: int, pending: int) -> float:
     """Messages per second of its continuous subscription: pushed, to a callback that acknowledges."""
 

@@ -38,7 +38,7 @@ def pull_all(
     body = json.dumps({"batch": batch, "expires": 30_000_000_000}).encode()
     subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
     pull = b"PUB %b %b %d\r\n%b\r\n" % (subject, INBOX, len(body), body)
-    wire.sendall(b"SUB " + INBOX + b" 2\r\n")
+    wire.sendall(b"SUB " + INBOX + b" 3\r\n")
     started = time.perf_counter()
     wire.sendall(pull * in_flight)
     asked, taken, since = in_flight * batch, 0, 0

@@ -6,6 +6,7 @@ is measured is the server.
 
 from __future__ import annotations
 
+import itertools
 import json
 import select
 import socket
@@ -13,7 +14,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-REPLY = b"_INBOX.bench"
 ACK_MARK = b'"seq":'
 RECEIVE_BYTES = 1 << 18
 
@@ -21,14 +21,17 @@ RECEIVE_BYTES = 1 << 18
 class RawConnection:
     """A connected, greeted NATS connection subscribed to one inbox."""
 
+    _numbers = itertools.count()
+
     def __init__(self, host: str, port: int) -> None:
+        self.inbox = b"_INBOX.bench%d" % next(self._numbers)
         self.socket = socket.create_connection((host, port), timeout=30.0)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._rest = b""
         self._read_line()  # INFO
         options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
         self.socket.sendall(b"CONNECT " + json.dumps(options).encode() + b"\r\n")
-        self.socket.sendall(b"SUB " + REPLY + b" 1\r\nPING\r\n")
+        self.socket.sendall(b"SUB %b 1\r\nSUB %b.* 2\r\nPING\r\n" % (self.inbox, self.inbox))
         while self._read_line() != b"PONG":
             pass
 
@@ -62,7 +65,7 @@ class RawConnection:
     def request(self, subject: str, body: object = None) -> dict[str, Any]:
         """Ask the JetStream API; raises RuntimeError when the reply is an error."""
         payload = b"" if body is None else json.dumps(body).encode()
-        head = b"PUB %s %s %d\r\n" % (subject.encode(), REPLY, len(payload))
+        head = b"PUB %s %s %d\r\n" % (subject.encode(), self.inbox, len(payload))
         self.socket.sendall(head + payload + b"\r\n")
         while True:
             line = self._read_line()
@@ -85,10 +88,13 @@ class RawConnection:
         subject: Callable[[int], str] | str = "bench.publish",
         frames_per_chunk: int = 500,
         spread_bytes: int = 0,
+        own_replies: bool = False,
     ) -> float:
         """Publish with at most ``window`` unacknowledged; returns the seconds until the last ack.
 
-        With ``spread_bytes`` the sizes wander evenly that far around ``payload_bytes``.
+        With ``spread_bytes`` the sizes wander evenly that far around ``payload_bytes``. With
+        ``own_replies`` each message has a reply subject of its own, as a client needs to tell acks apart;
+        that costs a server more.
         """
         chunks, size = [], []
         for start in range(0, messages, frames_per_chunk):
@@ -97,8 +103,9 @@ class RawConnection:
             for index in range(start, start + count):
                 name = subject if isinstance(subject, str) else subject(index)
                 length = payload_bytes - spread_bytes + index * 7919 % (2 * spread_bytes + 1)
+                reply = b"%b.%d" % (self.inbox, index) if own_replies else self.inbox
                 frames.append(
-                    b"PUB %s %s %d\r\n%s\r\n" % (name.encode(), REPLY, length, b"x" * length)
+                    b"PUB %s %s %d\r\n%s\r\n" % (name.encode(), reply, length, b"x" * length)
                 )
             chunks.append(b"".join(frames))
             size.append(count)
