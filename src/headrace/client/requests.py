@@ -49,6 +49,8 @@ class Requests:
         timer = session.loop.call_later(timeout, _expire, future, subject, timeout)
         try:
             session.send_once(pub(subject.encode(), self._prefix + token, headers, payload))
+            if len(self._waiting) == 1:
+                session.outbox.write_now()  # a lone request gains by it; many are better together
             frame = await future
         finally:
             timer.cancel()
