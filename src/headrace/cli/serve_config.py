@@ -267,6 +267,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         accounts=get("accounts", ()),
         system_account=get("system_account", SYSTEM_ACCOUNT),
         no_auth_user=get("no_auth_user"),
+        trust=get("trust"),
         tls=_tls_options(values),
         monitor_port=get("http_port"),
         server_name=get("server_name", ""),

@@ -15,6 +15,7 @@ from ..broker.core.auth import User
 from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import Fields, refuse
 from ..broker.server.config_syntax import ConfigMap, ConfigValue, Place, parse_config
+from ..broker.server.config_trust import read_trust
 from ..broker.server.config_users import read_permissions, read_secret, read_users
 from ..errors import ConfigurationError
 
@@ -75,6 +76,7 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
         value = top.take(name)
         if value is not None:
             read(value, settings)
+    settings.put("trust", read_trust(top, lambda name: _read_included(name, str(path))[1]))
     if "jetstream" not in settings.values:
         settings.values["jetstream"] = False
         settings.assumed["jetstream"] = (

@@ -8,15 +8,14 @@ import secrets
 from typing import Final
 
 from ...errors import ConfigurationError
-from ..core.auth import KeyChecker
 from ..core.nkeys import USER, public_key
 
-__all__ = ["key_checker"]
+__all__ = ["Keys", "key_checker"]
 
 NONCE_BYTES: Final = 11  # as nats-server
 
 
-def key_checker() -> KeyChecker:
+def key_checker() -> Keys:
     """What checks signatures. Raises ConfigurationError if the extra is not installed."""
     try:
         import cryptography  # noqa: F401
@@ -24,11 +23,11 @@ def key_checker() -> KeyChecker:
         raise ConfigurationError(
             "users with an nkey, and operators, need the extra nkeys: pip install 'headrace[nkeys]'"
         ) from None
-    return _Ed25519()
+    return Keys()
 
 
-class _Ed25519:
-    """Implements ``KeyChecker``."""
+class Keys:
+    """Implements ``KeyChecker``. Made by ``key_checker``."""
 
     def new_nonce(self) -> str:
         return secrets.token_urlsafe(NONCE_BYTES)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from ... import limits
+from ...clock import SystemClock
 from ...errors import ConfigurationError
 from ..core.account_options import (
     DEFAULT_ACCOUNT,
@@ -24,6 +25,7 @@ from ..core.auth import (
     User,
     UserAuthentication,
 )
+from ..core.jwt_auth import TokenTrust, TrustedTokens
 from .keys import key_checker
 
 __all__ = ["BrokerOptions", "TlsOptions"]
@@ -95,6 +97,8 @@ class BrokerOptions:
     accounts: Sequence[AccountOptions] = ()
     """Without any, everybody is in the default account, which has JetStream."""
     system_account: str = SYSTEM_ACCOUNT
+    trust: TokenTrust | None = None
+    """Operators and accounts, whose signed tokens let users in; instead of ``users``."""
     no_auth_user: str | None = None
     """The name of the user whom clients without credentials act for."""
     tls: TlsOptions | None = None
@@ -163,6 +167,8 @@ class BrokerOptions:
 
     def all_accounts(self) -> list[AccountOptions]:
         """The accounts there will be. Without ``accounts`` the default one has JetStream, else none."""
+        if self.trust is not None:
+            return self._trusted_tokens(self.trust).accounts
         if self.accounts:
             return list(self.accounts)
         return [AccountOptions(name=DEFAULT_ACCOUNT, jetstream=JetStreamLimits())]
@@ -189,6 +195,7 @@ class BrokerOptions:
         ways = [
             name
             for name, given in (
+                ("operator", self.trust is not None),
                 ("token", self.token is not None),
                 ("user and password", self.user is not None or self.password is not None),
                 ("users", bool(self.users)),
@@ -199,6 +206,10 @@ class BrokerOptions:
             raise ConfigurationError(
                 f"{' and '.join(ways)} are given; accepted is one way to authenticate"
             )
+        if self.trust is not None and self.accounts:
+            raise ConfigurationError("accounts and operator are given; accepted is one of them")
+        if self.trust is not None:
+            return self._trusted_tokens(self.trust)
         maps = self.tls is not None and self.tls.map_clients
         if self.no_auth_user is not None and not self.users:
             raise ConfigurationError("no_auth_user: there are no users; accepted is one of users")
@@ -217,3 +228,8 @@ class BrokerOptions:
         if self.user is not None or self.password is not None:
             return UserAuthentication([User(self.user or "", self.password or "")])
         return NoAuthentication()
+
+    @staticmethod
+    def _trusted_tokens(trust: TokenTrust) -> TrustedTokens:
+        keys = key_checker()
+        return TrustedTokens(trust, keys, keys.verifies, SystemClock())

@@ -1,0 +1,142 @@
+"""The contents of account and user tokens as accounts, permissions and limits of ours."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from ...errors import InvalidSubjectError
+from ...subjects import SubjectFilter
+from .account_options import AccountOptions, Export, Import, JetStreamLimits
+from .auth import Permissions, ResponsePermission
+from .jwt import Claims, TokenError
+from .peer import Peer
+
+__all__ = ["account_options", "check_origin", "permissions_of"]
+
+_TRANSPORTS = {"nats": "STANDARD", "websocket": "WEBSOCKET"}
+
+
+def account_options(claims: Claims) -> AccountOptions:
+    """An account as its token describes it. Raises TokenError for what is not supported."""
+    content = claims.nats
+    if content.get("mappings"):
+        raise TokenError("mappings of subjects are not supported")
+    limits = content.get("limits") or {}
+    return AccountOptions(
+        name=claims.sub,
+        jetstream=_jetstream(limits),
+        exports=tuple(_export(item) for item in content.get("exports") or ()),
+        imports=tuple(_import(item) for item in content.get("imports") or ()),
+        connections_max=_limit(limits.get("conn", -1)),
+        subscriptions_max=_limit(limits.get("subs", -1)),
+    )
+
+
+def _jetstream(limits: Mapping[str, Any]) -> JetStreamLimits | None:
+    tiers = limits.get("tiered_limits")
+    if tiers:
+        limits = tiers.get("R1") or {}
+    memory, storage = limits.get("mem_storage", 0), limits.get("disk_storage", 0)
+    if not (memory or storage):
+        return None
+    return JetStreamLimits(
+        max_memory=_limit(memory),
+        max_storage=_limit(storage),
+        max_streams=_limit(limits.get("streams", 0) or -1),
+        max_consumers=_limit(limits.get("consumer", 0) or -1),
+        max_ack_pending=_limit(limits.get("max_ack_pending", 0) or -1),
+        max_stream_memory=_limit(limits.get("mem_max_stream_bytes", 0) or -1),
+        max_stream_storage=_limit(limits.get("disk_max_stream_bytes", 0) or -1),
+        max_bytes_required=bool(limits.get("max_bytes_required", False)),
+    )
+
+
+def _limit(value: object) -> int:
+    """A limit, -1 for none. Raises TokenError for anything but a number."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TokenError("a limit is not a whole number")
+    return max(value, -1)
+
+
+def _kind(item: Mapping[str, Any]) -> Literal["service", "stream"]:
+    kind = item.get("type")
+    if kind == "service":
+        return "service"
+    if kind == "stream":
+        return "stream"
+    raise TokenError("an export or import is neither stream nor service")
+
+
+def _export(item: Mapping[str, Any]) -> Export:
+    if item.get("token_req"):
+        raise TokenError("exports that need activation tokens are not supported")
+    answers = str(item.get("response_type") or "Singleton")
+    subject = str(item.get("subject", "")).encode()
+    return Export(kind=_kind(item), subject=subject, many_answers=answers != "Singleton")
+
+
+def _import(item: Mapping[str, Any]) -> Import:
+    kind = _kind(item)
+    if item.get("token"):
+        raise TokenError("imports with activation tokens are not supported")
+    subject, to = str(item.get("subject", "")), str(item.get("to") or "")
+    local = str(item.get("local_subject") or "")
+    if to and not local:  # the older field: a prefix, or what the exporter calls it
+        local, subject = (f"{to}.{subject}", subject) if kind == "stream" else (subject, to)
+    return Import(
+        kind=kind,
+        account=str(item.get("account", "")),
+        subject=subject.encode(),
+        local=(local or subject).encode(),
+    )
+
+
+def permissions_of(content: Mapping[str, Any]) -> Permissions | None:
+    """What ``pub``, ``sub`` and ``resp`` grant; None: everything. Raises TokenError."""
+    publish, subscribe = content.get("pub") or {}, content.get("sub") or {}
+    answers = content.get("resp")
+    filters = [
+        _filter(rules.get(verdict) or ())
+        for rules in (publish, subscribe)
+        for verdict in ("allow", "deny")
+    ]
+    if not answers and not any(filters):
+        return None
+    publish_allow, publish_deny, subscribe_allow, subscribe_deny = filters
+    responses = None
+    if answers:
+        most, ttl_ns = _limit(answers.get("max", 0)), _limit(answers.get("ttl", 0))
+        responses = ResponsePermission(most if most > 0 else 1, ttl_ns or 120_000_000_000)
+        if publish_allow is None:
+            publish_deny = SubjectFilter([b">"])
+    return Permissions(publish_allow, publish_deny, subscribe_allow, subscribe_deny, responses)
+
+
+def _filter(patterns: Any) -> SubjectFilter | None:
+    if not patterns:
+        return None
+    if any(len(str(pattern).split()) > 1 or "{{" in str(pattern) for pattern in patterns):
+        raise TokenError("queue groups and templates in permissions are not supported")
+    try:
+        return SubjectFilter([str(pattern).encode() for pattern in patterns])
+    except InvalidSubjectError as error:
+        raise TokenError(f"a permission is no subject: {error}") from None
+
+
+def check_origin(content: Mapping[str, Any], peer: Peer) -> None:
+    """Raise TokenError when the user may not come from there, or in this way."""
+    if content.get("times"):
+        raise TokenError("times of the day are not supported")
+    transports = content.get("allowed_connection_types")
+    if transports and _TRANSPORTS[peer.transport] not in [str(t).upper() for t in transports]:
+        raise TokenError("this user may not come this way")
+    networks = content.get("src")
+    if networks:
+        try:
+            host = ipaddress.ip_address(peer.host)
+            if not any(host in ipaddress.ip_network(str(net), strict=False) for net in networks):
+                raise TokenError("this user may not come from there")
+        except ValueError as error:
+            raise TokenError(str(error)) from None

@@ -1,0 +1,74 @@
+"""Makes NKEYs, and the tokens operators and accounts sign, as ``nsc`` would."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from typing import Any
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from headrace.broker.core.nkeys import encode_key
+
+__all__ = ["Key", "credentials", "token"]
+
+_SEEDS = {"O": 14 << 3, "A": 0, "U": 20 << 3}
+
+
+class Key:
+    """A key pair of an operator (O), account (A) or user (U)."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._private = Ed25519PrivateKey.generate()
+        self.public = encode_key(kind, self._private.public_key().public_bytes_raw())
+
+    def sign(self, data: bytes) -> bytes:
+        return self._private.sign(data)
+
+    def sign_text(self, text: str) -> str:
+        return base64.urlsafe_b64encode(self.sign(text.encode())).decode().rstrip("=")
+
+    @property
+    def seed(self) -> str:
+        kind = _SEEDS[self.kind]
+        start = bytes([18 << 3 | kind >> 5, (kind & 31) << 3])
+        raw = start + self._private.private_bytes_raw()
+        checksum = _crc16(raw).to_bytes(2, "little")
+        return base64.b32encode(raw + checksum).decode().rstrip("=")
+
+
+def _crc16(data: bytes) -> int:
+    return binascii.crc_hqx(data, 0)
+
+
+def token(signer: Key, about: Key, kind: str, *, exp: int = 0, **content: Any) -> str:
+    """A token of version 2; ``iat=`` and ``iss=`` are meant for the claims, the rest is content."""
+    iat = content.pop("iat", int(time.time()))
+    claims: dict[str, Any] = {
+        "jti": "x",
+        "iat": iat,
+        "iss": content.pop("iss", signer.public),
+        "name": kind,
+        "sub": about.public,
+        "nats": {"type": kind, "version": 2, **content},
+    }
+    if exp:
+        claims["exp"] = exp
+    signed = f"{_part({'typ': 'JWT', 'alg': 'ed25519-nkey'})}.{_part(claims)}"
+    return f"{signed}.{signer.sign_text(signed)}"
+
+
+def _part(document: dict[str, Any]) -> str:
+    text = json.dumps(document, separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+
+
+def credentials(user_token: str, user: Key) -> str:
+    """The text of a ``.creds`` file."""
+    return (
+        f"-----BEGIN NATS USER JWT-----\n{user_token}\n------END NATS USER JWT------\n\n"
+        f"-----BEGIN USER NKEY SEED-----\n{user.seed}\n------END USER NKEY SEED------\n"
+    )
