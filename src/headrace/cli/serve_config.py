@@ -163,6 +163,7 @@ SETTINGS: Final = (
     Setting("max_control_line", _whole_number, "longest line of the protocol in bytes"),
     Setting("max_memory_store", _whole_number, "most bytes of all streams in memory together"),
     Setting("max_file_store", _whole_number, "most bytes of all streams in files together"),
+    Setting("payload_cache", _whole_number, "bytes of messages in files kept in memory, too"),
     Setting(
         "pin_handover",
         _handover,
@@ -280,6 +281,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         pings_out_max=get("ping_max", limits.PINGS_OUT_MAX),
         memory_bytes_max=get("max_memory_store"),
         file_bytes_max=get("max_file_store"),
+        payload_cache_bytes=get("payload_cache", limits.PAYLOAD_CACHE_BYTES_DEFAULT),
         pin_handover=get("pin_handover", "drain"),
         ping_interval=get("ping_interval", limits.PING_INTERVAL_S),
         auth_timeout=get("auth_timeout", limits.AUTH_TIMEOUT_S),

@@ -38,6 +38,7 @@ async def test_a_stream_may_ask_for_no_more_than_there_is(
             "pin_handover: 'later'; accepted are 'drain' and 'immediate'",
         ),
         ({"file_bytes_max": -1}, "file_bytes_max: -1; accepted is 0 or more"),
+        ({"payload_cache_bytes": -1}, "payload_cache_bytes: -1; accepted is 0 or more"),
     ],
 )
 def test_a_limit_that_makes_no_sense_is_refused(setting: dict[str, int], complaint: str) -> None:

@@ -31,6 +31,19 @@ async def test_streams_outlive_the_broker(tmp_path: Path, no_leaks: None) -> Non
         assert await publish(broker, 1) == 21
 
 
+@pytest.mark.parametrize("size", [0, 1000])
+async def test_messages_come_from_disk_when_the_payload_cache_is_small(
+    tmp_path: Path, size: int
+) -> None:
+    async with Broker(store_dir=tmp_path / "store", payload_cache_bytes=size) as broker:
+        await publish(broker, 50)
+        client = await nats.connect(broker.client_url, allow_reconnect=False)
+        pulled = await client.jetstream().pull_subscribe("s.>", "reader")
+        messages = await pulled.fetch(50, timeout=5)
+        assert [message.data for message in messages] == [b"%d" % n for n in range(50)]
+        await client.close()
+
+
 async def test_what_is_on_its_way_when_the_broker_stops_is_acknowledged_and_kept(
     tmp_path: Path,
 ) -> None:

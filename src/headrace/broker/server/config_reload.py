@@ -19,6 +19,7 @@ _FIXED: Final = (
     "sync",
     "memory_bytes_max",
     "file_bytes_max",
+    "payload_cache_bytes",
     "system_account",
     "pin_handover",
 )

@@ -114,6 +114,8 @@ class BrokerOptions:
     """The most all streams in memory may hold, or reserve by ``max_bytes``; None: any."""
     file_bytes_max: int | None = None
     """The most all streams in files may hold, or reserve by ``max_bytes``; None: any."""
+    payload_cache_bytes: int = limits.PAYLOAD_CACHE_BYTES_DEFAULT
+    """How much of what was written or read last is kept in memory, of all streams in files together."""
     pin_handover: Literal["drain", "immediate"] = "drain"
     """``drain``: a pinned client that lost its pin finishes what it has in hand before the next one is
     pinned, as the specification asks; ``immediate``: the next message pins, as nats-server does."""
@@ -144,6 +146,7 @@ class BrokerOptions:
         for name, most in (
             ("memory_bytes_max", self.memory_bytes_max),
             ("file_bytes_max", self.file_bytes_max),
+            ("payload_cache_bytes", self.payload_cache_bytes),
         ):
             if most is not None and most < 0:
                 raise ConfigurationError(f"{name}: {most}; accepted is 0 or more")

@@ -85,7 +85,12 @@ async def open_storage(
         opened.tell()
 
     def make() -> FileStorage:
-        return FileStorage(Path(directory), sync=options.sync, notify=notify)
+        return FileStorage(
+            Path(directory),
+            sync=options.sync,
+            cache_bytes=options.payload_cache_bytes,
+            notify=notify,
+        )
 
     storage = await _beside_the_loop(make, FileStorage.close)
     opened = OpenStorage(storage)
