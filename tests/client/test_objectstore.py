@@ -223,6 +223,24 @@ async def test_reading_notices_a_replacement(
             await reader.read()
 
 
+async def test_a_reading_can_be_given_up(store: ObjectStore) -> None:
+    await store.put("x", NOISE, chunk_size=1000)
+    for turns in range(0, 40, 4):
+        getting = asyncio.ensure_future(store.get("x"))
+        for _ in range(turns):
+            await asyncio.sleep(0.0005)
+        getting.cancel()
+        await asyncio.wait([getting])
+    async with store.open("x") as reader:
+        await anext(reader)
+        await reader.close()
+        assert [chunk async for chunk in reader] == []
+    with pytest.raises(ConfigurationError, match="inside `async with"):
+        await store.open("x").read()
+    consumers = [name async for name in store._stream.consumer_names()]
+    assert len(consumers) <= 1  # one whose creation was under way goes by itself
+
+
 async def test_a_failed_download_leaves_no_file(store: ObjectStore, tmp_path: Path) -> None:
     await store.put("x", NOISE[:5000], chunk_size=1000)
     (tmp_path / "x").write_bytes(b"old")
@@ -372,7 +390,9 @@ async def test_whatever_happens_to_the_connection_objects_stay_whole(
     """Cut while putting: each put is there whole, or has failed and left the older one."""
     outcomes = []
     async with (
-        chaos.ChaosProxy(reference_server.host, reference_server.port) as proxy,
+        chaos.ChaosProxy(
+            reference_server.host, reference_server.port, reference_server.scheme
+        ) as proxy,
         connect(proxy.url, reconnect_wait=0.01, on_event=lambda event: None) as connection,
     ):
         far = await connection.jetstream().object_store("FILES")

@@ -48,6 +48,18 @@ async def test_filters_and_start_are_kept(js: JetStream, stream: Stream) -> None
     await ordered.delete()
 
 
+async def test_every_way_to_fetch(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 10)
+    ordered = await stream.ordered_consumer()
+    assert len(await ordered.fetch(4, no_wait=True)) == 4
+    some = await ordered.fetch_bytes(300, max_wait=1, eager=True)
+    assert 0 < len(some) < 6
+    rest = await ordered.fetch(100, eager=True, heartbeat=0.5)
+    assert rest.last_sequence == 10
+    assert len(await ordered.fetch(5, no_wait=True)) == 0
+    await ordered.delete()
+
+
 async def test_a_deleted_consumer_is_replaced(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 100)
     ordered = await stream.ordered_consumer()

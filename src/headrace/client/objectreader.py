@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["ObjectReader"]
 
 BUFFER_BYTES: Final = 8 * 1024 * 1024  # on their way or waiting to be taken
+UNUSED_S: Final = 60.0  # after so long the server forgets a reading that was given up
 SILENCE_S: Final = 5.0  # after so long without a chunk we ask whether there still is one
 _UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
 
@@ -83,6 +84,8 @@ class ObjectReader:
             return chunk
         if self._over:
             raise StopAsyncIteration
+        if not hasattr(self, "info"):
+            raise ConfigurationError("an object is read inside `async with store.open(name)`")
         if self._chunks >= self.info.chunks:
             self._over = True
             self._verify()
@@ -112,8 +115,6 @@ class ObjectReader:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def _next_chunk(self) -> bytes:
-        if not hasattr(self, "info"):
-            raise ConfigurationError("an object is read inside `async with store.open(name)`")
         if self.info.chunks == 1:
             return await self._only_chunk()
         if self._messages is None:
@@ -139,9 +140,9 @@ class ObjectReader:
     async def _begin(self) -> OrderedConsumption:
         info = self.info
         ordered = await self._store._stream.ordered_consumer(
-            filter_subject=chunk_subject(info.bucket, info.nuid)
+            filter_subject=chunk_subject(info.bucket, info.nuid), inactive_threshold=UNUSED_S
         )
-        state = await ordered.info()
+        state = ordered.cached_info or await ordered.info()  # of its creation
         there = state.num_pending + state.delivered.consumer_seq
         if there != info.chunks:
             await ordered.delete()

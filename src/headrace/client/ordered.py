@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -70,19 +70,55 @@ class OrderedConsumer:
     def __repr__(self) -> str:
         return f"<OrderedConsumer of {self.stream_name!r} after {self.last_sequence}>"
 
+    @property
+    def cached_info(self) -> ConsumerInfo | None:
+        """What the server said last of the consumer that stands behind it now, if there is one."""
+        return self._consumer.cached_info if self._consumer is not None else None
+
     async def info(self) -> ConsumerInfo:
         """What the server says of the consumer that stands behind it now."""
         return await (await self._current()).info()
 
-    async def fetch(self, max_messages: int = 100, *, max_wait: float = 5.0) -> Batch:
+    async def fetch(
+        self,
+        max_messages: int = 100,
+        *,
+        max_wait: float = 5.0,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+    ) -> Batch:
         """The next messages, up to ``max_messages``, waiting up to ``max_wait`` seconds for them.
 
-        Raises as ``Consumer.fetch``, except that a missing consumer is replaced.
+        Arguments and errors are those of ``Consumer.fetch``, except that a missing consumer is replaced.
         """
+        return await self._fetch(
+            lambda consumer: consumer.fetch(
+                max_messages, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
+            )
+        )
+
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        max_wait: float = 5.0,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+    ) -> Batch:
+        """As ``fetch``, up to ``max_bytes``; see ``Consumer.fetch_bytes``."""
+        return await self._fetch(
+            lambda consumer: consumer.fetch_bytes(
+                max_bytes, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
+            )
+        )
+
+    async def _fetch(self, pull: Callable[[Consumer], Awaitable[Batch]]) -> Batch:
         for last_attempt in (False, True):
             consumer = await self._current()
             try:
-                batch = await consumer.fetch(max_messages, max_wait=max_wait)
+                batch = await pull(consumer)
             except (NoRespondersError, PullError, HeartbeatMissedError):
                 self._consumer = None
                 if last_attempt:

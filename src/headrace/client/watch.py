@@ -42,7 +42,7 @@ class Watch(Generic[T]):
         """Watch through ``ordered``; with ``updates_only`` nothing counts as there already."""
         pending = 0
         if not updates_only:
-            info = await ordered.info()
+            info = ordered.cached_info or await ordered.info()  # of its creation
             pending = info.num_pending + info.delivered.consumer_seq
         return cls(ordered.consume(on_error=on_error), pending, read, wanted)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from ...api.consumers import ConsumerInfo
 from .. import ordered as aio
+from ..jsmessage import Batch as AioBatch
 from .messages import Batch, JetStreamMessage
 from .portal import Blocking, Portal, blocking
 
@@ -83,12 +85,48 @@ class OrderedConsumer(Blocking):
         """How often the consumer behind it was replaced."""
         return self._inner.resets
 
+    @property
+    def cached_info(self) -> ConsumerInfo | None:
+        """What the server said last of the consumer that stands behind it now, if there is one."""
+        return self._inner.cached_info
+
     info = blocking(aio.OrderedConsumer.info)
     delete = blocking(aio.OrderedConsumer.delete)
 
-    def fetch(self, max_messages: int = 100, *, max_wait: float = 5.0) -> Batch:
+    def fetch(
+        self,
+        max_messages: int = 100,
+        *,
+        max_wait: float = 5.0,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+    ) -> Batch:
         """The next messages; see ``headrace.OrderedConsumer.fetch``."""
-        batch = self._portal.run(self._inner.fetch(max_messages, max_wait=max_wait))
+        return self._batch(
+            self._inner.fetch(
+                max_messages, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
+            )
+        )
+
+    def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        max_wait: float = 5.0,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+    ) -> Batch:
+        """As ``fetch``, up to ``max_bytes``; see ``headrace.OrderedConsumer.fetch_bytes``."""
+        return self._batch(
+            self._inner.fetch_bytes(
+                max_bytes, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
+            )
+        )
+
+    def _batch(self, call: Coroutine[Any, Any, AioBatch]) -> Batch:
+        batch = self._portal.run(call)
         return Batch(self._portal, batch._session, batch._frames, batch.status, batch.error)
 
     def next(self, max_wait: float = 5.0) -> JetStreamMessage:
