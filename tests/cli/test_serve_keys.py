@@ -101,7 +101,7 @@ async def test_users_of_an_account_sign_in_with_their_tokens(serve: Serve, tmp_p
     server = serve(_trust_conf(tmp_path, tmp_path / "store"))
     creds = _creds(tmp_path, USER, token(ACCOUNT, USER, "user", **FREE))
     async with connect(server.url, credentials_file=creds) as client:
-        stream = await client.jetstream().create_stream("S", subjects=["s"])
+        stream = await client.jetstream().create_stream(name="S", subjects=["s"])
         assert (await client.jetstream().publish("s", b"x")).sequence == 1
         assert stream.name == "S"
     forged = _creds(tmp_path, STRANGER, token(Key("A"), STRANGER, "user", **FREE))
