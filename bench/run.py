@@ -8,13 +8,14 @@ import argparse
 import clients
 import contenders
 import fetching
+import idle
 import inprocess
 import ourclient
 import publishing
 import report
 import scaling
 
-BENCHMARKS = ("publishing", "fetching", "clients", "inprocess", "scaling")
+BENCHMARKS = ("publishing", "fetching", "clients", "inprocess", "scaling", "idle")
 
 
 def main() -> None:
@@ -54,6 +55,8 @@ def main() -> None:
         inprocess.run(arguments.rounds)
     if "scaling" in chosen:
         scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "idle" in chosen:
+        idle.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     report.summary()
 
 

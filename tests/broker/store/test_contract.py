@@ -193,6 +193,14 @@ def test_the_last_matching_sequence_is_found_for_any_filter(bench):
     assert bench.store.last_matching(only(">")) == 3
 
 
+def test_the_subjects_of_a_range_are_named_once(bench):
+    bench.add("a.1", "a.2", "a.1", "b", "a.3")
+    assert sorted(bench.store.subjects_between(1, 3)) == [b"a.1", b"a.2"]
+    assert sorted(bench.store.subjects_between(4, 99)) == [b"a.3", b"b"]
+    assert list(bench.store.subjects_between(6, 5)) == []
+    assert list(bench.store.subjects_between(6, 99)) == []
+
+
 def test_a_time_leads_to_the_first_live_message_stored_then_or_later(bench):
     for offset in (10, 20, 20, 15, 40):
         bench.store.append(b"a", b"", b"", T0 + offset)

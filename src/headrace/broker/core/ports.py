@@ -168,6 +168,13 @@ class StreamStore(Protocol):
         self, filter: SubjectFilter | None
     ) -> Iterator[tuple[builtins.bytes, SubjectState]]: ...
 
+    def subjects_between(self, start_seq: int, last_seq: int) -> Iterable[builtins.bytes]:
+        """The subjects of the messages in ``[start_seq, last_seq]``, each once, in no particular order.
+
+        Those of messages removed meanwhile may be among them.
+        """
+        ...
+
     def last_matching(self, filter: SubjectFilter) -> int:
         """The highest live sequence whose subject matches, or 0."""
         ...

@@ -146,6 +146,17 @@ class MessageLog:
             if state is not None:
                 yield names[sid], state
 
+    def subjects_between(self, start_seq: int, last_seq: int) -> list[bytes]:
+        """The subjects in ``[start_seq, last_seq]``, each once; of removed messages, too."""
+        sids: set[int] = set()
+        for segment in self._segments[self._segment_index(start_seq) :]:
+            if segment.base > last_seq:
+                break
+            segment.ensure()
+            sids.update(segment.sids[segment.lower(start_seq) : segment.upper(last_seq)])
+        names = self._table.names
+        return [names[sid] for sid in sids]
+
     def last_matching(self, filter: SubjectFilter) -> int:
         """The highest live sequence whose subject matches, or 0."""
         sids = self._view(filter).sids()

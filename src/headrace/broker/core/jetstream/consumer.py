@@ -76,7 +76,7 @@ class Consumer:
         self.state.reset(start)
         self._begin_replay()
         if self.push is not None:  # who asked for it hears that it exists, and then gets messages
-            self.stream.hungry[self] = None
+            self.stream.hungry.add(self, None)
             self.context.appended[self.stream] = None
         self.alarm.arm()
 
@@ -99,6 +99,7 @@ class Consumer:
             self.policy.timeout_ns = round(config.priority_timeout * _NS)
         if self.push is not None:
             self.push.configure(config)
+        self.stream.hungry.discard(self)
         self.wake()
         self.alarm.arm()
 
@@ -108,6 +109,7 @@ class Consumer:
         self.chosen.clear()
         self.last_delivered_ns = self.acks.last_ns = 0
         self._begin_replay()
+        self.stream.hungry.discard(self)
         self.wake()
         self.alarm.arm()
 
@@ -123,12 +125,12 @@ class Consumer:
             context.later,
             context.settling,
             context.dirty_consumers,
-            stream.hungry,
             stream.holding,
             stream.blocked,
         )
         for mark in marks:
             mark.pop(self, None)
+        stream.hungry.discard(self)
 
     def shut_down(self) -> None:
         """The server goes: tell the waiting requests what they did not get."""
@@ -204,15 +206,14 @@ class Consumer:
         elif end is TurnEnd.BLOCKED:
             self.stream.blocked[self] = None
         elif end is not TurnEnd.STALLED and end is not TurnEnd.HELD:
-            self.stream.hungry[self] = None
-
-    def may_have_more(self) -> bool:
-        """Whether new messages in the stream may be for this consumer, as far as is cheap to tell."""
-        literal = self.filter.literal if self.filter is not None else None
-        if literal is None or self.queue.has_one_shots or self.state.late:
-            return True
-        found = self.stream.store.subject(literal)
-        return found is not None and found.last_seq >= self.state.next_seq
+            # Requests that end with what is there, and redeliveries, wait for more than their filter.
+            impatient = self.queue.has_one_shots or self.state.late > 0
+            caught_up = end is TurnEnd.EXHAUSTED and not self.chosen
+            self.stream.hungry.add(
+                self,
+                None if impatient else self.filter,
+                self.state.next_seq if caught_up else 0,
+            )
 
     def room(self) -> int:
         """How many messages may go out for the first time: by acks pending, and by the replay."""

@@ -16,16 +16,17 @@ from ....errors import StoreError
 from ....subjects import SubjectFilter
 from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
-from .batch_checks import Staged
 from .batch_publish import BATCH_MARK, Batches
 from .context import Context, Refused
 from .dedupe import DuplicateWindow
 from .expiry import Expiry
 from .gate import PubAcks, store_refusal
+from .hungry import Hungry
 from .publish_checks import PublishChecks
 from .publish_headers import message_id
 from .republish import republisher_of
 from .retention import Retention, retention_of
+from .schedules import Schedules
 from .stream_config import compile_transform
 from .stream_copies import CopyingStream
 
@@ -51,7 +52,7 @@ class Stream(CopyingStream):
         self.name = config.name
         self.acks = PubAcks(config.name)
         self.consumers: dict[str, Consumer] = {}
-        self.hungry: dict[Consumer, None] = {}
+        self.hungry = Hungry()
         """Consumers with waiting requests that have seen everything durable."""
         self.holding: dict[Consumer, None] = {}
         self.removals = 0
@@ -67,7 +68,9 @@ class Stream(CopyingStream):
         self._last_ns = 0
         self._dirty = False
         self._closed = False
+        self._shown_seq = store.durable_seq  # who waits was told of everything up to this
         self.expiry = Expiry(self)
+        self.schedules: Schedules | None = None
         self.batches = Batches(self)
         self._sinks: tuple[bytes, ...] = ()
         self._configure()
@@ -78,13 +81,15 @@ class Stream(CopyingStream):
         """Start listening on the stream's subjects."""
         self._listen([] if self.config.mirror else self.config.subjects)
         self.expire()
-        self.expiry.arm()
+        self.arm()
 
     def close(self) -> None:
         """Stop listening; consumers are closed by the registry."""
         self._closed = True
         self._listen([])
         self.expiry.cancel()
+        if self.schedules is not None:
+            self.schedules.cancel()
         self.batches.close()
 
     def reconfigure(self, config: StreamConfig) -> None:
@@ -99,8 +104,10 @@ class Stream(CopyingStream):
         self.expiry.arm()
 
     def recover(self) -> None:
-        """Rebuild what is not stored by itself: reminders of what expires, and the duplicate window."""
+        """Rebuild what is not stored by itself: reminders of what is due, and the duplicate window."""
         self.expiry.rebuild()
+        if self.schedules is not None:
+            self.schedules.rebuild()
         window_ns = self.window.window_ns
         store = self.store
         self._last_ns = store.state.last_ns
@@ -121,6 +128,8 @@ class Stream(CopyingStream):
         self.checks = PublishChecks(self)
         self.expiry.configure()
         self.republisher = republisher_of(config, self.context.random)
+        if config.allow_msg_schedules and self.schedules is None:
+            self.schedules = Schedules(self)
         # With none of these a message without headers needs no look at all.
         self._plain = (
             self.transform is None
@@ -128,6 +137,7 @@ class Stream(CopyingStream):
             and not config.sealed
             and not config.no_ack
             and not config.allow_msg_counter
+            and not config.allow_msg_schedules
             and config.max_msg_size < 0
             and config.max_msgs_per_subject <= 0
             and config.discard == "old"
@@ -223,88 +233,10 @@ class Stream(CopyingStream):
         elif reply:
             self.acks.waiting.append((sequence, reply))
         self._after_append(subject, sequence, found.rollup)
+        if found.ends:
+            self.purge(SubjectFilter([found.ends]))
         if not self._dirty:
             self._mark_dirty()
-
-    def store_together(self, messages: Sequence[Staged], reply: bytes, extra: bytes) -> None:
-        """Store checked messages, all or none, and acknowledge the last. Raises Refused, StoreError."""
-        self.context.quota.admit(
-            self.config.storage, sum(len(m.subject + m.headers + m.payload) for m in messages)
-        )
-        targets = [self._republishing(message.subject) for message in messages]
-        sequence = self.store.append_together([message[:5] for message in messages])
-        latest: dict[bytes, int] = {}
-        for (target, before), message in zip(targets, messages, strict=True):
-            if message.expires_ns:
-                self.expiry.add(sequence, message.expires_ns)
-            if message.message_id:
-                self.window.add(message.message_id, sequence, message.timestamp_ns)
-            if target and self.republisher is not None:
-                before = latest.get(message.subject, before)
-                self.republisher.note(sequence, target, message[:4], before)
-            latest[message.subject] = sequence
-            self._after_append(message.subject, sequence, message.rollup)
-            sequence += 1
-        if reply:
-            self.acks.add(sequence - 1, reply, extra)
-        if not self._dirty:
-            self._mark_dirty()
-
-    def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int:
-        """Store a message of the server's own, unchecked; returns its sequence. Raises StoreError."""
-        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
-        expires_ns = now_ns + ttl_ns if ttl_ns else 0
-        sequence = self._store(subject, headers, payload, now_ns, expires_ns)
-        self._after_append(subject, sequence, b"")
-        if not self._dirty:
-            self._mark_dirty()
-        return sequence
-
-    def _store(
-        self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, expires_ns: int
-    ) -> int:
-        target, before = self._republishing(subject)
-        if expires_ns:
-            sequence = self.store.append_expiring(subject, headers, payload, now_ns, expires_ns)
-            self.expiry.add(sequence, expires_ns)
-        else:
-            sequence = self._append(subject, headers, payload, now_ns)
-        if target and self.republisher is not None:
-            self.republisher.note(sequence, target, (subject, headers, payload, now_ns), before)
-        return sequence
-
-    def _republishing(self, subject: bytes) -> tuple[bytes, int]:
-        """Where a message goes beside the stream, if anywhere, and the sequence before on its subject."""
-        if self.republisher is None:
-            return b"", 0
-        target = self.republisher.target(subject) if self.retention.wanted(subject) else b""
-        before = self.store.subject(subject) if target else None
-        return target, before.last_seq if before is not None else 0
-
-    def time(self) -> int:
-        """Now, or the newest message's time if the clock was set back."""
-        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
-        return now_ns
-
-    def renamed(self, subject: bytes) -> bytes:
-        """The subject after the stream's transform."""
-        return subject if self.transform is None else self.transform.apply(subject) or subject
-
-    def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
-        """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
-        if rollup:
-            scope = SubjectFilter([subject]) if rollup == b"sub" else None
-            self.purge(scope, below_seq=sequence)
-        limit = self.config.max_msgs_per_subject
-        if limit > 0:
-            state = self.store.subject(subject)
-            if state is not None and state.count > limit:
-                if state.count == limit + 1:
-                    self.remove([state.first_seq])
-                else:  # the limit was lowered meanwhile
-                    self.purge(SubjectFilter([subject]), keep=limit)
-        if not self.retention.wanted(subject):
-            self.store.remove([sequence])
 
     def _acknowledge_duplicate(self, sequence: int, reply: bytes) -> None:
         if not reply:
@@ -335,7 +267,7 @@ class Stream(CopyingStream):
             return
         if self._bounded:
             self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
-        self.expiry.arm()
+        self.arm()
 
     def on_durable(self) -> None:
         """New messages are on disk: who waits may have them."""
@@ -343,10 +275,11 @@ class Stream(CopyingStream):
             self.republisher.release(self.store.durable_seq, self.context.bus)
         if self.readers:
             self.context.copies.wake(self.readers)
-        for consumer in list(self.hungry):
-            if consumer.may_have_more():
-                del self.hungry[consumer]
-                self.context.ready[consumer] = None
+        first, last = self._shown_seq + 1, self.store.durable_seq
+        self._shown_seq = last
+        if self.hungry:
+            woken = self.hungry.wake(first, lambda: self.store.subjects_between(first, last))
+            self.context.ready.update(dict.fromkeys(woken))
 
     def resume_blocked(self) -> None:
         """Receivers have room again: who stopped for that reason goes on."""
@@ -366,7 +299,9 @@ class Stream(CopyingStream):
         """
         self.removals += 1
         self.expiry.rebuild()
-        self.expiry.arm()
+        if self.schedules is not None:
+            self.schedules.rebuild()
+        self.arm()
         if self.republisher is not None:
             self.republisher.take_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
