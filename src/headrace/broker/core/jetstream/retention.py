@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -23,6 +23,9 @@ class User(Protocol):
     def wants(self, subject: bytes) -> bool: ...
 
     def needs(self, stream_seq: int, subject: bytes) -> bool: ...
+
+
+_WANTED_MAX: Final = 32_768  # one more subject: the ones known are asked about anew
 
 
 class Retention(Protocol):
@@ -69,9 +72,17 @@ class InterestRetention:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
+        self._wanted: set[bytes] = set()  # subjects somebody wants, as far as asked
 
     def wanted(self, subject: bytes) -> bool:
-        return any(user.wants(subject) for user in self._users())
+        if subject in self._wanted:
+            return True
+        wanted = any(user.wants(subject) for user in self._users())
+        if wanted:
+            if len(self._wanted) >= _WANTED_MAX:
+                self._wanted.clear()
+            self._wanted.add(subject)
+        return wanted
 
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         others = [user for user in self._users() if user is not consumer]
@@ -79,6 +90,7 @@ class InterestRetention:
 
     def consumers_changed(self) -> None:
         """Walks the stream once: rare, and the only way to know what nobody waits for."""
+        self._wanted.clear()
         stream = self._stream
         users = self._users()
         store = stream.store
