@@ -7,6 +7,7 @@ import argparse
 
 import clients
 import contenders
+import costs
 import fetching
 import idle
 import inprocess
@@ -15,7 +16,7 @@ import publishing
 import report
 import scaling
 
-BENCHMARKS = ("publishing", "fetching", "clients", "inprocess", "scaling", "idle")
+BENCHMARKS = ("publishing", "fetching", "clients", "inprocess", "scaling", "idle", "costs")
 
 
 def main() -> None:
@@ -37,6 +38,9 @@ def main() -> None:
     parser.add_argument(
         "--loop", choices=ourclient.LOOPS, default="asyncio", help="event loop of the clients"
     )
+    parser.add_argument(
+        "--small", action="store_true", help="a tenth of the messages, for trying out `costs`"
+    )
     arguments = parser.parse_args()
     ourclient.loop_name = arguments.loop
     unknown = set(arguments.benchmark) - set(BENCHMARKS)
@@ -57,6 +61,8 @@ def main() -> None:
         scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
     if "idle" in chosen:
         idle.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "costs" in chosen:
+        costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
     report.summary()
 
 
