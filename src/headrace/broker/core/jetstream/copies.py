@@ -44,12 +44,23 @@ class Copies:
 
     # -- streams come, change and go
 
-    def opened(self, stream: Stream, saved: bytes | None = None) -> None:
-        """A stream was made, or recovered with what was ``saved`` of its positions."""
+    def recovered(self, stream: Stream, saved: bytes | None) -> None:
+        """A stream was opened again, with what was ``saved`` of its positions."""
         config = stream.config
         if config.mirror is not None or config.sources or saved:
+            intake = stream.intake = Intake(self._context, stream, self)
+            intake.restore(saved)
+            for copy in self._configure(intake):
+                copy.is_held = False
+                if copy.is_behind:
+                    self._make_ready((copy,))
+        self.opened(stream)
+
+    def opened(self, stream: Stream) -> None:
+        """There is a stream."""
+        config = stream.config
+        if stream.intake is None and (config.mirror is not None or config.sources):
             stream.intake = Intake(self._context, stream, self)
-            stream.intake.restore(saved)
             self._configure(stream.intake)
         for copy in self._wanted.get(stream.name, ()):
             if copy.origin is None:
@@ -89,7 +100,8 @@ class Copies:
                 return copy.target
         return None
 
-    def _configure(self, intake: Intake) -> None:
+    def _configure(self, intake: Intake) -> list[Copy]:
+        """Follow the configuration; returns the copies that are new."""
         fresh, gone = intake.configure()
         for copy in gone:
             self._drop(copy)
@@ -100,6 +112,7 @@ class Copies:
                 self._attach(copy, origin)
         if fresh or gone:
             intake.touch()
+        return fresh
 
     def _attach(self, copy: Copy, origin: Stream) -> None:
         copy.attach(origin)
@@ -138,7 +151,8 @@ class Copies:
 
     def _make_ready(self, copies: Iterable[Copy]) -> None:
         for copy in copies:
-            self.ready[copy] = None
+            if not copy.is_held:
+                self.ready[copy] = None
         if self.ready and self._turn is None:
             # A tick is due in any case when input or the disk woke them, but not in all.
             clock = self._context.clock
@@ -193,11 +207,12 @@ class Copies:
         flying, self._flying = self._flying, {}
         if error is None:
             for intake in flying:
-                intake.committed()
+                self._make_ready([copy for copy in intake.committed() if copy.is_behind])
             return
         for intake in {**flying, **self.dirty}:
             intake.roll_back()
             for copy in intake.copies.values():
                 self.ready.pop(copy, None)
+                copy.is_held = False
                 copy.is_idle = True
                 self._try_later(copy)

@@ -56,6 +56,8 @@ class Copy:
         """Why it can not go on, as the stream's info shows it."""
         self.is_idle = False
         """It waits for room in the target, or for what is wrong to be put right."""
+        self.is_held = True
+        """Nothing is copied before the configuration that asks for it is durable."""
         self._heard_ns = 0
         self._touch = touch
         self._touched = 0

@@ -132,13 +132,20 @@ class Intake:
             )
             self._context.storage.meta.put(INTAKE + stream.name, msgspec.json.encode(saved))
 
-    def committed(self) -> None:
-        """The flush is on disk: origins that wait for it may let go of what was copied."""
+    def committed(self) -> list[Copy]:
+        """The flush is on disk: origins that wait for it may let go of what was copied.
+
+        Returns the copies that may begin now.
+        """
         self._durable = self._flying_positions
         flying, self._flying = self._flying, []
         for copy, origin, position, done in flying:
             if copy.origin is origin:
                 copy.settle(position, done)
+        held = [copy for copy, *_ in flying if copy.is_held]
+        for copy in held:
+            copy.is_held = False
+        return held
 
     def roll_back(self) -> None:
         """The flush failed and its messages are gone: so are the positions that led there."""

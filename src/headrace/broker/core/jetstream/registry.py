@@ -46,6 +46,7 @@ class Registry:
         self._context = context
         self._acks = acks
         self.streams: dict[str, Stream] = {}
+        self._remnants: set[str] = set()
         context.copies = self._copies = Copies(context, self.streams)
 
     # -- streams
@@ -54,6 +55,7 @@ class Registry:
         """Make a stream of a checked configuration."""
         context = self._context
         try:
+            self._drop_remnant(config.name)
             store = context.storage.create_stream(config.name, memory=config.storage == "memory")
         except StoreError as error:
             raise Refused(Errors.STREAM_CREATE, err=error) from error
@@ -66,6 +68,13 @@ class Registry:
         self._copies.opened(stream)
         context.advisories.stream(config.name, "create")
         return stream
+
+    def _drop_remnant(self, name: str) -> None:
+        """Make room for a stream whose last creation was cut off before it was journaled."""
+        if name in self._remnants:
+            self._remnants.discard(name)
+            if not self._context.storage.open_stream(name).last_seq:
+                self._context.storage.delete_stream(name)
 
     def update_stream(self, stream: Stream, config: StreamConfig) -> None:
         """Give a stream a checked configuration."""
@@ -173,9 +182,10 @@ class Registry:
             if key.startswith(_CONSUMER):
                 state = journal.get(_STATE + key.removeprefix(_CONSUMER))
                 self._recover_consumer(key.removeprefix(_CONSUMER), value, state)
+        self._remnants = set(self._context.storage.streams()).difference(self.streams)
         for stream in self.streams.values():
             saved = journal.get(INTAKE + stream.name)
-            self._copies.opened(stream, saved[0] if saved is not None else None)
+            self._copies.recovered(stream, saved[0] if saved is not None else None)
         for stream in self.streams.values():
             stream.open()
 

@@ -1,0 +1,123 @@
+"""The power goes while streams are copied: afterwards every copy equals what it was copied from.
+
+One origin with gaps feeds a source, a mirror, and a small work queue that refuses what does not fit,
+whose messages are taken out again as they are acknowledged.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.broker.store import FileStorage
+from headrace.clock import ManualClock
+from headrace.message import StoredMessage
+from headrace.testing.faultfs import FaultFS, PowerCut
+from jetstream_world import Client, World
+
+MESSAGES = 120
+ROOM = 7
+TURNS = 400
+
+
+def start(fs: FaultFS) -> World:
+    storage = FileStorage(
+        "/store",
+        fs=fs,
+        clock=ManualClock(),
+        threaded=False,
+        segment_bytes=8192,
+        salts=random.Random(7),
+    )
+    return World(storage)
+
+
+def make(world: World) -> Client:
+    client = world.client()
+    client.stream("S")
+    for number in range(MESSAGES):
+        client.publish(f"s.{number % 3}".encode(), b"%d" % number)
+        if number % 5 == 0:
+            client.api("STREAM.MSG.DELETE.S", {"seq": number + 1})
+    return client
+
+
+def copy(client: Client) -> None:
+    """Everything that copies; some of it may be there already."""
+    rule = {"src": "s.*", "dest": "{{partition(4,1)}}.{{wildcard(1)}}"}
+    configs = [
+        {"name": "T", "sources": [{"name": "S"}]},
+        {"name": "M", "mirror": {"name": "S", "filter_subject": "s.1"}},
+        {
+            "name": "Q",
+            "sources": [{"name": "S", "subject_transforms": [rule]}],
+            "retention": "workqueue",
+            "discard": "new",
+            "max_msgs": ROOM,
+        },
+    ]
+    for config in configs:
+        answer = client.api(f"STREAM.CREATE.{config['name']}", config)
+        assert "error" not in answer, answer
+    client.consumer("W", "Q")
+
+
+def work(client: Client, sourced: dict[int, int]) -> None:
+    """Take the queue's messages until there are no more; notes which message of the origin each is."""
+    for _ in range(TURNS):
+        client.world.settle()
+        messages = client.pull({"batch": 3, "no_wait": True}, "W", "Q").take()
+        if not messages[0].reply:
+            return
+        for message in messages:
+            if message.reply:
+                sequence = int(message.header["Nats-Stream-Source"].split(" ")[1])
+                assert sourced.setdefault(message.stream_seq, sequence) == sequence
+                client.ack(message)
+    raise AssertionError("the queue never became empty")
+
+
+def everything(world: World, name: str) -> list[StoredMessage]:
+    stream = world.hub.engine.registry.streams[name]  # type: ignore[union-attr]
+    return stream.store.read(0, None, 1 << 20, 1 << 30, stream.store.last_seq)
+
+
+def check(world: World, sourced: dict[int, int]) -> None:
+    origin = everything(world, "S")
+    assert len(origin) == MESSAGES - MESSAGES // 5
+    expected = [(m.subject, m.payload) for m in origin]
+    assert [(m.subject, m.payload) for m in everything(world, "T")] == expected
+    assert everything(world, "M") == [m for m in origin if m.subject == b"s.1"]
+    assert everything(world, "Q") == []
+    places = [sourced[sequence] for sequence in sorted(sourced)]
+    assert places == [m.sequence for m in origin]
+
+
+def interrupted(operation: int, rng: random.Random) -> None:
+    fs = FaultFS()
+    world = start(fs)
+    client = make(world)
+    sourced: dict[int, int] = {}
+    fs.fail(fs.operations + operation, rng.choice(["crash", "crash after"]))
+    try:
+        copy(client)
+        work(client, sourced)
+    except PowerCut:
+        world = start(fs.power_cut(rng) if rng.random() < 0.7 else fs.kill())
+        client = world.client()
+        copy(client)
+        client.world.advance(31)  # what was delivered and not acknowledged comes again
+        work(client, sourced)
+    check(world, sourced)
+
+
+def test_without_a_power_cut_the_copies_are_complete() -> None:
+    interrupted(1 << 30, random.Random(1))
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_copies_are_complete_and_without_repetition_whenever_the_power_goes(block: int) -> None:
+    for seed in range(block * 10, block * 10 + 10):
+        rng = random.Random(seed)
+        interrupted(rng.randrange(1, 420), rng)
