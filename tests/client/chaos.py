@@ -13,8 +13,9 @@ class ChaosProxy:
     """Forwards TCP to ``host:port``. ``reset()`` cuts every connection with RST, ``swallow()`` turns
     them into black holes, where bytes vanish and nothing is closed."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, host: str, port: int, scheme: str = "nats") -> None:
         self._target = (host, port)
+        self._scheme = scheme
         self._pipes: set[_Pipe] = set()
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -22,7 +23,7 @@ class ChaosProxy:
 
     @property
     def url(self) -> str:
-        return f"nats://127.0.0.1:{self.port}"
+        return f"{self._scheme}://127.0.0.1:{self.port}"
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)

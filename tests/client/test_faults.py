@@ -39,7 +39,9 @@ async def test_every_publish_ends_in_an_ack_or_an_error_over_many_resets(
     failures: list[PublishFailure] = []
     options: dict[str, Any] = {"reconnect_wait": 0.005, "reconnect_wait_max": 0.01}
     async with (
-        chaos.ChaosProxy(reference_server.host, reference_server.port) as proxy,
+        chaos.ChaosProxy(
+            reference_server.host, reference_server.port, reference_server.scheme
+        ) as proxy,
         connect(proxy.url, **options) as connection,
     ):
         js = connection.jetstream()
@@ -79,7 +81,9 @@ async def test_a_consume_gets_everything_over_many_resets(
 ) -> None:
     source = random.Random(2)
     async with (
-        chaos.ChaosProxy(reference_server.host, reference_server.port) as proxy,
+        chaos.ChaosProxy(
+            reference_server.host, reference_server.port, reference_server.scheme
+        ) as proxy,
         connect(proxy.url, reconnect_wait=0.005, reconnect_wait_max=0.01) as connection,
         connect(reference_server.url) as steady,
     ):
@@ -105,7 +109,9 @@ async def test_a_consume_gets_everything_over_many_resets(
 async def test_a_black_hole_is_noticed_by_pings(reference_server: peers.ServerProcess) -> None:
     back = asyncio.Event()
     async with (
-        chaos.ChaosProxy(reference_server.host, reference_server.port) as proxy,
+        chaos.ChaosProxy(
+            reference_server.host, reference_server.port, reference_server.scheme
+        ) as proxy,
         connect(
             proxy.url,
             ping_interval=0.05,
