@@ -24,9 +24,13 @@ from .connection import Connection
 from .direct import accept
 from .listener import bind, is_loopback, shown_host, url_of
 from .monitor import Monitor
-from .options import BrokerOptions
+from .options import BrokerOptions, WebSocketOptions
 from .pump import Pump
 from .storage import OpenStorage, open_storage
+from .zones import time_zone
+
+if TYPE_CHECKING:
+    from .websocket import WebSocketListener
 
 __all__ = ["Broker"]
 
@@ -245,6 +249,7 @@ class Broker:
             max_memory_bytes=-1 if memory is None else memory,
             max_storage_bytes=-1 if files is None else files,
             pin_handover=self.options.pin_handover,
+            time_zone=time_zone,
         )
 
     def _hub_options(self) -> HubOptions:

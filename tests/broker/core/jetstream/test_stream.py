@@ -284,7 +284,6 @@ def test_a_given_up_message_stays_in_a_work_queue(client: Client) -> None:
 @pytest.mark.parametrize(
     "feature",
     [
-        {"allow_msg_schedules": True},
         {"allow_batched": True},
     ],
 )

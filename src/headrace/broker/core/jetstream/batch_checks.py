@@ -9,7 +9,8 @@ from .context import Refused
 from .counters import counted, read_increment
 from .publish_headers import read_headers
 from .ranges import read_number
-from .ttl import read_ttl
+from .statuses import with_headers
+from .ttl import NOTED_NS, read_ttl
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -36,6 +37,8 @@ class Staged(NamedTuple):
     expires_ns: int
     message_id: bytes
     rollup: bytes
+    ends: bytes
+    """The subject of a schedule that is over with it."""
 
 
 class BatchChecks:
@@ -72,8 +75,11 @@ class BatchChecks:
             raise Refused(Errors.MESSAGE_INCR_MISSING)
         self._check_last(found)
         self._check_subject_last(subject, found)
-        rollup = self._check_rollup(subject, found)
-        expires_ns = 0
+        scheduled, ends = self._checks.schedule(subject, found, self._now_ns)
+        rollup = self._check_rollup(subject, found, scheduled=scheduled)
+        if scheduled and not found.get(_ROLLUP):
+            headers = with_headers(headers, b"Nats-Rollup: sub\r\n")
+        expires_ns = NOTED_NS if scheduled else 0
         if found.get(_TTL):
             expires_ns, changed = self._checks.lifetime(found[_TTL], headers, self._now_ns)
             headers = changed or headers
@@ -81,7 +87,7 @@ class BatchChecks:
         self._counts[subject] = self._counts.get(subject, 0) + 1
         self._nbytes += self._checks.size(subject, headers, payload)
         self._check_room(subject, rollup)
-        return Staged(subject, headers, payload, self._now_ns, expires_ns, message_id, rollup)
+        return Staged(subject, headers, payload, self._now_ns, expires_ns, message_id, rollup, ends)
 
     def _check_ttl(self, found: dict[bytes, bytes]) -> None:
         ttl = found.get(_TTL)
@@ -134,8 +140,8 @@ class BatchChecks:
             raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
         self._expected[about] = last
 
-    def _check_rollup(self, subject: bytes, found: dict[bytes, bytes]) -> bytes:
-        value = found.get(_ROLLUP, b"")
+    def _check_rollup(self, subject: bytes, found: dict[bytes, bytes], *, scheduled: bool) -> bytes:
+        value = found.get(_ROLLUP, b"") or (b"sub" if scheduled else b"")
         if not value:
             return b""
         rollup = self._checks.rollup(value)

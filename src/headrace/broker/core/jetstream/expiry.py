@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....message import StoredMessage
 from ..ports import Timer
-from .ttl import NEVER_NS, is_marker, marker_headers
+from .ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from .wheel import Wheel
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Expiry:
         """A message that expires by itself was stored."""
         if expires_ns == NEVER_NS:
             self._immortal += 1
-        else:
+        elif expires_ns != NOTED_NS:
             self._wheel.add(expires_ns, sequence)
 
     def rebuild(self) -> None:

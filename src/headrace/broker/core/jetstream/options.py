@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import UTC, tzinfo
 from typing import Literal
 
 from ....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
 from ..account_options import JetStreamLimits
 
 __all__ = ["JetStreamOptions"]
+
+
+def no_time_zone(name: str) -> tzinfo | None:
+    """Knows none but UTC."""
+    return UTC if name == "UTC" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +37,8 @@ class JetStreamOptions:
     max_request_batch: int = 0
     max_storage_bytes: int = -1
     max_memory_bytes: int = -1
+    time_zone: Callable[[str], tzinfo | None] = no_time_zone
+    """The time zone of a name, as of ``Europe/Berlin``, for schedules; None for one nobody knows."""
     pin_handover: Literal["drain", "immediate"] = "drain"
     """When the next client is pinned: once the one before has finished what it has in hand (the
     specification of priority groups), or with the next message (nats-server)."""

@@ -11,7 +11,9 @@ from .context import Refused
 from .counters import counted, read_increment
 from .publish_headers import MARK, message_id, read_headers
 from .ranges import read_number
-from .ttl import NEVER, NEVER_NS, expires_at, read_ttl, with_ttl
+from .schedules import check_schedule, check_scheduler
+from .statuses import with_headers
+from .ttl import NEVER, NEVER_NS, NOTED_NS, expires_at, read_ttl, with_ttl
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -37,7 +39,8 @@ class Admission(NamedTuple):
     """A message may be stored, or is a duplicate of the message ``duplicate_of``.
 
     ``headers`` replace those it came with, unless they are empty; so does a ``payload`` that is not None.
-    ``extra`` is what the acknowledgement says beside the sequence.
+    ``extra`` is what the acknowledgement says beside the sequence, ``ends`` the subject of a schedule that
+    is over with it.
     """
 
     message_id: bytes = b""
@@ -47,6 +50,7 @@ class Admission(NamedTuple):
     headers: bytes = b""
     payload: bytes | None = None
     extra: bytes = b""
+    ends: bytes = b""
 
 
 _PLAIN: Final = Admission()
@@ -123,8 +127,6 @@ class PublishChecks:
                 return Admission(msg_id, stream.window.find(msg_id, now_ns))
         found = read_headers(block)
         increment = read_increment(found, payload, allowed=self._counts)
-        if _SOURCE in found:
-            raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
         expected = found.get(_EXPECTED_STREAM)
         if expected and expected != stream.name.encode():
             raise Refused(Errors.STREAM_NOT_MATCH)
@@ -132,6 +134,9 @@ class PublishChecks:
         if ttl and read_ttl(ttl) and not self._config.allow_msg_ttl:
             raise Refused(Errors.MESSAGE_TTL_DISABLED)
         self._check_sequences(subject, found)
+        scheduled, ends = self.schedule(subject, found, now_ns)
+        if _SOURCE in found:
+            raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
         msg_id = found.get(_MSG_ID, b"")
         if msg_id:
             duplicate_of = stream.window.find(msg_id, now_ns)
@@ -146,10 +151,26 @@ class PublishChecks:
             rollup = self.rollup(rollup)
         if increment is not None:
             return self._count(msg_id, subject, increment, block)
-        if not ttl:
-            return Admission(msg_id, 0, rollup)
-        expires_ns, headers = self.lifetime(ttl, block, now_ns)
-        return Admission(msg_id, 0, rollup, expires_ns, headers)
+        expires_ns, headers = self.lifetime(ttl, block, now_ns) if ttl else (0, b"")
+        if scheduled:
+            headers = headers or block
+            if not rollup:
+                rollup, headers = b"sub", with_headers(headers, b"Nats-Rollup: sub\r\n")
+            expires_ns = expires_ns or NOTED_NS
+        return Admission(msg_id, 0, rollup, expires_ns, headers, ends=ends)
+
+    def schedule(
+        self, subject: bytes, found: dict[bytes, bytes], now_ns: int
+    ) -> tuple[bool, bytes]:
+        """Whether a message is a schedule, and the subject of the one it ends. Raises Refused."""
+        config = self._config
+        zone_of = self._stream.context.options.time_zone
+        scheduled = check_schedule(found, subject, config, zone_of, now_ns)
+        return scheduled, check_scheduler(found, subject, config, self._last_headers)
+
+    def _last_headers(self, subject: bytes) -> bytes | None:
+        last = self.last_message(subject)
+        return last[0] if last is not None else None
 
     def _count(self, msg_id: bytes, subject: bytes, increment: int, block: bytes) -> Admission:
         headers, body, value = counted(increment, block, self.last_message(subject))

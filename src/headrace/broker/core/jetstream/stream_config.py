@@ -26,6 +26,7 @@ from .context import Refused
 from .counters import check_counter_config
 from .options import JetStreamOptions
 from .republish import with_republish_defaults
+from .schedules import check_schedule_config
 
 __all__ = [
     "check_stream",
@@ -88,8 +89,9 @@ def with_stream_defaults(config: StreamConfig) -> StreamConfig:
         changes["duplicate_window"] = min(window, config.max_age) if config.max_age > 0 else window
     if config.subject_delete_marker_ttl >= 1:
         changes["allow_msg_ttl"] = True
-        if not config.allow_rollup_hdrs:
-            changes["allow_rollup_hdrs"], changes["deny_purge"] = True, False
+    rolls_up = config.subject_delete_marker_ttl >= 1 or config.allow_msg_schedules
+    if rolls_up and not config.allow_rollup_hdrs:
+        changes["allow_rollup_hdrs"], changes["deny_purge"] = True, False
     changes["metadata"] = without_dynamic_metadata(config.metadata)
     return with_republish_defaults(msgspec.structs.replace(config, **changes))
 
@@ -124,6 +126,7 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     _check_times(config)
     _check_discard(config)
     check_counter_config(config)
+    check_schedule_config(config)
     _check_markers(config)
     _check_subjects(config)
     if config.placement is not None and config.placement.preferred:
@@ -134,7 +137,6 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
 def _check_unsupported(config: StreamConfig) -> None:
     features = {
         "batch publish": config.allow_batched,
-        "message schedules": config.allow_msg_schedules,
     }
     for feature, asked in features.items():
         if asked:
@@ -250,6 +252,8 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
         raise _invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
         raise _invalid("stream configuration update can not cancel deny purge")
+    if old.allow_msg_schedules and not new.allow_msg_schedules:
+        raise _invalid("message schedules can not be disabled")
     if old.allow_msg_counter != new.allow_msg_counter:
         raise _invalid("stream configuration update can not change message counter setting")
     if old.persist_mode != new.persist_mode:

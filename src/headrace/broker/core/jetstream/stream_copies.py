@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Final
 from ....message import StoredMessage
 from .publish_headers import MARK
 from .source_header import without_expectations
-from .stream_removal import RemovingStream
+from .stream_storing import StoringStream
 from .ttl import expires_at
 
 if TYPE_CHECKING:
     from .copying import Copy
-    from .dedupe import DuplicateWindow
     from .intake import Intake
-    from .publish_checks import PublishChecks
 
 __all__ = ["CopyingStream"]
 
@@ -22,18 +20,14 @@ _PLACEHOLDERS_MAX: Final = 4096  # a longer gap begins a new segment instead
 _PLACEHOLDER: Final = b""  # no message has this subject
 
 
-class CopyingStream(RemovingStream):
+class CopyingStream(StoringStream):
     """What a stream has beside publishing; see ``stream.Stream``."""
 
-    checks: PublishChecks
-    window: DuplicateWindow
     readers: dict[Copy, None]
     """Who copies from this stream."""
     intake: Intake | None
     """What this stream copies, if anything."""
     _plain: bool
-    _dirty: bool
-    _last_ns: int
 
     def take_copy(self, subject: bytes, headers: bytes, payload: bytes) -> None:
         """Store a message of a source, which its headers name; a duplicate is passed over.
@@ -106,20 +100,3 @@ class CopyingStream(RemovingStream):
         for _ in range(missing):
             store.append(_PLACEHOLDER, b"", b"", stamp_ns)
         store.remove(range(sequence - missing, sequence))
-
-    def time(self) -> int:
-        raise NotImplementedError
-
-    def renamed(self, subject: bytes) -> bytes:
-        raise NotImplementedError
-
-    def _store(
-        self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, expires_ns: int
-    ) -> int:
-        raise NotImplementedError
-
-    def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
-        raise NotImplementedError
-
-    def _mark_dirty(self) -> None:
-        raise NotImplementedError

@@ -15,6 +15,7 @@ from .ranges import read_number
 __all__ = [
     "NEVER",
     "NEVER_NS",
+    "NOTED_NS",
     "expires_at",
     "is_marker",
     "marker_headers",
@@ -27,6 +28,8 @@ NEVER: Final = -1
 """The TTL of a message that no age limit removes."""
 NEVER_NS: Final = (1 << 63) - 1
 """The time at which such a message expires."""
+NOTED_NS: Final = NEVER_NS - 1
+"""The time of one that does not expire by itself, and is only to be found again after a restart."""
 
 _NS: Final = 1_000_000_000
 _TTL: Final = b"Nats-TTL"
@@ -49,8 +52,8 @@ def expires_at(headers: bytes, timestamp_ns: int) -> int:
     value = header_value(headers, _TTL)
     ttl = read_ttl(value) if value else None
     if not ttl:
-        return 0
-    return NEVER_NS if ttl == NEVER else min(timestamp_ns + ttl * _NS, NEVER_NS - 1)
+        return NOTED_NS if header_value(headers, b"Nats-Schedule") else 0
+    return NEVER_NS if ttl == NEVER else min(timestamp_ns + ttl * _NS, NOTED_NS - 1)
 
 
 def with_ttl(headers: bytes, seconds: int) -> bytes:

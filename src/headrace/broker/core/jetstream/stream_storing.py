@@ -1,0 +1,146 @@
+"""How a checked message gets into a stream, and what its arrival brings with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ....subjects import SubjectFilter
+from ....transforms import SubjectTransform
+from .batch_checks import Staged
+from .dedupe import DuplicateWindow
+from .gate import PubAcks
+from .publish_headers import header_value
+from .republish import Republisher
+from .retention import Retention
+from .stream_removal import RemovingStream
+
+if TYPE_CHECKING:
+    from .publish_checks import PublishChecks
+    from .schedules import Schedules
+
+__all__ = ["StoringStream"]
+
+
+class StoringStream(RemovingStream):
+    """The half of a stream that stores; see ``stream.Stream`` for who asks for it."""
+
+    acks: PubAcks
+    checks: PublishChecks
+    republisher: Republisher | None
+    retention: Retention
+    schedules: Schedules | None
+    transform: SubjectTransform | None
+    window: DuplicateWindow
+    _append: Callable[[bytes, bytes, bytes, int], int]
+    _dirty: bool
+    _last_ns: int
+    _now_ns: Callable[[], int]
+
+    def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int:
+        """Store a message of the server's own, unchecked; returns its sequence. Raises StoreError."""
+        now_ns = self.time()
+        expires_ns = now_ns + ttl_ns if ttl_ns else 0
+        sequence = self._store(subject, headers, payload, now_ns, expires_ns)
+        self._after_append(subject, sequence, b"")
+        if not self._dirty:
+            self._mark_dirty()
+        return sequence
+
+    def put_scheduled(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
+        """Store what a schedule has made, under the subject the stream gives it. Raises StoreError."""
+        subject, now_ns = self.renamed(subject), self.time()
+        ttl = header_value(headers, b"Nats-TTL")
+        expires_ns = 0
+        if ttl:
+            expires_ns, changed = self.checks.lifetime(ttl, headers, now_ns)
+            headers = changed or headers
+        sequence = self._store(subject, headers, payload, now_ns, expires_ns)
+        self._after_append(subject, sequence, rollup)
+        if not self._dirty:
+            self._mark_dirty()
+
+    def store_together(self, messages: Sequence[Staged], reply: bytes, extra: bytes) -> None:
+        """Store checked messages, all or none, and acknowledge the last. Raises Refused, StoreError."""
+        self.context.quota.admit(
+            self.config.storage, sum(len(m.subject + m.headers + m.payload) for m in messages)
+        )
+        targets = [self._republishing(message.subject) for message in messages]
+        sequence = self.store.append_together([message[:5] for message in messages])
+        latest: dict[bytes, int] = {}
+        for (target, before), message in zip(targets, messages, strict=True):
+            if message.expires_ns:
+                self.expiry.add(sequence, message.expires_ns)
+            if message.message_id:
+                self.window.add(message.message_id, sequence, message.timestamp_ns)
+            if target and self.republisher is not None:
+                before = latest.get(message.subject, before)
+                self.republisher.note(sequence, target, message[:4], before)
+            if self.schedules is not None:
+                self.schedules.note(sequence, message.subject, message.headers, self._last_ns)
+            latest[message.subject] = sequence
+            self._after_append(message.subject, sequence, message.rollup)
+            if message.ends:
+                self.purge(SubjectFilter([message.ends]))
+            sequence += 1
+        if reply:
+            self.acks.add(sequence - 1, reply, extra)
+        if not self._dirty:
+            self._mark_dirty()
+
+    def time(self) -> int:
+        """Now, or the newest message's time if the clock was set back."""
+        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
+        return now_ns
+
+    def renamed(self, subject: bytes) -> bytes:
+        """The subject after the stream's transform."""
+        return subject if self.transform is None else self.transform.apply(subject) or subject
+
+    def arm(self) -> None:
+        """Have the timers of what expires and of what is scheduled run in time."""
+        self.expiry.arm()
+        if self.schedules is not None:
+            self.schedules.arm()
+
+    def _store(
+        self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, expires_ns: int
+    ) -> int:
+        target, before = self._republishing(subject)
+        if expires_ns:
+            sequence = self.store.append_expiring(subject, headers, payload, now_ns, expires_ns)
+            self.expiry.add(sequence, expires_ns)
+        else:
+            sequence = self._append(subject, headers, payload, now_ns)
+        if target and self.republisher is not None:
+            self.republisher.note(sequence, target, (subject, headers, payload, now_ns), before)
+        if self.schedules is not None:
+            self.schedules.note(sequence, subject, headers, now_ns)
+        return sequence
+
+    def _republishing(self, subject: bytes) -> tuple[bytes, int]:
+        """Where a message goes beside the stream, if anywhere, and the sequence before on its subject."""
+        if self.republisher is None:
+            return b"", 0
+        target = self.republisher.target(subject) if self.retention.wanted(subject) else b""
+        before = self.store.subject(subject) if target else None
+        return target, before.last_seq if before is not None else 0
+
+    def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
+        """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
+        if rollup:
+            scope = SubjectFilter([subject]) if rollup == b"sub" else None
+            self.purge(scope, below_seq=sequence)
+        limit = self.config.max_msgs_per_subject
+        if limit > 0:
+            state = self.store.subject(subject)
+            if state is not None and state.count > limit:
+                if state.count == limit + 1:
+                    self.remove([state.first_seq])
+                else:  # the limit was lowered meanwhile
+                    self.purge(SubjectFilter([subject]), keep=limit)
+        if not self.retention.wanted(subject):
+            self.store.remove([sequence])
+
+    def _mark_dirty(self) -> None:
+        raise NotImplementedError
