@@ -20,6 +20,7 @@ from conformance.scenarios import (
     pulls,
     push,
     republishing,
+    scheduling,
     settings,
     sources,
     streams,
@@ -47,6 +48,7 @@ ALL: Table = [
     *sources.TABLE,
     *counting.TABLE,
     *batches.TABLE,
+    *scheduling.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]
