@@ -120,4 +120,4 @@ def test_without_a_power_cut_the_copies_are_complete() -> None:
 def test_copies_are_complete_and_without_repetition_whenever_the_power_goes(block: int) -> None:
     for seed in range(block * 10, block * 10 + 10):
         rng = random.Random(seed)
-        interrupted(rng.randrange(1, 420), rng)
+        interrupted(rng.randrange(1, 1400), rng)
