@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import nats
 import pytest
@@ -152,12 +153,31 @@ async def test_a_watch_of_several_patterns(bucket: KeyValue) -> None:
         assert [e.key async for e in watch.initial()] == ["a.1", "b.1"]
 
 
+async def test_what_is_removed_while_it_is_listed_is_not_waited_for(
+    js: JetStream, bucket: KeyValue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.client.watch.SILENCE_S", 0.1)
+    async with js.publisher() as publisher:
+        await publisher.send_many((f"$KV.B.{n}", b"") for n in range(3000))
+    async with asyncio.timeout(10), await bucket.watch() as watch:
+        there = [entry async for entry in watch.initial() if await purged_at(100, entry, bucket)]
+        assert 100 <= len(there) < 3000
+        await bucket.put("new", b"1")
+        assert (await anext(watch)).key == "new"
+
+
+async def purged_at(count: int, entry: Entry, bucket: KeyValue) -> bool:
+    if entry.revision == count:
+        await bucket._stream.purge()
+    return True
+
+
 async def test_the_status_of_a_bucket(js: JetStream) -> None:
     bucket = await js.create_key_value(
         "STATUS",
         description="described",
         history=3,
-        ttl=600,
+        ttl=timedelta(minutes=10),
         max_value_size=100,
         max_bytes=10_000,
         storage="memory",

@@ -125,6 +125,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def seconds(duration: float | timedelta) -> float:
+    """A duration in either form."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
 def moment(time: datetime | None) -> str | None:
     """``time_text`` of a time that may be absent."""
     return None if time is None else time_text(time)

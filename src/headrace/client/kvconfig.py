@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final, TypedDict
 
 import msgspec
@@ -19,6 +20,7 @@ from ..api.streams import (
     SubjectTransformConfig,
 )
 from ..errors import ConfigurationError
+from .apicalls import seconds
 
 __all__ = ["KeyValueOptions", "KeyValueStatus"]
 
@@ -36,10 +38,10 @@ class KeyValueOptions(TypedDict, total=False):
     history: int
     """Revisions kept of each key, 1 (the default) to 64."""
 
-    ttl: float
+    ttl: float | timedelta
     """Seconds after which every value is removed; 0, the default: never."""
 
-    marker_ttl: float
+    marker_ttl: float | timedelta
     """Allow a ttl for single keys, and keep the mark of what the server removed for so many seconds,
     so that watchers learn of it; at least 1. 0, the default: neither."""
 
@@ -133,7 +135,7 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
     mirror, sources = options.get("mirror"), options.get("sources", ())
     if mirror is not None and sources:
         raise ConfigurationError("a bucket is a mirror, or it has sources, but not both")
-    ttl, marker_ttl = options.get("ttl", 0.0), options.get("marker_ttl", 0.0)
+    ttl, marker_ttl = seconds(options.get("ttl", 0.0)), seconds(options.get("marker_ttl", 0.0))
     copies = mirror is not None or bool(sources)
     return StreamConfig(
         name=stream_name_of(bucket),

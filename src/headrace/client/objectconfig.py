@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TypedDict
 
 from ..api.streams import Placement, StorageKind, StreamConfig
 from ..errors import ConfigurationError
+from .apicalls import seconds
 from .objectinfo import object_stream_name
 
 __all__ = ["ObjectStoreOptions"]
@@ -17,7 +19,7 @@ class ObjectStoreOptions(TypedDict, total=False):
 
     description: str
 
-    ttl: float
+    ttl: float | timedelta
     """Seconds after which an object is removed; 0, the default: never."""
 
     max_bytes: int
@@ -53,7 +55,7 @@ def object_bucket_config(bucket: str, options: ObjectStoreOptions) -> StreamConf
         name=object_stream_name(bucket),
         description=options.get("description", ""),
         subjects=(f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"),
-        max_age=options.get("ttl", 0.0),
+        max_age=seconds(options.get("ttl", 0.0)),
         max_bytes=options.get("max_bytes", -1),
         storage=options.get("storage", "file"),
         num_replicas=options.get("num_replicas", 1),

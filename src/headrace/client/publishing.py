@@ -10,7 +10,7 @@ import msgspec
 from ..api import names
 from ..api.messages import PubAck
 from ..errors import ConfigurationError
-from .apicalls import time_text
+from .apicalls import seconds, time_text
 from .batch import AtomicBatch
 from .message import HeadersLike
 from .pubheaders import duration_text, with_pairs
@@ -79,14 +79,14 @@ class Publishing:
 
         Raises as ``publish``.
         """
-        seconds = every.total_seconds() if isinstance(every, timedelta) else every
-        if (at is not None) + bool(seconds) + bool(cron) != 1:
+        period = seconds(every)
+        if (at is not None) + bool(period) + bool(cron) != 1:
             raise ConfigurationError("a schedule needs one of at=…, every=… and cron=…")
         when = cron
         if at is not None:
             when = f"@at {time_text(at)}"
-        elif seconds:
-            when = f"@every {duration_text(seconds)}"
+        elif period:
+            when = f"@every {duration_text(period)}"
         given = with_pairs(
             headers,
             (names.SCHEDULE, when),

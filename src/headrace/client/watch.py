@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
+from ..errors import DisconnectedError, JetStreamApiError, NoRespondersError, TimeoutError_
 from .jsmessage import JetStreamMessage
 from .ordered import OrderedConsumer, OrderedConsumption
 
@@ -13,17 +15,22 @@ __all__ = ["Watch"]
 
 T = TypeVar("T")
 
+SILENCE_S: Final = 2.0  # after so long without an entry we ask whether there still is one
+_UNREACHABLE: Final = (JetStreamApiError, NoRespondersError, TimeoutError_, DisconnectedError)
+
 
 class Watch(Generic[T]):
     """Entries as they change: ``async with await kv.watch() as watch: async for entry in watch``."""
 
     def __init__(
         self,
+        ordered: OrderedConsumer,
         messages: OrderedConsumption,
         pending: int,
         read: Callable[[JetStreamMessage], T],
         wanted: Callable[[T], bool],
     ) -> None:
+        self._ordered = ordered
         self._messages = messages
         self._pending = pending
         self._read = read
@@ -44,12 +51,17 @@ class Watch(Generic[T]):
         if not updates_only:
             info = ordered.cached_info or await ordered.info()  # of its creation
             pending = info.num_pending + info.delivered.consumer_seq
-        return cls(ordered.consume(on_error=on_error), pending, read, wanted)
+        return cls(ordered, ordered.consume(on_error=on_error), pending, read, wanted)
 
     async def initial(self) -> AsyncIterator[T]:
         """What was there when the watch began; afterwards iterate the watch itself for changes."""
         while self._pending > 0:
-            entry = await self._next()
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    entry = await self._next()
+            except TimeoutError:
+                await self._count_again()
+                continue
             if self._wanted(entry):
                 yield entry
 
@@ -65,6 +77,21 @@ class Watch(Generic[T]):
         message = await anext(self._messages)
         self._pending = min(self._pending - 1, message.metadata.pending)
         return self._read(message)
+
+    async def _count_again(self) -> None:
+        """Nothing has come for a while: it is late, or it was removed before it could be delivered.
+
+        In the latter case the watch goes on with another consumer: nats-server's (2.15) is stuck where
+        its list of last messages was purged.
+        """
+        try:
+            info = await self._ordered.info()
+        except _UNREACHABLE:
+            return  # nor does the server answer: go on waiting, as every consumer does
+        under_way = max(0, info.delivered.consumer_seq - self._ordered._consumer_seq)
+        self._pending = min(self._pending, info.num_pending + under_way)
+        if not self._pending:
+            self._messages._restart()
 
     async def stop(self) -> None:
         """End it."""
