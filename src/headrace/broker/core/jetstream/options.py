@@ -9,6 +9,7 @@ from typing import Literal
 
 from ....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
 from ..account_options import JetStreamLimits
+from ..hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 
 __all__ = ["JetStreamOptions"]
 
@@ -29,8 +30,8 @@ class JetStreamOptions:
     server_name: str = "headrace"
     account: str = "$G"
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
-    version: str = "2.11.0"
-    api_level: int = 1
+    version: str = COMPATIBLE_VERSION
+    api_level: int = COMPATIBLE_API_LEVEL
     max_streams: int = STREAMS_MAX
     max_consumers_per_stream: int = CONSUMERS_PER_STREAM_MAX
     max_ack_pending: int = -1
