@@ -215,14 +215,7 @@ async def test_counters_count(js: JetStream) -> None:
     await js.delete_stream("PLAIN")
 
 
-async def test_messages_come_when_scheduled(
-    js: JetStream, reference_server: peers.ServerProcess
-) -> None:
-    if reference_server.name == "headrace":
-        # Not there yet: it must be refused in words, never taken and forgotten.
-        with pytest.raises(JetStreamApiError, match="message schedules not supported"):
-            await js.create_stream(name="LATER", allow_msg_schedules=True, allow_rollup_hdrs=True)
-        return
+async def test_messages_come_when_scheduled(js: JetStream) -> None:
     stream = await js.create_stream(
         name="LATER",
         subjects=["later.>"],

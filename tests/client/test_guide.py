@@ -14,7 +14,7 @@ import peers
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "client.md"
-_BLOCK = re.compile(r"(<!-- needs API level (\d) -->\n)?```python\n(.*?)```", re.DOTALL)
+_BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 _PRINTED = re.compile(r"(?m)# → (.*)$")
 
 pytestmark = pytest.mark.peer
@@ -24,7 +24,6 @@ class Block(NamedTuple):
     """A piece of the guide's program."""
 
     line: int
-    level: int
     code: str
 
     @property
@@ -34,10 +33,7 @@ class Block(NamedTuple):
 
 def blocks() -> list[Block]:
     text = GUIDE.read_text()
-    return [
-        Block(text.count("\n", 0, found.start(3)), int(found[2] or 0), found[3])
-        for found in _BLOCK.finditer(text)
-    ]
+    return [Block(text.count("\n", 0, found.start(1)), found[1]) for found in _BLOCK.finditer(text)]
 
 
 async def run(block: Block, names: dict[str, Any]) -> None:
@@ -60,13 +56,9 @@ async def test_the_guide_does_what_it_says(
     tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    level = peers.info_of(reference_server)["api_lvl"]
-    assert isinstance(level, int)
     names: dict[str, Any] = {}
     try:
         for block in blocks():
-            if block.level > level:
-                continue
             code = block.code.replace("nats://127.0.0.1:4222", reference_server.url)
             await run(block._replace(code=code.replace("/tmp", str(tmp_path))), names)
             assert capsys.readouterr().out.splitlines() == block.printed, f"line {block.line}"
