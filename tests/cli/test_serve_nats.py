@@ -177,7 +177,7 @@ def test_the_format_is_told_by_the_name_or_the_content(
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("operator: x", "operator: unknown or not supported"),
+        ("operator: x", "operator: needs accounts"),
         ("https: 1", "https: unknown or not supported"),
         ("prot: 1", ":1:1: prot: unknown or not supported"),
         ("authorization { auth_callout {} }", "authorization.auth_callout: unknown or not"),

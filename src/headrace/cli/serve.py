@@ -200,6 +200,8 @@ def _write_ports_file(broker: Broker, directory: str | None) -> Path | None:
     document: dict[str, Any] = {"nats": [broker.client_url]}
     if broker.monitor_url is not None:
         document["monitoring"] = [broker.monitor_url]
+    if broker.websocket_url is not None:
+        document["websocket"] = [broker.websocket_url]
     path = Path(directory) / f"headrace_{os.getpid()}.ports"
     partial = path.with_suffix(".ports.new")
     try:

@@ -18,7 +18,8 @@ from ..broker.core.auth import User
 from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import from_plain
 from ..broker.server.config_users import read_users
-from ..broker.server.options import BrokerOptions, TlsOptions
+from ..broker.server.config_websocket import read_websocket
+from ..broker.server.options import BrokerOptions, TlsOptions, WebSocketOptions
 from ..errors import ConfigurationError
 from .serve_nats import FileSettings, read_nats_file
 
@@ -78,6 +79,11 @@ def _accounts(value: Any) -> list[AccountOptions]:
     return found.accounts
 
 
+def _websocket(value: Any) -> WebSocketOptions | None:
+    """The table of nats-server's files. Raises ConfigurationError."""
+    return read_websocket(from_plain(value, "websocket", ""))
+
+
 @dataclass(frozen=True, slots=True)
 class Setting:
     """One setting. ``key`` is its name in the file; no ``flags``: only in the file."""
@@ -124,6 +130,7 @@ SETTINGS: Final = (
         "MODE",
     ),
     Setting("http_port", _whole_number, "port for monitoring", ("-m", "--http_port"), "PORT"),
+    Setting("websocket", _websocket, "a listener for WebSockets"),
     Setting("user", _text, "user clients must name", ("--user",), "USER"),
     Setting("pass", _text, "password of that user", ("--pass",), "PASSWORD"),
     Setting("auth", _text, "token clients must give", ("--auth",), "TOKEN"),
@@ -271,6 +278,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         trust=get("trust"),
         tls=_tls_options(values),
         monitor_port=get("http_port"),
+        websocket=get("websocket"),
         server_name=get("server_name", ""),
         insecure=get("insecure", False),
         max_payload=get("max_payload", limits.PAYLOAD_BYTES_MAX),

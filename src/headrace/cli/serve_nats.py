@@ -17,6 +17,7 @@ from ..broker.server.config_fields import Fields, refuse
 from ..broker.server.config_syntax import ConfigMap, ConfigValue, Place, parse_config
 from ..broker.server.config_trust import read_trust
 from ..broker.server.config_users import read_permissions, read_secret, read_users
+from ..broker.server.config_websocket import read_websocket
 from ..errors import ConfigurationError
 
 __all__ = ["FileSettings", "read_nats_file"]
@@ -29,7 +30,7 @@ _HARMLESS: Final = frozenset({
     "connect_error_reports", "reconnect_error_reports", "disable_sublist_cache",
     "lame_duck_grace_period", "max_closed_clients", "no_fast_producer_stall", "server_tags",
     "server_metadata", "http_base_path", "ping_first", "cluster", "gateway", "leafnodes",
-    "leafnode", "leaf", "mqtt", "websocket", "ws", "no_sys_acc",
+    "leafnode", "leaf", "mqtt", "no_sys_acc",
     "no_system", "no_system_account", "feature_flags", "no_sublist_cache", "write_timeout",
 })  # fmt: skip
 _HARMLESS_TLS: Final = frozenset({"connection_rate_limit"})
@@ -67,6 +68,9 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
     top = Fields(ConfigValue(document, Place(str(path))), "file")
     _listener(top, settings, str(path))
     _limits(top, settings)
+    websocket = top.take("websocket", "ws")
+    if websocket is not None:
+        settings.put("websocket", read_websocket(websocket))
     for name, read in (
         ("authorization", _authorization),
         ("accounts", _accounts),

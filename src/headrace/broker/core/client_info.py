@@ -30,5 +30,5 @@ def client_info(session: Session, server: str) -> dict[str, Any]:
         **{key: value for key, value in said.items() if value},
         "server": server,
         "kind": "Client",
-        "client_type": "nats",
+        "client_type": session.peer.transport,
     }

@@ -110,7 +110,7 @@ class Hub:
         }
         if self.authenticator.required:
             document["auth_required"] = True
-        if options.tls_required:
+        if options.tls_required and session.peer.transport == "nats":
             document["tls_required"] = True
         if options.tls_available:
             document["tls_available"] = True

@@ -124,7 +124,7 @@ def _connection(session: Session, now_ns: int, subscriptions: bool) -> dict[str,
     document: dict[str, Any] = {
         "cid": session.client_id,
         "kind": "Client",
-        "type": "nats",
+        "type": session.peer.transport,
         "ip": session.peer.host,
         "port": session.peer.port,
         "start": format_time(session.started_ns),

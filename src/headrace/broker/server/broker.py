@@ -10,7 +10,7 @@ import secrets
 import ssl
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ... import limits
 from ...clock import SystemClock
@@ -70,6 +70,8 @@ class Broker:
         self._storage: OpenStorage | None = None
         self._server: asyncio.Server | None = None
         self._monitor: Monitor | None = None
+        self._websockets: WebSocketListener | None = None
+        self._websocket_url: str | None = None
         self._port = 0
         self._started = False
         self._stopping: asyncio.Task[None] | None = None
@@ -94,6 +96,11 @@ class Broker:
     def monitor_url(self) -> str | None:
         """Where monitoring answers, if it was asked for."""
         return None if self._monitor is None else self._monitor.url
+
+    @property
+    def websocket_url(self) -> str | None:
+        """Where WebSockets are accepted, if they were asked for."""
+        return self._websocket_url
 
     @property
     def hub(self) -> Hub:
@@ -129,6 +136,8 @@ class Broker:
         options = self.options
         if not (options.insecure or options.authenticator().required):
             await self._refuse_strangers(options.host)
+            if options.websocket is not None and options.websocket.host is not None:
+                await self._refuse_strangers(options.websocket.host)
         try:
             await self._start()
         except BaseException:
@@ -154,6 +163,8 @@ class Broker:
             if options.monitor_port is not None:
                 self._monitor = Monitor(hub)
                 await self._monitor.start(options.host, options.monitor_port)
+            if options.websocket is not None:
+                await self._listen_for_websockets(options.websocket, pump)
             self._server = await self._listen(listener, pump)
         except BaseException:
             listener.close()
@@ -209,8 +220,9 @@ class Broker:
 
     async def _stop(self) -> None:
         server, pump, hub = self._server, self._pump, self._hub
-        if server is not None:
-            server.close()
+        for listener in (server, self._websockets):
+            if listener is not None:
+                listener.close()
         if self._monitor is not None:
             await self._monitor.stop()
         if hub is not None and pump is not None:
@@ -227,8 +239,9 @@ class Broker:
         if self._storage is not None:
             await self._storage.close()
             self._storage = None
-        if server is not None:
-            await server.wait_closed()
+        for listener in (server, self._websockets):
+            if listener is not None:
+                await listener.wait_closed()
         logger.debug("stopped")
 
     # Private
@@ -288,6 +301,22 @@ class Broker:
             sock=listener,
             backlog=BACKLOG,
         )
+
+    async def _listen_for_websockets(self, options: WebSocketOptions, pump: Pump) -> None:
+        from .websocket import WebSocketListener  # an extra
+
+        websockets = WebSocketListener(pump, options, self.options.max_payload)
+        host = options.host or self.options.host
+        listener = await bind(host, options.port)
+        try:
+            await websockets.start(listener)
+        except BaseException:
+            listener.close()
+            raise
+        self._websockets = websockets
+        scheme = "ws" if options.tls is None else "wss"
+        self._websocket_url = url_of(scheme, host, listener.getsockname()[1])
+        logger.info("Listening for websocket clients on %s", self._websocket_url)
 
     @staticmethod
     async def _refuse_strangers(host: str) -> None:

@@ -13,6 +13,7 @@ _FIXED: Final = (
     "host",
     "port",
     "monitor_port",
+    "websocket",
     "server_name",
     "jetstream",
     "store_dir",

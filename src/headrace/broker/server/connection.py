@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from ... import limits
 from ..core.session import Peer, Session
@@ -35,7 +35,9 @@ class Connection(asyncio.Protocol):
         *,
         is_tls: bool = False,
         tls_timeout: float = limits.TLS_TIMEOUT_S,
+        carrier: Literal["nats", "websocket"] = "nats",
     ) -> None:
+        self._carrier = carrier
         self._tls_timeout = tls_timeout
         self._pump = pump
         self._upgrade = upgrade
@@ -94,6 +96,10 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    @property
+    def authenticated(self) -> bool:
+        return self._session is not None and self._session.authenticated
+
     # What the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,7 +107,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        peer = Peer(host, port, is_tls=self._is_tls)
+        peer = Peer(host, port, is_tls=self._is_tls, transport=self._carrier)
         peer.tls_version = _tls_version(transport)
         session = self._pump.hub.connect(peer)
         self._session = session

@@ -28,7 +28,7 @@ from ..core.auth import (
 from ..core.jwt_auth import TokenTrust, TrustedTokens
 from .keys import key_checker
 
-__all__ = ["BrokerOptions", "TlsOptions"]
+__all__ = ["BrokerOptions", "TlsOptions", "WebSocketOptions"]
 
 PORT_MAX: Final = 65_535
 
@@ -77,6 +77,24 @@ class TlsOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketOptions:
+    """A listener for WebSockets beside that for clients; ``tls`` of None: without TLS.
+
+    ``same_origin`` and ``allowed_origins`` are about pages in browsers; other clients name no origin.
+    """
+
+    port: int
+    host: str | None = None
+    """None: that of the clients' listener."""
+    tls: TlsOptions | None = None
+    same_origin: bool = False
+    allowed_origins: Sequence[str] = ()
+    compression: bool = False
+    handshake_timeout: float = limits.TLS_TIMEOUT_S
+    """Seconds the upgrade may take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
     """Settings of a broker; ``check`` says what is wrong with them.
 
@@ -103,6 +121,7 @@ class BrokerOptions:
     """The name of the user whom clients without credentials act for."""
     tls: TlsOptions | None = None
     monitor_port: int | None = None
+    websocket: WebSocketOptions | None = None
     server_name: str = ""
     insecure: bool = False
     max_payload: int = limits.PAYLOAD_BYTES_MAX
@@ -125,7 +144,12 @@ class BrokerOptions:
 
     def check(self) -> None:
         """Raise ConfigurationError for the first setting that is wrong."""
-        for name, port in (("port", self.port), ("monitor_port", self.monitor_port)):
+        websocket = None if self.websocket is None else self.websocket.port
+        for name, port in (
+            ("port", self.port),
+            ("monitor_port", self.monitor_port),
+            ("websocket.port", websocket),
+        ):
             if port is not None and not -1 <= port <= PORT_MAX:
                 raise ConfigurationError(
                     f"{name}: {port}; accepted are 1 to {PORT_MAX}, and 0 or -1 for any free one"

@@ -1,0 +1,282 @@
+"""NATS inside WebSockets: the upgrade, and the frames around the bytes of a connection.
+
+The protocol is that of the ``websockets`` package (extra ``websocket``), used without its I/O. Client and
+server cut their bytes into binary messages as they like, so a message is only a chunk of input, and one
+write is one message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import urlsplit
+
+from ...errors import ConfigurationError
+from .connection import LINGER_S, Connection
+from .options import WebSocketOptions
+
+if TYPE_CHECKING:
+    import socket
+
+    from .pump import Pump
+
+__all__ = ["WebSocketListener"]
+
+logger = logging.getLogger("headrace.broker")
+
+BACKLOG: Final = 1024
+HANDSHAKES_MAX: Final = 1024  # one more at a time: hung up on
+STRANGER_BYTES_MAX: Final = 64 * 1024  # the longest message of a client that is not logged in: 1009
+SLACK_BYTES: Final = 256 * 1024  # beside a payload, in the longest message of one that is
+POLICY: Final = 1008
+GOING_AWAY: Final = 1001
+
+
+class WebSocketListener:
+    """Accepts WebSockets; each becomes a ``Connection`` once it is agreed upon."""
+
+    def __init__(self, pump: Pump, options: WebSocketOptions, max_payload: int) -> None:
+        self._pump = pump
+        self._options = options
+        self._protocol = _protocol_factory(options)
+        self.message_bytes_max = max_payload + SLACK_BYTES
+        self.loose: set[_WebSocket] = set()
+        """Sockets without a session: in the handshake, or after a violation."""
+        self._server: asyncio.Server | None = None
+
+    async def start(self, listener: socket.socket) -> None:
+        """Serve on this bound socket. Raises ConfigurationError for certificates that are no good."""
+        options = self._options
+        context = options.tls.context() if options.tls else None
+        self._server = await self._pump.loop.create_server(
+            self._accept,
+            sock=listener,
+            backlog=BACKLOG,
+            ssl=context,
+            ssl_handshake_timeout=None if options.tls is None else options.tls.timeout,
+        )
+
+    def close(self) -> None:
+        """Stop listening; who is not through the handshake is hung up on."""
+        if self._server is not None:
+            self._server.close()
+        for waiting in list(self.loose):
+            waiting.abort()
+
+    async def wait_closed(self) -> None:
+        if self._server is not None:
+            await self._server.wait_closed()
+
+    def _accept(self) -> asyncio.Protocol:
+        return _WebSocket(self, self._pump, self._protocol(), self._options)
+
+
+def _protocol_factory(options: WebSocketOptions) -> Callable[[], Any]:
+    """What makes the protocol of a connection. Raises ConfigurationError without the extra."""
+    try:
+        from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
+        from websockets.server import ServerProtocol
+    except ImportError:
+        raise ConfigurationError(
+            "websocket: needs the extra websocket: pip install 'headrace[websocket]'"
+        ) from None
+    extensions = [ServerPerMessageDeflateFactory()] if options.compression else None
+    origins: list[Any] | None = None
+    if options.allowed_origins:
+        origins = [*options.allowed_origins, None]  # None: a client that is no browser says none
+
+    def make() -> Any:
+        return ServerProtocol(
+            origins=origins, extensions=extensions, max_size=STRANGER_BYTES_MAX, logger=_silent
+        )
+
+    return make
+
+
+_silent = logging.getLogger("headrace.broker.websocket")
+_silent.setLevel(logging.CRITICAL)
+
+
+class _WebSocket(asyncio.Protocol):
+    """The protocol of the socket, and the transport of the connection above it."""
+
+    def __init__(
+        self, listener: WebSocketListener, pump: Pump, protocol: Any, options: WebSocketOptions
+    ) -> None:
+        self._listener = listener
+        self._pump = pump
+        self._protocol = protocol
+        self._options = options
+        self._transport: asyncio.Transport | None = None
+        self._deadline: asyncio.TimerHandle | None = None
+        self._above: Connection | None = None
+        self._limited = True
+        self._held = False
+
+    # Below: asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if len(self._listener.loose) >= HANDSHAKES_MAX:
+            self._transport.abort()
+            return
+        self._abort_in(self._options.handshake_timeout)
+
+    def data_received(self, data: bytes) -> None:
+        protocol, above = self._protocol, self._above
+        if above is not None and self._limited and above.authenticated:
+            self._limited = False
+            protocol.max_message_size = self._listener.message_bytes_max
+        protocol.receive_data(data)
+        chunks: list[bytes] = []
+        for event in protocol.events_received():
+            if self._above is None:
+                self._answer(event)
+            elif event.opcode.name in ("BINARY", "TEXT", "CONT"):
+                chunks.append(event.data)
+        self._send()  # answers to the handshake, to pings, and to a close
+        if chunks and self._above is not None:
+            self._above.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if protocol.parser_exc is not None and self._above is not None:
+            self._above.connection_lost(protocol.parser_exc)
+
+    def eof_received(self) -> bool:
+        self._protocol.receive_eof()
+        if self._above is not None:
+            self._above.eof_received()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._no_longer_loose()
+        self._transport = None
+        if self._above is not None:
+            self._above.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        # Pings are answered without asking the session, so who does not read is not read from.
+        if self._transport is not None:
+            self._transport.pause_reading()
+        if self._above is not None:
+            self._above.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._held:
+            self._transport.resume_reading()
+        if self._above is not None:
+            self._above.resume_writing()
+
+    # Above: what a connection uses of a transport
+
+    def write(self, data: bytes) -> None:
+        if self._protocol.state.name == "OPEN":
+            self._protocol.send_binary(data)
+            self._send()
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        self.write(b"".join(parts))
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        if self._transport is not None:
+            self._transport.set_write_buffer_limits(high=high)
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    def get_extra_info(self, name: str) -> Any:
+        return None if self._transport is None else self._transport.get_extra_info(name)
+
+    def is_closing(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def pause_reading(self) -> None:
+        self._held = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._held = False
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """Say that nothing follows; the client closes, or is cut off."""
+        if self._protocol.state.name == "OPEN":
+            self._protocol.send_close(POLICY)
+            self._send()
+
+    def close(self) -> None:
+        if self._protocol.state.name == "OPEN":
+            self._protocol.send_close(GOING_AWAY)
+            self._send()
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    # Private
+
+    def _answer(self, request: Any) -> None:
+        """Agree to the upgrade, or say why not."""
+        protocol = self._protocol
+        if self._options.same_origin and not _same_origin(request.headers):
+            response = protocol.reject(403, "the page comes from another origin\n")
+        else:
+            response = protocol.accept(request)
+        protocol.send_response(response)
+        self._send()
+        if protocol.state.name != "OPEN":
+            return
+        self._no_longer_loose()
+        tls = self._options.tls is not None
+        above = self._above = Connection(self._pump, None, is_tls=tls, carrier="websocket")
+        above.connection_made(cast(asyncio.Transport, self))
+
+    def _send(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        ending = False
+        parts: list[bytes] = []
+        for part in self._protocol.data_to_send():
+            if part:
+                parts.append(part)
+            else:
+                ending = True  # the protocol's way to say: close after this
+        if parts:
+            transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+        if ending:
+            self._finish(transport)
+
+    def _finish(self, transport: asyncio.Transport) -> None:
+        """Close so that the last words arrive: over unread input they would be lost."""
+        if transport.can_write_eof():
+            transport.write_eof()
+            self._abort_in(LINGER_S)
+        else:
+            transport.close()
+
+    def _abort_in(self, seconds: float) -> None:
+        self._listener.loose.add(self)
+        if self._deadline is None:
+            self._deadline = self._pump.loop.call_later(seconds, self.abort)
+
+    def _no_longer_loose(self) -> None:
+        self._listener.loose.discard(self)
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+
+def _same_origin(headers: Any) -> bool:
+    """Whether a page of this very host asks; clients that are no browsers name no origin."""
+    origin = headers.get("Origin")
+    if origin is None:
+        return True
+    return bool(urlsplit(origin).netloc.lower() == str(headers.get("Host", "")).lower())
