@@ -12,7 +12,7 @@ DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
 
-.PHONY: help env demo test lint format types contracts bench soak jobs-soak fuzz peers lock clean
+.PHONY: help env demo test lint format types contracts bench soak faults jobs-soak fuzz peers lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,10 @@ bench: env peers  ## the figures of docs/benchmarks.md, both servers side by sid
 
 soak: env  ## kill the broker 2000 times under load, read everything back each time
 	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
+
+faults: env peers  ## 1,000 lost connections and 10,000 cancelled calls on either server
+	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \
+		$(BIN)/pytest -s tests/client/test_disconnects.py tests/client/test_faults.py --timeout=7200 $(PYTEST_ARGS)
 
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)

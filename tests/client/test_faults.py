@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ _spec.loader.exec_module(chaos)
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
 DISCONNECTS = 60
-CANCELLATIONS = 1_500
+CANCELLATIONS = int(os.environ.get("HEADRACE_CANCELLATIONS", "1500"))  # `make faults`: 10,000
 
 
 async def restored(connection: Connection, count: int) -> None:
