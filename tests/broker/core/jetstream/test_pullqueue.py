@@ -110,3 +110,57 @@ def test_a_one_shot_waits_for_its_first_message_only_when_it_has_an_expiry() -> 
     assert not patient.one_shot
     filled(patient).delivered(patient, 1, 0, 0)
     assert patient.one_shot
+
+
+class Receiver:
+    """A target that only knows whether it has enough."""
+
+    def __init__(self, blocked: bool = False) -> None:
+        self.blocked = blocked
+
+
+def turns(queue: PullQueue, count: int, targets: dict[bytes, Receiver], turn: int = 1) -> list[str]:
+    names = {id(target): inbox.decode() for inbox, target in targets.items()}
+    taken = queue.take_turns(count, turn, 7, targets.get)  # type: ignore[arg-type]
+    return [names[id(target)] for target in taken]
+
+
+def test_turns_taken_at_once_are_those_taken_one_by_one() -> None:
+    targets = {b"1": Receiver(), b"2": Receiver(), b"3": Receiver()}
+    first, second, third = request(b"1", batch=2), request(b"2", batch=0), request(b"3", batch=9)
+    queue = filled(first, second, third)
+    assert turns(queue, 6, targets) == ["1", "2", "3", "1", "3", "3"]
+    assert [(one.delivered, one.waiting) for one in (first, second, third)] == [
+        (2, False),
+        (1, False),
+        (3, True),
+    ]
+    assert (queue.waiting, queue.wanted) == (1, 6)
+    assert third.quiet_since_ns == 7
+
+
+def test_turns_end_at_a_request_that_needs_a_closer_look() -> None:
+    for targets, limited in (
+        ({b"1": Receiver()}, {}),  # nobody listens
+        ({b"1": Receiver(), b"2": Receiver(blocked=True)}, {}),
+        ({b"1": Receiver(), b"2": Receiver()}, {"max_bytes": 10}),
+    ):
+        queue = filled(request(b"1", batch=5), request(b"2", batch=5, **limited))
+        assert turns(queue, 4, targets) == ["1"]
+        closer = queue.pop()
+        assert closer is not None
+        assert closer.inbox == b"2"
+        queue.finish(closer)
+        assert turns(queue, 3, targets) == ["1", "1", "1"]
+
+
+def test_turns_taken_at_once_keep_to_the_first_lane_that_has_anybody() -> None:
+    targets = {b"late": Receiver(), b"a": Receiver(), b"b": Receiver()}
+    queue = filled(
+        request(b"late", 3, batch=9),
+        request(b"a", 1, batch=2),
+        request(b"b", 1, batch=1),
+        lanes=10,
+    )
+    assert turns(queue, 2, targets) == ["a", "b"]
+    assert turns(queue, 3, targets) == ["a", "late", "late"]

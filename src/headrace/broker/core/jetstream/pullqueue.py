@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from ....api.consumers import PullRequest
@@ -152,6 +152,46 @@ class PullQueue:
     def push_front(self, request: WaitingRequest) -> None:
         """Put a popped request back where it was."""
         self._lanes[request.lane].appendleft(request)
+
+    def take_turns(
+        self, count: int, turn: int, now_ns: int, resolve: Callable[[bytes], Target | None]
+    ) -> list[Target]:
+        """Whom the next ``count`` messages go to when everybody is served in turn: one message each,
+        accounted for as delivered.
+
+        Fewer when the next request needs a closer look: it is limited in bytes, nobody listens to it, or
+        its receiver has enough for now.
+        """
+        targets: list[Target] = []
+        wanted = 0
+        for lane in self._lanes:
+            while lane and len(targets) < count:
+                request = lane[0]
+                if not request.waiting:
+                    lane.popleft()
+                    continue
+                target = request.target
+                if request.turn != turn:
+                    target = resolve(request.inbox)
+                    if target is not None and not target.blocked:
+                        request.target = target
+                        request.turn = turn
+                        request.quiet_since_ns = now_ns
+                if request.turn != turn or target is None or request.bounded:
+                    break
+                lane.popleft()
+                targets.append(target)
+                request.delivered += 1
+                request.left -= 1
+                if request.left > 0:
+                    wanted += 1
+                    lane.append(request)
+                else:
+                    self.finish(request)
+            if lane:
+                break  # the next lane has to wait for this one
+        self.wanted -= wanted
+        return targets
 
     def only_one(self) -> bool:
         """Whether the request just popped is the only one."""

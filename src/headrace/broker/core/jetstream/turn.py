@@ -129,7 +129,13 @@ class Turn:
         steady = consumer.policy.steady
         queue = consumer.queue
         index, size = 0, len(messages)
+        in_turn = steady and not consumer.alters_messages
         while index < size:
+            if in_turn and queue.waiting > 1:
+                run = run or consumer.state.begin_run(self._now_ns)
+                index = self._send_in_turn(messages, index, run)
+                if index == size:
+                    break
             request = self._choose(self._pending)
             if request is None:
                 break
@@ -216,6 +222,36 @@ class Turn:
         self._pending = pending
         self._after(request, index - start, total, fitted=index == stop)
         return index
+
+    def _send_in_turn(self, messages: list[StoredMessage], index: int, run: Run) -> int:
+        """Send messages from ``index`` on, one to each request in turn; returns how far that went.
+
+        For consumers that serve everybody and alter nothing.
+        """
+        state, template = self._consumer.state, self._first_reply
+        some = messages[index:] if index else messages
+        targets = self._consumer.queue.take_turns(
+            len(some), self._number, self._now_ns, self._resolve
+        )
+        if not targets:
+            return index
+        count = len(targets)
+        if count < len(some):
+            some = some[:count]
+        first = state.delivered_consumer + 1
+        pending = self._pending - 1
+        frames = [
+            (subject, template % (seq, first + at, time_ns, pending - at), headers, payload)
+            for at, (seq, subject, headers, payload, time_ns) in enumerate(some)
+        ]
+        if targets.count(targets[0]) == count:
+            targets[0].send_many(frames)
+        else:
+            for target, frame in zip(targets, frames, strict=True):
+                target.send(*frame)
+        state.deliver_many(run, [message[0] for message in some])
+        self._pending -= count
+        return index + count
 
     def _send_as_they_are(
         self,
