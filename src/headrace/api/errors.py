@@ -310,6 +310,9 @@ class Errors:
     MESSAGE_INCR_PAYLOAD: Final = ErrorSpec(10170, 400, "message counter has payload")
     MESSAGE_INCR_INVALID: Final = ErrorSpec(10171, 400, "message counter increment is invalid")
     MESSAGE_COUNTER_BROKEN: Final = ErrorSpec(10172, 400, "message counter is broken")
+    MIRROR_WITH_COUNTERS: Final = ErrorSpec(
+        10173, 400, "stream mirrors can not also calculate counters"
+    )
     BATCH_DISABLED: Final = ErrorSpec(10174, 400, "atomic publish is disabled")
     BATCH_MISSING_SEQUENCE: Final = ErrorSpec(10175, 400, "atomic publish sequence is missing")
     BATCH_INCOMPLETE: Final = ErrorSpec(10176, 400, "atomic publish batch is incomplete")
@@ -329,6 +332,12 @@ class Errors:
         10184, 400, "consumer backoff needs to be positive"
     )
     REQUIRED_API_LEVEL: Final = ErrorSpec(10185, 412, "JetStream minimum api level required")
+    MIRROR_WITH_SCHEDULES: Final = ErrorSpec(
+        10186, 400, "stream mirrors can not also schedule messages"
+    )
+    SOURCE_WITH_SCHEDULES: Final = ErrorSpec(
+        10187, 400, "stream source can not also schedule messages"
+    )
     SCHEDULES_DISABLED: Final = ErrorSpec(10188, 400, "message schedules is disabled")
     SCHEDULES_PATTERN_INVALID: Final = ErrorSpec(10189, 400, "message schedules pattern is invalid")
     SCHEDULES_TARGET_INVALID: Final = ErrorSpec(10190, 400, "message schedules target is invalid")
@@ -345,6 +354,9 @@ class Errors:
     CONSUMER_PINNED_TTL_WITHOUT_POLICY: Final = ErrorSpec(
         10197, 400, "PinnedTTL cannot be set when PriorityPolicy is none"
     )
+    MIRROR_WITH_ATOMIC_PUBLISH: Final = ErrorSpec(
+        10198, 400, "stream mirrors can not also use atomic publishing"
+    )
     BATCH_TOO_LARGE: Final = ErrorSpec(10199, 400, "atomic publish batch is too large: {size}")
     BATCH_INVALID_COMMIT: Final = ErrorSpec(10200, 400, "atomic publish batch commit is invalid")
     BATCH_DUPLICATE_ID: Final = ErrorSpec(
@@ -352,6 +364,9 @@ class Errors:
     )
     SCHEDULES_SOURCE_INVALID: Final = ErrorSpec(10203, 400, "message schedules source is invalid")
     CONSUMER_INVALID_RESET: Final = ErrorSpec(10204, 400, "invalid reset: {err}")
+    MIRROR_WITH_BATCH_PUBLISH: Final = ErrorSpec(
+        10209, 400, "stream mirrors can not also use batch publishing"
+    )
     BATCH_TOO_MANY: Final = ErrorSpec(10210, 429, "atomic publish too many inflight")
     SCHEDULES_SCHEDULER_INVALID: Final = ErrorSpec(
         10212, 400, "message schedules invalid scheduler"

@@ -194,6 +194,61 @@ CHECKS: Table = [
     made("a mirror with direct access of its own", mirror=X, mirror_direct=True),
 ]
 
+COUNTER = {"allow_msg_counter": True, "allow_direct": True}
+ONE, TWO = {"Nats-Incr": "1"}, {"Nats-Incr": "2"}
+
+WITH_OTHER_FEATURES: Table = [
+    made("a mirror that counts", mirror=X, allow_msg_counter=True),
+    made("a mirror of atomic batches", mirror=X, allow_atomic=True),
+    made("a mirror of schedules", mirror=X, allow_msg_schedules=True),
+    made("a source with schedules", sources=[X], allow_msg_schedules=True),
+    Scenario(
+        "source: counters add up",
+        [
+            stream("A", subjects=["a.>"], **COUNTER),
+            stream("B", subjects=["b.>"], **COUNTER),
+            publish("a.x", headers=ONE),
+            publish("a.x", headers=TWO),
+            stream(
+                "T",
+                subjects=[],
+                sources=[{"name": "A", "subject_transforms": [{"src": "a.>", "dest": "t.>"}]}],
+                **COUNTER,
+            ),
+            caught_up(2),
+            look(1),
+            look(2),
+            update_stream(
+                "T",
+                sources=[
+                    {"name": "A", "subject_transforms": [{"src": "a.>", "dest": "t.>"}]},
+                    {"name": "B", "subject_transforms": [{"src": "b.>", "dest": "t.>"}]},
+                ],
+                **COUNTER,
+            ),
+            publish("b.x", headers=TWO),
+            caught_up(3),
+            look(3),
+            publish("a.x", headers=ONE),
+            caught_up(4),
+            look(4),
+        ],
+    ),
+    Scenario(
+        "mirror: messages that expire by themselves",
+        [
+            stream(subjects=["s.>"], allow_msg_ttl=True),
+            publish("s.a", "x", {"Nats-TTL": "1"}),
+            publish("s.a", "x", {"Nats-TTL": "100"}),
+            mirrored(allow_msg_ttl=True),
+            caught_up(2),
+            look(1),
+            caught_up(1),
+            look(2),
+        ],
+    ),
+]
+
 COPIES: Table = [
     Scenario(
         "source: everything",
@@ -516,4 +571,4 @@ COPIES: Table = [
     ),
 ]
 
-TABLE: Table = [*CHECKS, *COPIES]
+TABLE: Table = [*CHECKS, *WITH_OTHER_FEATURES, *COPIES]

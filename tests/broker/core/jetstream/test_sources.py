@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
 from headrace.subjects import partition
@@ -249,6 +250,50 @@ class TestThatCanNotStoreAMessage:
         fill(client, 1, start=1)
         assert payloads(client) == [0]
         assert source_info(client)["error"]["err_code"] == 10109
+
+
+def test_a_counter_adds_up_the_counters_it_copies(client: Client) -> None:
+    for name in ("A", "B"):
+        client.stream(name, allow_msg_counter=True)
+    rules = [[{"src": f"{name}.>", "dest": "sum.>"}] for name in ("a", "b")]
+    sources = [
+        {"name": name, "subject_transforms": rule}
+        for name, rule in zip(("A", "B"), rules, strict=True)
+    ]
+    target(client, *sources, subjects=["sum.>"], allow_msg_counter=True)
+    for subject, step in ((b"a.x", "+5"), (b"b.x", "+7"), (b"a.x", "-2"), (b"sum.x", "+100")):
+        client.put(subject, Nats_Incr=step)
+        client.world.settle()
+    assert [payload for _, _, payload in contents(client)] == [
+        b'{"val":"5"}',
+        b'{"val":"12"}',
+        b'{"val":"10"}',
+        b'{"val":"110"}',
+    ]
+
+
+def test_a_source_that_does_not_count_can_not_be_added_up(client: Client) -> None:
+    client.stream("A")
+    target(client, {"name": "A"}, allow_msg_counter=True)
+    client.put(b"a.x", b"7")
+    client.world.settle()
+    assert source_info(client)["error"]["err_code"] == 10169
+
+
+def test_a_source_waits_while_the_server_has_no_room() -> None:
+    options = JetStreamOptions(max_storage_bytes=2000)
+    world = World(options=options)
+    client = world.client()
+    client.stream(max_msgs=10, storage="memory")
+    target(client, {"name": "S"})
+    client.put(b"s.x", b"0" * 1500)
+    client.put(b"s.x", b"1" * 600)
+    world.settle()
+    assert len(contents(client)) == 1
+    assert source_info(client)["error"]["err_code"] == 10023
+    client.api("STREAM.PURGE.T")
+    world.advance(3)
+    assert [payload[:1] for _, _, payload in contents(client)] == [b"1"]
 
 
 class TestAnOrigin:

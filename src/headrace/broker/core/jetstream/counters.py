@@ -18,7 +18,14 @@ from .context import Refused
 from .publish_headers import header_value
 from .statuses import with_headers
 
-__all__ = ["check_counter_config", "counted", "read_increment"]
+__all__ = [
+    "INCREMENT",
+    "SOURCES",
+    "check_counter_config",
+    "counted",
+    "read_increment",
+    "read_total",
+]
 
 INCREMENT: Final = b"Nats-Incr"
 SOURCES: Final = b"Nats-Counter-Sources"
@@ -83,10 +90,7 @@ def counted(
     total = increment
     if before is not None:
         last_headers, body = before
-        try:
-            total += _total(msgspec.json.decode(body, type=_Value).val)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
+        total += read_total(body)
         sources = header_value(last_headers, SOURCES)
         if sources:
             headers = with_headers(headers, b"%b: %b\r\n" % (SOURCES, sources))
@@ -94,6 +98,14 @@ def counted(
         raise Refused(Errors.MESSAGE_INCR_INVALID)
     value = b"%d" % total
     return headers, b'{"val":"%b"}' % value, value
+
+
+def read_total(body: bytes) -> int:
+    """The number a stored message stands for. Raises Refused when it is no counter."""
+    try:
+        return _total(msgspec.json.decode(body, type=_Value).val)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
 
 
 def _total(text: str) -> int:

@@ -8,6 +8,7 @@ from ....api.errors import Errors
 from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter, is_literal, is_valid_pattern
 from .context import Refused
+from .counter_copies import counted_copy
 from .counters import counted, read_increment
 from .publish_headers import MARK, message_id, read_headers
 from .ranges import read_number
@@ -110,6 +111,9 @@ class PublishChecks:
             rollup = b""
         if self._rejects:
             self._check_room(subject, headers, payload, rollup)
+        if self._counts:
+            changed, body = counted_copy(headers, payload, self.last_message(subject))
+            return Admission(msg_id, headers=changed, payload=body)
         ttl = found.get(_TTL, b"")
         if not ttl or not self._config.allow_msg_ttl or not read_ttl(ttl):
             return Admission(msg_id, 0, rollup)

@@ -127,6 +127,8 @@ def check_copies(
         origin = streams.get(config.mirror.name)
         if origin is not None and config.mirror_direct != origin.config.allow_direct:
             config = msgspec.structs.replace(config, mirror_direct=origin.config.allow_direct)
+    if config.sources and config.allow_msg_schedules:
+        raise Refused(Errors.SOURCE_WITH_SCHEDULES)
     known: set[str] = set()
     for source in config.sources:
         _check_name(source, _SOURCE)
@@ -152,6 +154,14 @@ def _check_mirror(config: StreamConfig) -> None:
         raise Refused(Errors.MIRROR_WITH_SUBJECTS)
     if config.sources:
         raise Refused(Errors.MIRROR_WITH_SOURCES)
+    if config.allow_msg_counter:
+        raise Refused(Errors.MIRROR_WITH_COUNTERS)
+    if config.allow_atomic:
+        raise Refused(Errors.MIRROR_WITH_ATOMIC_PUBLISH)
+    if config.allow_batched:
+        raise Refused(Errors.MIRROR_WITH_BATCH_PUBLISH)
+    if config.allow_msg_schedules:
+        raise Refused(Errors.MIRROR_WITH_SCHEDULES)
 
 
 def _check_name(source: StreamSource, words: _Words) -> None:

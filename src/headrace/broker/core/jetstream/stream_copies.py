@@ -45,6 +45,8 @@ class CopyingStream(StoringStream):
         if found.duplicate_of:
             return
         headers = found.headers or headers
+        payload = payload if found.payload is None else found.payload
+        self.context.quota.admit(self.config.storage, len(subject) + len(headers) + len(payload))
         sequence = self._store(subject, headers, payload, now_ns, found.expires_ns)
         if found.message_id:
             self.window.add(found.message_id, sequence, now_ns)
@@ -67,6 +69,9 @@ class CopyingStream(StoringStream):
         if MARK in headers or not self._plain:
             subject = self.renamed(subject)
             found = self.checks.admit_copy(subject, headers, payload, stamp_ns, replica=True)
+            self.context.quota.admit(
+                self.config.storage, len(subject) + len(headers) + len(payload)
+            )
             rollup = found.rollup
             expires_ns = expires_at(headers, stamp_ns) if found.expires_ns else 0
             if found.message_id:
