@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.limits import OUTBOUND_BLOCKED_BYTES
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.broker.store import MemoryStorage
+from headrace.limits import INGEST_PENDING_BYTES_MAX, OUTBOUND_BLOCKED_BYTES
 from jetstream_world import Client, Inbox, World
 
 SECOND = 1_000_000_000
@@ -257,6 +261,15 @@ class SlowWorld(World):
                 self.hub.wrote(session, 0)
                 self.clients[session.client_id].received(data)
 
+    def let_go(self, client: Client) -> None:
+        """The socket takes everything again."""
+        self.stuck = 0
+        data, self.unsent = self.unsent, b""
+        client.received(data)
+        self.hub.wrote(client.session, 0)
+        self.tick()
+        self.settle()
+
 
 def test_a_slow_receiver_holds_its_messages_back_and_loses_none() -> None:
     world = SlowWorld()
@@ -306,3 +319,113 @@ def test_a_restart_keeps_durable_consumers_and_their_position() -> None:
     inbox = client.subscribe(b"d")
     world.advance(2)
     assert {message.stream_seq for message in inbox.take()} == {2, 3}
+
+
+def test_pushing_waits_for_the_disk_as_publishers_do() -> None:
+    class Behind(MemoryStorage):
+        """A disk that may be behind."""
+
+        behind = 0
+
+        @property
+        def pending_bytes(self) -> int:
+            return self.behind
+
+    storage = Behind()
+    world = World(storage)
+    client = world.client()
+    client.stream()
+    client.stream("T", subjects=["d"])
+    client.put(b"s.1")
+    storage.behind = INGEST_PENDING_BYTES_MAX + 1
+    client.consumer(deliver_subject="d", ack_policy="none")
+    world.advance(1)
+    assert client.api("STREAM.INFO.T")["state"]["messages"] == 0
+    storage.behind = 0
+    world.advance(0.1)
+    assert client.api("STREAM.INFO.T")["state"]["messages"] == 1
+
+
+def test_headers_only_says_how_large_a_message_is() -> None:
+    _, client, inbox = ready(1, b"12345", headers_only=True)
+    client.put(b"s.2", b"123", K="v")
+    first, second = inbox.take()
+    assert (first.payload, first.header) == (b"", {"Nats-Msg-Size": "5"})
+    assert second.header == {"K": "v", "Nats-Msg-Size": "3"}
+
+
+def test_original_replay_keeps_the_pace() -> None:
+    world = World()
+    client = world.client()
+    client.stream()
+    for _ in range(3):
+        client.put(b"s.x")
+        world.advance(1)
+    inbox = client.subscribe(b"d")
+    client.consumer(deliver_subject="d", replay_policy="original")
+    assert len(seqs(inbox)) == 1
+    world.advance(1.05)
+    assert len(seqs(inbox)) == 1
+    world.advance(1.05)
+    assert len(seqs(inbox)) == 1
+
+
+@given(st.data())
+@settings(max_examples=40)
+def test_whatever_happens_every_message_comes_once_and_in_order(data: st.DataObject) -> None:
+    """Listeners come and go, sockets clog, acks lag: without redelivery nothing is lost or doubled."""
+    flow = data.draw(st.booleans(), label="flow control")
+    extra = {"flow_control": True, "idle_heartbeat": SECOND} if flow else {}
+    if data.draw(st.booleans(), label="rate"):
+        extra["rate_limit_bps"] = 80_000_000
+    world = SlowWorld()
+    client, listener = world.client(), world.client()
+    client.stream()
+    client.consumer(deliver_subject="d", ack_policy="none", filter_subjects=["s.a.*"], **extra)
+    got: list[int] = []
+    inbox: Inbox | None = None
+    expected: list[int] = []
+    sequence = 0
+    steps = data.draw(st.lists(st.sampled_from("ppppclsaw"), max_size=40), label="steps")
+    for step in (*steps, "free", "c", "w"):
+        if step == "p":
+            for _ in range(data.draw(st.integers(1, 30))):
+                sequence += 1
+                wanted = data.draw(st.booleans())
+                expected += [sequence] if wanted else []
+                client.publish(b"s.a.x" if wanted else b"s.b.x", b"x" * 60_000)
+        elif step == "c" and inbox is None:
+            inbox = listener.subscribe(b"d")
+        elif step == "l" and inbox is not None and not world.stuck:
+            got += answer(world, client, inbox)
+            inbox.close()
+            got += answer(world, client, inbox)
+            inbox = None
+        elif step == "s" and inbox is not None:
+            world.stuck = listener.session.client_id
+        elif step == "free":
+            world.let_go(listener)
+        elif step == "w":
+            world.advance(0.5)
+        if inbox is not None and not world.stuck:
+            got += answer(world, client, inbox)
+        if step == "a":
+            world.let_go(listener)
+    assert inbox is not None
+    for _ in range(40):
+        world.advance(1)
+        got += answer(world, client, inbox)
+    assert got == expected
+    assert client.info()["num_pending"] == 0
+
+
+def answer(world: World, client: Client, inbox: Inbox) -> list[int]:
+    """What came; requests for flow control are answered."""
+    found = []
+    for message in inbox.take():
+        if message.reply.startswith(b"$JS.FC."):
+            client.publish(message.reply)
+        elif message.reply:
+            found.append(message.stream_seq)
+    world.settle()
+    return found

@@ -35,6 +35,7 @@ class Push:
         self._clock = consumer.context.clock
         self._flow_prefix = f"$JS.FC.{consumer.stream.name}.{consumer.name}.".encode()
         self._quiet_since_ns = self._clock.monotonic_ns()
+        self._rests_until_ns = 0
         self.window: FlowWindow | None = None
         self.rate: RateLimit | None = None
         self._watch = Watch(b"", b"", self._interest_changed)
@@ -105,6 +106,10 @@ class Push:
 
     # -- what holds back
 
+    def rest_until(self, at_ns: int) -> None:
+        """Take the next turn only then."""
+        self._rests_until_ns = at_ns
+
     def is_held(self, now_ns: int) -> bool:
         """Whether the next message has to wait for an answer, or for its time."""
         if self.window is not None and self.window.is_full:
@@ -147,6 +152,8 @@ class Push:
             times.append(self._quiet_since_ns + self._heartbeat_ns)
         if self.rate is not None and self.rate.due_ns > self._clock.monotonic_ns():
             times.append(self.rate.due_ns)
+        if self._rests_until_ns:
+            times.append(self._rests_until_ns)
         return min(times, default=None)
 
     def run_due(self, now_ns: int) -> None:
@@ -156,6 +163,9 @@ class Push:
         if self._heartbeat_ns and self._quiet_since_ns + self._heartbeat_ns <= now_ns:
             self._quiet_since_ns = now_ns
             self._bus.publish(self.subject, b"", self._heartbeat(), b"")
+        if 0 < self._rests_until_ns <= now_ns:
+            self._rests_until_ns = 0
+            self._consumer.wake()
         if self.rate is not None and self.rate.due_ns <= now_ns:
             self._consumer.wake()
 

@@ -6,10 +6,13 @@ one consumer can not keep the others waiting.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ....api.acks import ack_prefix
+from ....limits import INGEST_PENDING_BYTES_MAX
 from ....message import StoredMessage
+from .delivery import Run
 from .push import Push
 from .turn import TurnEnd
 
@@ -19,8 +22,11 @@ if TYPE_CHECKING:
 
 __all__ = ["PushTurn"]
 
+Outgoing: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+
 _TURN_MESSAGES: Final = 1024
 _TURN_BYTES: Final = 1024 * 1024
+_REST_NS: Final = 20_000_000
 
 
 class PushTurn:
@@ -31,6 +37,7 @@ class PushTurn:
         self._push = push
         self._resolve = consumer.context.bus.resolve
         prefix = ack_prefix(consumer.stream.name, consumer.name).replace(b"%", b"%%")
+        self._first_reply = prefix + b"1.%d.%d.%d.%d"
         self._reply = prefix + b"%d.%d.%d.%d.%d"
         self._now_ns = 0
         self._pending = 0
@@ -46,6 +53,10 @@ class PushTurn:
         self._left = _TURN_MESSAGES
         self._counted = False
         self.delivered = False
+        if self._consumer.context.storage.pending_bytes > INGEST_PENDING_BYTES_MAX:
+            # What is pushed may end in another stream: it waits for the disk as publishers do.
+            self._push.rest_until(now_ns + _REST_NS)
+            return TurnEnd.HELD
         self._target = self._resolve(self._push.subject)
         end = self._redeliver() or self._deliver_new()
         if self.delivered:
@@ -110,14 +121,42 @@ class PushTurn:
         consumer, push = self._consumer, self._push
         state = consumer.state
         run = state.begin_run(self._now_ns)
-        careful = push.is_metered or push.group
-        for message in messages:
-            if not push.active or (careful and self._obstacle() is not None):
-                break
-            self._pending -= 1
-            self._send(message, 1, state.deliver_new(run, message.sequence))
+        if push.is_metered or push.group:
+            for message in messages:
+                if self._obstacle() is not None:
+                    break
+                self._pending -= 1
+                self._send(message, 1, state.deliver_new(run, message.sequence))
+        else:
+            self._send_all(messages, run)
         state.end_run(run)
         consumer.advance_pending(self._pending)
+
+    def _send_all(self, messages: list[StoredMessage], run: Run) -> None:
+        """Send a batch to one listener, up to the last message it wants."""
+        assert self._target is not None
+        consumed: list[int] = []
+        self._target.send_many(self._frames(messages, consumed))
+        self._consumer.state.deliver_many(run, consumed)
+        self._pending -= len(consumed)
+        self._left -= len(consumed)
+        self.delivered = True
+
+    def _frames(self, messages: list[StoredMessage], consumed: list[int]) -> Iterator[Outgoing]:
+        """What is sent of messages, as long as somebody listens; ``consumed`` tells how far that went."""
+        consumer, push = self._consumer, self._push
+        template, altered = self._first_reply, consumer.alters_messages
+        consumer_seq, pending = consumer.state.delivered_consumer, self._pending
+        for sequence, subject, headers, payload, timestamp_ns in messages:
+            if not push.active:
+                return
+            consumer_seq += 1
+            pending -= 1
+            consumed.append(sequence)
+            if altered:
+                headers, payload = consumer.altered(headers, payload)
+            reply = template % (sequence, consumer_seq, timestamp_ns, pending)
+            yield subject, reply, headers, payload
 
     def _send(self, message: StoredMessage, count: int, consumer_seq: int) -> None:
         sequence, subject, headers, payload, timestamp_ns = message
