@@ -12,6 +12,7 @@ from conformance.scenarios import (
     counting,
     direct,
     handovers,
+    keeping,
     lifetimes,
     listening,
     messages,
@@ -49,6 +50,7 @@ ALL: Table = [
     *counting.TABLE,
     *batches.TABLE,
     *scheduling.TABLE,
+    *keeping.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]

@@ -3,8 +3,12 @@
 ==================  ==============================================================================
 the whole           ``engine`` wires it and runs the ticks; ``context`` ports and marks; ``gate`` where
                     acknowledgements wait for the disk; ``registry`` streams and consumers by name
-streams             ``stream`` ingest and limits; ``publish_checks``, ``publish_headers``, ``dedupe``;
-                    ``retention`` what an ack removes; ``stream_config`` defaults and rules
+streams             ``stream`` ingest; ``stream_storing``, ``stream_removal`` in and out; ``publish_checks``,
+                    ``publish_headers``, ``dedupe``; ``retention`` what an ack removes; ``expiry``, ``ttl``
+                    and ``wheel`` what age removes; ``stream_config``, ``pedantic``, ``levels``,
+                    ``consumer_limits`` defaults and rules
+stream features     ``republish``; ``counters``; ``batch_publish`` with ``batch_checks`` atomic batches;
+                    ``schedules`` with ``schedule_patterns`` and ``cron``
 consumers           ``consumer`` ties together: ``delivery`` floors and pending, ``pullqueue`` waiting
                     requests, ``policy`` whose turn it is, ``turn`` requests meet messages, ``pulls`` and
                     ``pullrequest`` arrival, ``acks``, ``alarm`` the one timer, ``pending`` the count,

@@ -83,6 +83,16 @@ class RemovingStream:
                 self.make_way()
         return purged
 
+    def begin_at(self, sequence: int) -> None:
+        """If the stream is empty and has not come so far, the next message gets this sequence."""
+        if self.store.messages or sequence <= self.store.last_seq + 1:
+            return
+        self.store.reset_first(sequence)
+        self.context.gate.want_soon()
+        for consumer in self.consumers.values():
+            consumer.state.skip_below(sequence)
+            consumer.touch()
+
     def trim_head(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> None:
         """Remove from the head until within the limits (-1 or 0: no limit)."""
         if not self.writable():

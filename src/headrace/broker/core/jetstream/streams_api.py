@@ -182,7 +182,9 @@ class StreamsApi:
 
     def purge(self, call: Call) -> Document:
         request = call.read(PurgeRequest)
-        if (request.seq > 0 and request.keep > 0) or min(request.seq, request.keep) < 0:
+        if min(request.seq, request.keep) < 0:
+            raise Refused(Errors.INVALID_JSON, err="json: seq and keep can not be negative")
+        if request.seq and request.keep:
             raise Refused(Errors.BAD_REQUEST)
         stream = self._stream(call)
         stream.check_not_sealed()
@@ -190,6 +192,8 @@ class StreamsApi:
             raise Refused(Errors.STREAM_PURGE_FAILED, err="stream purge not permitted")
         scope = _filter(request.filter)
         purged = stream.purge(scope, request.seq, request.keep)
+        if scope is None:
+            stream.begin_at(request.seq)
         stream.retention.consumers_changed()
         return PurgeResponse(success=True, purged=purged)
 
