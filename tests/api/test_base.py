@@ -98,3 +98,26 @@ def test_null_means_absent() -> None:
 def test_a_wrong_document_is_refused_with_a_word_about_where(data: bytes, words: str) -> None:
     with pytest.raises(DocumentError, match=words):
         decode(data, streams.StreamConfig, strict=True)
+
+
+def test_what_a_cluster_says_of_itself_is_read() -> None:
+    document = {
+        "config": {"name": "S", "num_replicas": 3},
+        "cluster": {
+            "name": "C",
+            "raft_group": "S-R3F-abc",
+            "leader": "a",
+            "replicas": [
+                {"name": "b", "current": True, "active": 1_500_000_000},
+                {"name": "c", "current": False, "offline": True, "active": 0, "lag": 7},
+            ],
+        },
+        "alternates": [{"name": "M", "cluster": "near"}, {"name": "S", "cluster": "C"}],
+    }
+    info = decode(json.dumps(document), streams.StreamInfo)
+    assert info.cluster is not None
+    assert [(peer.name, peer.active, peer.lag) for peer in info.cluster.replicas] == [
+        ("b", 1.5, 0),
+        ("c", 0.0, 7),
+    ]
+    assert [alternate.name for alternate in info.alternates] == ["M", "S"]

@@ -8,7 +8,7 @@ import hashlib
 import importlib.util
 import io
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -450,3 +450,31 @@ async def test_when_no_answer_comes_at_all_the_content_stays(
             await store.put("x", b"1")
     assert "may be stored or not" in caught.value.__notes__[0]
     assert list((await chunks_of(store)).values()) == [1]
+
+
+async def test_a_killed_server_comes_back_with_whole_objects(
+    headrace_server: Callable[..., peers.ServerProcess], free_port: int, tmp_path: Path
+) -> None:
+    server = headrace_server(port=free_port)
+    stored = b""
+    async with connect(server.url, reconnect_wait=0.02, reconnect_wait_max=0.05) as connection:
+        store = await connection.jetstream().create_object_store("FILES")
+        for number in range(1, 3):
+            content = bytes([number]) * 3_000_000
+            putting = asyncio.ensure_future(store.put("x", content, chunk_size=10_000))
+            await asyncio.sleep(0.01 * number)
+            server.kill()
+            server = peers.start_headrace(
+                server.store_dir.parent, store_dir=server.store_dir, port=free_port
+            )
+            try:
+                await putting
+            except (DisconnectedError, TimeoutError_):
+                assert await store.get("x") == stored if stored else True
+            else:
+                stored = content
+            await store.put("x", content)
+            stored = content
+            assert await store.get("x") == stored
+        assert list((await chunks_of(store)).values()) == [23]
+    server.stop()

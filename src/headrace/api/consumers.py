@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from .base import Document
+from .streams import ClusterInfo
 
 __all__ = [
     "AckPolicy",
@@ -119,13 +120,6 @@ class PriorityGroupState(Document, frozen=True, kw_only=True):
     pinned_ts: str = "0001-01-01T00:00:00Z"
 
 
-class ConsumerCluster(Document, frozen=True, kw_only=True):
-    """Who leads the consumer; absent on a single node."""
-
-    name: str = ""
-    leader: str = ""
-
-
 class ConsumerInfo(Document, frozen=True, kw_only=True):
     """A consumer: its configuration and where it stands. ``pause_remaining`` in seconds."""
 
@@ -154,7 +148,7 @@ class ConsumerInfo(Document, frozen=True, kw_only=True):
     num_redelivered: int = 0
     num_waiting: int = 0
     num_pending: int = 0
-    cluster: ConsumerCluster | None = None
+    cluster: ClusterInfo | None = None  # absent on a single node
     push_bound: bool = False
     paused: bool = False
     pause_remaining: float = 0.0

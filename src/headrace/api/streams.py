@@ -12,12 +12,15 @@ from ..limits import DUPLICATE_WINDOW_S_DEFAULT
 from .base import Document
 
 __all__ = [
+    "ClusterInfo",
     "ConsumerLimits",
     "ExternalStream",
+    "PeerInfo",
     "Placement",
     "PurgeRequest",
     "PurgeResponse",
     "Republish",
+    "StreamAlternate",
     "StreamConfig",
     "StreamInfo",
     "StreamInfoRequest",
@@ -205,11 +208,32 @@ class StreamStateInfo(Document, frozen=True, kw_only=True):
     consumer_count: int = 0
 
 
+class PeerInfo(Document, frozen=True, kw_only=True):
+    """A follower in a cluster: heard of ``active`` seconds ago, ``lag`` operations behind."""
+
+    durations: ClassVar[frozenset[str]] = frozenset({"active"})
+
+    name: str = ""
+    current: bool = False
+    offline: bool = False
+    active: float = 0.0
+    lag: int = 0
+
+
 class ClusterInfo(Document, frozen=True, kw_only=True):
-    """Who leads; a single node names itself."""
+    """Who leads, and who follows; a single node names itself."""
 
     name: str = ""
     leader: str = ""
+    replicas: tuple[PeerInfo, ...] = ()
+
+
+class StreamAlternate(Document, frozen=True, kw_only=True):
+    """A mirror of the stream, or the stream itself, that answers direct gets; the nearest comes first."""
+
+    name: str = ""
+    domain: str = ""
+    cluster: str = ""
 
 
 class StreamSourceInfo(Document, frozen=True, kw_only=True):
@@ -239,6 +263,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
     cluster: ClusterInfo | None = None
     mirror: StreamSourceInfo | None = None
     sources: tuple[StreamSourceInfo, ...] = ()
+    alternates: tuple[StreamAlternate, ...] = ()
     ts: str = ""
     did_create: bool = False
 
