@@ -195,6 +195,8 @@ class Connection:
         if self._session.draining:
             raise ConnectionClosedError("the connection is draining, nothing more can be published")
         block = header_block(headers) if headers else b""
+        if (trace := self._session.trace) is not None:
+            block = trace(block)
         self._check_size(len(block) + len(payload))
         self._session.send(pub(subject.encode(), reply.encode(), block, payload))
 
@@ -218,6 +220,8 @@ class Connection:
         """
         self._check_subject(subject)
         block = header_block(headers) if headers else b""
+        if (trace := self._session.trace) is not None:
+            block = trace(block)
         self._check_size(len(block) + len(payload))
         seconds = self._session.options.request_timeout if timeout is None else timeout
         return await self._session.requests.ask(subject, block, payload, seconds)

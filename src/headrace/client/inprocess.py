@@ -171,7 +171,7 @@ class DirectPublisher(Publisher):
     def _send_some(
         self, iterator: Iterator[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
     ) -> bool:
-        if self._deduplicate:
+        if self._adds_headers:
             return super()._send_some(iterator)
         unacked, heads, prefix, command = self._unacked, self._heads, self._prefix, self._command
         index, size = self.sent, self._unacked_bytes
@@ -213,7 +213,7 @@ class DirectPublisher(Publisher):
     ) -> Any:
         head = self._heads.get(subject) or self._head(subject)
         block = b""
-        if headers or msg_id or self._deduplicate:
+        if headers or msg_id or self._adds_headers:
             block = self._block(index, headers, msg_id)
         if len(payload) + len(block) > self._max_payload:
             self._connection._check_size(len(block) + len(payload))

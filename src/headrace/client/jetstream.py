@@ -130,6 +130,8 @@ class JetStream(Buckets, Publishing):
         connection = self._connection
         connection._check_subject(subject)
         block = with_options(headers, options)
+        if (trace := connection._session.trace) is not None:
+            block = trace(block)
         connection._check_size(len(block) + len(payload))
         seconds = self._api.timeout if timeout is None else timeout
         ask = connection._session.requests.ask

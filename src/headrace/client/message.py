@@ -89,7 +89,10 @@ class MessageView(msgspec.Struct, eq=False):
             raise ConfigurationError(
                 f"the message on {self.subject!r} has no reply subject to respond to"
             )
-        return pub(reply, b"", header_block(headers), payload)
+        block = header_block(headers)
+        if (trace := self._session.trace) is not None:
+            block = trace(block)
+        return pub(reply, b"", block, payload)
 
 
 class Message(MessageView, eq=False):

@@ -48,6 +48,7 @@ class ConnectOptions(TypedDict, total=False):
     drain_timeout: float
     inbox_prefix: str
     echo: bool
+    tracing: bool
     on_event: Callable[[Event], object] | None
 
 
@@ -124,6 +125,9 @@ class Options:
 
     echo: bool = True
     """Whether we receive what we publish ourselves."""
+
+    tracing: bool = False
+    """Whether what is published while a trace is active carries its context; see ``client.tracing``."""
 
     on_event: Callable[[Event], object] | None = None
     """Called for each connection event, on the event loop; see ``events``."""

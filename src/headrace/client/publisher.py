@@ -6,7 +6,6 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -27,6 +26,7 @@ from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import add_header, header_value, status_of
 from .message import HeadersLike, header_block
+from .pubfailures import PublishError, PublishFailure
 
 if TYPE_CHECKING:
     from .connection import Connection
@@ -42,36 +42,6 @@ SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
 _OK_START: Final = b'{"stream"'
 _DUPLICATE: Final = b'"duplicate"'
 _MSG_ID: Final = names.MSG_ID.encode()
-
-
-@dataclass(frozen=True, slots=True)
-class PublishFailure:
-    """One message that is not known to be stored: which (from 0, in the order sent), and why.
-
-    After a TimeoutError, DisconnectedError or ConnectionClosedError it may be stored all the same.
-    """
-
-    index: int
-    subject: str
-    error: Exception
-
-
-class PublishError(HeadraceError):
-    """Messages of a windowed publisher failed.
-
-    Attributes:
-        failures: the failures since the last ``flush``, at most 10,000 of them.
-        count: how many there were.
-    """
-
-    def __init__(self, failures: list[PublishFailure], count: int) -> None:
-        first = failures[0]
-        super().__init__(
-            f"{count} message(s) were not acknowledged; the first is number {first.index} "
-            f"on {first.subject!r}: {first.error}"
-        )
-        self.failures = failures
-        self.count = count
 
 
 class Publisher:
@@ -110,6 +80,7 @@ class Publisher:
         self._ack_timeout = ack_timeout
         self._retries = retries
         self._deduplicate = deduplicate
+        self._adds_headers = deduplicate or self._session.trace is not None
         self._on_failure = on_failure
         self._id_prefix = self._session.nuid.next().encode()
         self._prefix = b""
@@ -307,7 +278,7 @@ class Publisher:
     ) -> Any:
         """What publishes a message with its number as reply."""
         head = self._heads.get(subject) or self._head(subject)
-        if headers or msg_id or self._deduplicate:
+        if headers or msg_id or self._adds_headers:
             block = self._block(index, headers, msg_id)
             self._connection._check_size(len(block) + len(payload))
             return pub(subject.encode(), b"%b%d" % (self._prefix, index), block, payload)
@@ -319,10 +290,11 @@ class Publisher:
         """The header block of a message that has one."""
         block = header_block(headers) if headers else b""
         if msg_id:
-            return add_header(block, _MSG_ID, header_text("msg_id", msg_id))
-        if self._deduplicate and header_value(block, _MSG_ID) is None:
-            return add_header(block, _MSG_ID, b"%b.%d" % (self._id_prefix, index))
-        return block
+            block = add_header(block, _MSG_ID, header_text("msg_id", msg_id))
+        elif self._deduplicate and header_value(block, _MSG_ID) is None:
+            block = add_header(block, _MSG_ID, b"%b.%d" % (self._id_prefix, index))
+        trace = self._session.trace
+        return block if trace is None else trace(block)
 
     def _check_open(self) -> None:
         if self._route is None:

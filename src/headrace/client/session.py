@@ -92,6 +92,12 @@ class Session:
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
         self.subscriptions: dict[Subscription, None] = {}
+        self.trace: Callable[[bytes], bytes] | None = None
+        """Adds the active trace's context to a header block, if that was asked for."""
+        if options.tracing:
+            from .tracing import with_trace
+
+            self.trace = with_trace
         self.info = ServerInfo()
         self.server: ServerAddress | None = None
         self.link: Link | None = None
