@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from ....api.base import Document, DocumentError, decode
 from ....api.envelope import encode_response
-from ....api.errors import Errors
+from ....api.errors import Errors, ErrorSpec
 from ....errors import StoreError
+from ....pattern_tree import TooManyPatternsError
 from ..ports import Bus, Origin, Sink
 from .advisories import API_AUDIT
 from .context import Context, Refused
@@ -110,6 +111,12 @@ def _in_server_words(text: str) -> str:
     return f'can not unmarshal "\\"{word}\\""'
 
 
+def _too_many(route: _Route) -> ErrorSpec:
+    """How a request with too many subjects is refused."""
+    is_stream = route.kind.startswith("stream")
+    return Errors.STREAM_INVALID_CONFIG if is_stream else Errors.CONSUMER_CREATE
+
+
 class ApiDispatcher:
     """Routes requests to endpoints and counts them."""
 
@@ -190,6 +197,9 @@ class ApiDispatcher:
             return
         except StoreError as error:
             self._refuse(route, call, Refused(store_refusal(error)))
+            return
+        except TooManyPatternsError as error:
+            self._refuse(route, call, Refused(_too_many(route), err=error))
             return
         except DocumentError as error:
             text = _in_server_words(str(error))

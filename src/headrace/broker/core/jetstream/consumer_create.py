@@ -10,7 +10,7 @@ from ....api.base import Document, DocumentError
 from ....api.consumers import ConsumerConfig, CreateConsumerRequest
 from ....api.envelope import decode_create_consumer
 from ....api.errors import Errors
-from ....subjects import overlaps
+from ....pattern_tree import PatternTree
 from .api import Call
 from .consumer_config import (
     check_consumer,
@@ -164,11 +164,10 @@ def _check_work_queue(stream: Stream, config: ConsumerConfig, itself: Consumer |
     filters = filters_of(config)
     if others and not filters:
         raise Refused(Errors.CONSUMER_WQ_MULTIPLE_UNFILTERED)
+    ours = PatternTree(filter.encode() for filter in filters)
     for other in others:
         theirs = filters_of(other.config)
-        if not theirs or any(
-            overlaps(one.encode(), two.encode()) for one in filters for two in theirs
-        ):
+        if not theirs or any(ours.overlapping(filter.encode()) is not None for filter in theirs):
             raise Refused(Errors.CONSUMER_WQ_NOT_UNIQUE)
     if config.deliver_policy != "all":
         raise Refused(Errors.CONSUMER_WQ_NOT_DELIVER_ALL)

@@ -6,7 +6,6 @@ Texts and error numbers are the public server's. A stream to copy from need not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from itertools import permutations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -16,7 +15,8 @@ from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from ....api.times import parse_time
 from ....errors import InvalidSubjectError
-from ....subjects import SubjectFilter, is_subset, is_valid_pattern, overlaps
+from ....pattern_tree import PatternTree
+from ....subjects import SubjectFilter, is_valid_pattern, overlaps
 from ....transforms import SubjectTransform
 from .context import Refused
 
@@ -212,9 +212,13 @@ def _check_rules(source: StreamSource, random: Randomness, words: _Words) -> Non
                 _compile_rule(rule, random)
             except InvalidSubjectError as error:
                 raise Refused(words.transform, err=error) from error
-    collide = overlaps if words is _MIRROR else is_subset
     patterns = [(rule.src or _EVERYTHING).encode() for rule in source.subject_transforms]
-    if any(collide(one, other) for one, other in permutations(patterns, 2)):
+    tree = PatternTree()
+    for pattern in patterns:
+        if words is _MIRROR and tree.overlapping(pattern) is not None:
+            raise Refused(words.overlap)
+        tree.add(pattern)
+    if len(set(patterns)) != len(patterns) or any(map(tree.containing, patterns)):
         raise Refused(words.overlap)
 
 

@@ -5,7 +5,6 @@ Texts and error numbers are the public server's; what this server does not do is
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Final
 
 import msgspec
@@ -19,6 +18,7 @@ from ....limits import (
     METADATA_BYTES_MAX,
     NAME_CHARS_MAX,
 )
+from ....pattern_tree import PatternTree
 from ....subjects import is_subset, is_valid_pattern, overlaps
 from ....transforms import SubjectTransform
 from ..ports import Randomness
@@ -190,9 +190,12 @@ def _check_subjects(config: StreamConfig) -> None:
     for pattern in patterns:
         if not is_valid_pattern(pattern):
             raise _invalid("invalid subject")
-    for one, other in combinations(patterns, 2):
-        if overlaps(one, other):
-            raise _invalid(f'subject "{one.decode()}" overlaps with "{other.decode()}"')
+    tree = PatternTree()
+    for pattern in patterns:
+        other = tree.overlapping(pattern)
+        if other is not None:
+            raise _invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')
+        tree.add(pattern)
     if config.no_ack:
         return
     if b">" in patterns:

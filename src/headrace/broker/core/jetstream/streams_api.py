@@ -21,6 +21,7 @@ from ....api.streams import (
 )
 from ....api.times import format_time
 from ....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
+from ....pattern_tree import PatternTree
 from ....subjects import SubjectFilter, is_valid_pattern, overlaps
 from .api import Answer, ApiDispatcher, Call, dynamic_metadata
 from .consumer_limits import check_consumer_limits
@@ -237,12 +238,12 @@ class StreamsApi:
         return check_copies(config, self._registry.streams, self._context.random)
 
     def _check_overlap(self, config: StreamConfig) -> None:
-        patterns = [subject.encode() for subject in config.subjects]
+        patterns = PatternTree(subject.encode() for subject in config.subjects)
         for stream in self._registry.streams.values():
             if stream.name == config.name:
                 continue
             for taken in stream.config.subjects:
-                if any(overlaps(taken.encode(), pattern) for pattern in patterns):
+                if patterns.overlapping(taken.encode()) is not None:
                     raise Refused(Errors.STREAM_SUBJECT_OVERLAP)
 
     def _matching(self, subject: str) -> list[Stream]:
