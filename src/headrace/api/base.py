@@ -49,6 +49,8 @@ def decode(data: bytes | str, kind: type[D], *, strict: bool = False) -> D:
         raw = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         raise DocumentError(str(error)) from error
+    except RecursionError as error:
+        raise DocumentError("exceeded max depth") from error
     if not isinstance(raw, dict):
         raise DocumentError(f"json: cannot unmarshal {_kind_name(raw)} into an object")
     return from_wire(raw, kind, strict=strict)

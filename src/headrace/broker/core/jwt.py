@@ -75,7 +75,7 @@ def decode_token(token: str, kind: str, verify: Verify) -> Claims:
         header = msgspec.json.decode(_decode(parts[0]), type=_Header)
         claims = msgspec.json.decode(_decode(parts[1]), type=Claims)
         signature = _decode(parts[2])
-    except (msgspec.DecodeError, binascii.Error, ValueError):
+    except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
         raise TokenError("it is not made of base64 and JSON") from None
     if header.alg != _ALGORITHM:
         raise TokenError(f"its algorithm is not {_ALGORITHM}")

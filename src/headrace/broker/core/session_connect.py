@@ -43,6 +43,9 @@ UNSAID = ConnectOptions()
 
 def decode_connect(document: bytes) -> ConnectOptions:
     """Read a CONNECT document. Raises ValueError (msgspec's) for anything but such an object."""
-    said = msgspec.json.decode(document, type=dict[str, Any])
+    try:
+        said = msgspec.json.decode(document, type=dict[str, Any])
+    except RecursionError as error:
+        raise ValueError("JSON nested too deeply") from error
     # Some clients write null for what they leave out.
     return msgspec.convert({k: v for k, v in said.items() if v is not None}, ConnectOptions)

@@ -23,7 +23,7 @@ def nak_delay_ns(body: bytes) -> int:
     if text.startswith(b"{"):
         try:
             delay_ns = msgspec.json.decode(text, type=_Delay).delay
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return 0
     else:
         delay_ns = parse_duration(text.decode(errors="replace")) or 0

@@ -60,7 +60,7 @@ def _read_sources(text: bytes) -> _Said:
         return {}
     try:
         return msgspec.json.decode(text, type=_Said)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
 
 

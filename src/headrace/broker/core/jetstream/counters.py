@@ -104,7 +104,7 @@ def read_total(body: bytes) -> int:
     """The number a stored message stands for. Raises Refused when it is no counter."""
     try:
         return _total(msgspec.json.decode(body, type=_Value).val)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
 
 
