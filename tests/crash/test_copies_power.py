@@ -121,3 +121,29 @@ def test_copies_are_complete_and_without_repetition_whenever_the_power_goes(bloc
     for seed in range(block * 10, block * 10 + 10):
         rng = random.Random(seed)
         interrupted(rng.randrange(1, 1400), rng)
+
+
+def test_copies_are_complete_after_a_disk_that_was_full_for_a_moment() -> None:
+    """Whatever operation is refused: it is taken back, tried again, and neither lost nor repeated."""
+    tried_again = 0
+    for operation in range(1, 300, 7):
+        fs = FaultFS()
+        world = start(fs)
+        client = make(world)
+        fs.fail(fs.operations + operation, "enospc")
+        sourced: dict[int, int] = {}
+        try:
+            copy(client)
+        except AssertionError:  # a creation was refused, and said so
+            if world.storage.failed is None:
+                copy(client)
+        if world.storage.failed is not None:
+            continue  # it was no write but a sync, after which nothing can be said of the disk
+        tried_again += 1
+        world.advance(5)
+        work(client, sourced)
+        if world.storage.failed is None:
+            world.advance(31)
+            work(client, sourced)
+            check(world, sourced)
+    assert tried_again > 5
