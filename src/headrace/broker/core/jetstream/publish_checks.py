@@ -10,7 +10,7 @@ from ....subjects import SubjectFilter, is_literal, is_valid_pattern
 from .context import Refused
 from .counter_copies import counted_copy
 from .counters import counted, read_increment
-from .publish_headers import MARK, message_id, read_headers
+from .publish_headers import MARK, read_headers
 from .ranges import read_number
 from .schedules import check_schedule, check_scheduler
 from .statuses import with_headers
@@ -121,14 +121,9 @@ class PublishChecks:
         return Admission(msg_id, 0, rollup, expires_ns, changed)
 
     def _read(self, subject: bytes, block: bytes, payload: bytes, now_ns: int) -> Admission:
-        marks = block.count(MARK)
-        if not marks:
+        if MARK not in block:
             return _PLAIN
         stream = self._stream
-        if marks == 1:  # the commonest case by far: a message id and nothing else of ours
-            msg_id = message_id(block)
-            if msg_id:
-                return Admission(msg_id, stream.window.find(msg_id, now_ns))
         found = read_headers(block)
         increment = read_increment(found, payload, allowed=self._counts)
         expected = found.get(_EXPECTED_STREAM)

@@ -13,6 +13,7 @@ from ....api.envelope import encode_pub_error
 from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamConfig
 from ....errors import StoreError
+from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter
 from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
@@ -23,7 +24,7 @@ from .expiry import Expiry
 from .gate import PubAcks, store_refusal
 from .hungry import Hungry
 from .publish_checks import PublishChecks
-from .publish_headers import message_id
+from .publish_headers import MARK, message_id
 from .republish import republisher_of
 from .retention import Retention, retention_of
 from .schedules import Schedules
@@ -199,7 +200,32 @@ class Stream(CopyingStream):
         self.acks.waiting += [(number, frame[2]) for number, frame in numbered if frame[2]]
         return frames[store.last_seq + 1 - first :]
 
+    def _ingest_named(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, name: bytes
+    ) -> None:
+        """Take a message that has an id and nothing else a plain stream would look at."""
+        now_ns = self.time()
+        duplicate_of = self.window.find(name, now_ns)
+        if duplicate_of:
+            self._acknowledge_duplicate(duplicate_of, reply)
+            return
+        try:
+            sequence = self._append(subject, headers, payload, now_ns)
+        except StoreError as error:
+            self._refuse(reply, store_refusal(error))
+            return
+        self.window.add(name, sequence, now_ns)
+        if reply:
+            self.acks.waiting.append((sequence, reply))
+        if not self._dirty:
+            self._mark_dirty()
+
     def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if self._plain and headers.count(MARK) == 1 and len(headers) <= HEADER_BYTES_MAX:
+            name = message_id(headers)
+            if name:
+                self._ingest_named(subject, reply, headers, payload, name)
+                return
         if self.config.no_ack:
             reply = b""
         if BATCH_MARK in headers:
