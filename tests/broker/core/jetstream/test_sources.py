@@ -129,6 +129,15 @@ def test_the_first_transform_that_matches_is_applied(client: Client) -> None:
     assert [subject for _, subject, _ in contents(client)] == ["one", "s.2"]
 
 
+def test_a_transform_may_have_blanks(client: Client) -> None:
+    client.stream()
+    rule = {"src": "s.*", "dest": "{{ partition( 2, 1 ) }}.{{wildcard( 1 )}}"}
+    target(client, {"name": "S", "subject_transforms": [rule]})
+    fill(client, 3)
+    expected = [f"{partition(b'%d' % n, 2)}.{n}" for n in range(3)]
+    assert [subject for _, subject, _ in contents(client)] == expected
+
+
 @pytest.mark.parametrize(
     ("start", "expected"), [({"opt_start_seq": 3}, [2, 3]), ({"opt_start_seq": 9}, [])]
 )

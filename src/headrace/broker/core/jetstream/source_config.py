@@ -74,12 +74,15 @@ def copies(config: StreamConfig) -> tuple[StreamSource, ...]:
 
 
 def index_name(source: StreamSource) -> str:
-    """What tells one source of a stream from another: the origin and all that is done to subjects."""
+    """What tells one source of a stream from another: the origin and all that is done to subjects.
+
+    Three words; blanks inside of a transform's functions mean nothing and are left out.
+    """
     transforms = source.subject_transforms
     if not transforms:
         return f"{source.name} {source.filter_subject or _EVERYTHING} {_EVERYTHING}"
     sources = "\f".join(rule.src or _EVERYTHING for rule in transforms)
-    destinations = "\f".join(rule.dest or _EVERYTHING for rule in transforms)
+    destinations = "\f".join("".join(rule.dest.split()) or _EVERYTHING for rule in transforms)
     return f"{source.name} {sources} {destinations}"
 
 
