@@ -145,6 +145,18 @@ async def test_a_watch_resumes_from_a_revision(bucket: KeyValue) -> None:
         await bucket.watch("a", history=True, from_revision=1)
 
 
+async def test_a_stopped_watch_ends(js: JetStream, bucket: KeyValue) -> None:
+    async with js.publisher() as publisher:
+        await publisher.send_many((f"$KV.B.{n}", b"") for n in range(2000))
+    async with asyncio.timeout(10):
+        watch = await bucket.watch()
+        assert (await anext(watch)).key == "0"
+        await watch.stop()
+        rest = [entry.key async for entry in watch.initial()]
+        assert rest == [str(n) for n in range(1, len(rest) + 1)]
+        assert [entry async for entry in watch] == []
+
+
 async def test_a_watch_of_several_patterns(bucket: KeyValue) -> None:
     for key in ("a.1", "b.1", "c.1"):
         await bucket.put(key, b"")

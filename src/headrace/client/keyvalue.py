@@ -269,7 +269,7 @@ class KeyValue:
             message.subject.removeprefix(self._prefix),
             message.payload,
             metadata.stream_seq,
-            _operation(parse_headers(message.raw_headers)),
+            _operation_in(message.raw_headers),
             metadata.timestamp_ns,
             metadata.pending,
         )
@@ -285,6 +285,13 @@ def _prefixes(bucket: str, info: StreamInfo | None) -> tuple[str, str]:
     if mirror.external is not None and mirror.external.api:
         return origin, f"{mirror.external.api}.{origin}"
     return origin, origin
+
+
+def _operation_in(block: bytes) -> Operation:
+    """What a raw header block says; most are read without parsing them."""
+    if b"\nKV-Operation:" in block or b"\nNats-Marker-Reason:" in block:
+        return _operation(parse_headers(block))
+    return "put"
 
 
 def _operation(headers: Headers) -> Operation:

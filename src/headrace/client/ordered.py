@@ -256,17 +256,22 @@ class OrderedConsumption:
 
     async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
         """What has come, at least one message, and at most ``max_messages`` if given; empty at the end."""
-        messages: list[JetStreamMessage] = []
-        try:
-            while not messages or (
-                self._inner is not None
-                and self._inner.buffered
-                and (not max_messages or len(messages) < max_messages)
-            ):
-                messages.append(await anext(self))
-        except StopAsyncIteration:
-            return messages
-        return messages
+        while not self._over:
+            if self._inner is None:
+                self._inner = await self._begin()
+            try:
+                taken = await self._inner.next_batch(max_messages)
+            except PullError as error:
+                self._report(error)
+                taken = []
+            good = list(itertools.takewhile(self._ordered._is_next, taken))
+            if len(good) < len(taken):
+                self._restart()
+            if len(good) < len(taken) or not taken:  # something was missed, or it is over
+                self._inner = None
+            if good:
+                return good
+        return []
 
     async def stop(self) -> None:
         """End now, and delete the consumer behind it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
@@ -32,6 +33,7 @@ class Watch(Generic[T]):
     ) -> None:
         self._ordered = ordered
         self._messages = messages
+        self._held: deque[JetStreamMessage] = deque()  # taken, and not handed out yet
         self._pending = pending
         self._read = read
         self._wanted = wanted
@@ -57,11 +59,15 @@ class Watch(Generic[T]):
         """What was there when the watch began; afterwards iterate the watch itself for changes."""
         while self._pending > 0:
             try:
-                async with asyncio.timeout(SILENCE_S):
-                    entry = await self._next()
+                if not self._held:
+                    async with asyncio.timeout(SILENCE_S):
+                        await self._take()
+            except StopAsyncIteration:
+                return
             except TimeoutError:
                 await self._count_again()
                 continue
+            entry = self._next()
             if self._wanted(entry):
                 yield entry
 
@@ -69,12 +75,21 @@ class Watch(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        while not self._wanted(entry := await self._next()):
-            continue
-        return entry
+        while True:
+            if not self._held:
+                await self._take()
+            entry = self._next()
+            if self._wanted(entry):
+                return entry
 
-    async def _next(self) -> T:
-        message = await anext(self._messages)
+    async def _take(self) -> None:
+        """Wait for messages. Raises StopAsyncIteration at the end."""
+        self._held.extend(await self._messages.next_batch())
+        if not self._held:
+            raise StopAsyncIteration
+
+    def _next(self) -> T:
+        message = self._held.popleft()
         self._pending = min(self._pending - 1, message.metadata.pending)
         return self._read(message)
 
