@@ -13,7 +13,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .api.consumers import ConsumerConfig, ConsumerInfo
     from .api.messages import PubAck
-    from .api.streams import StreamConfig, StreamInfo
+    from .api.streams import StreamConfig, StreamInfo, StreamSource, SubjectTransformConfig
     from .client.batch import AtomicBatch, BatchRefusedError
     from .client.connection import Connection, connect
     from .client.consume import Consumption
@@ -118,6 +118,8 @@ __all__ = [
     "StreamConfig",
     "StreamInfo",
     "StreamMessage",
+    "StreamSource",
+    "SubjectTransformConfig",
     "Subscription",
     "TimeoutError",
     "Watch",
@@ -131,7 +133,7 @@ _HOMES = {
     "client.connection": ("Connection", "connect"),
     "api.consumers": ("ConsumerConfig", "ConsumerInfo"),
     "api.messages": ("PubAck",),
-    "api.streams": ("StreamConfig", "StreamInfo"),
+    "api.streams": ("StreamConfig", "StreamInfo", "StreamSource", "SubjectTransformConfig"),
     "client.contexts": ("Context", "read_context"),
     "client.directget": ("DirectBatch",),
     "client.consume": ("Consumption",),
