@@ -3,10 +3,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from typing import Any
 
 import pytest
 
+from headrace import connect
 from headrace.broker import Broker
+from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
+from headrace.broker.core.auth import User
 from headrace.broker.server import monitor as monitor_module
 
 
@@ -106,3 +110,53 @@ async def test_too_many_requests_at_once_are_refused_and_stopping_ends_those_in_
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         writer.close()
+
+
+async def test_accounts_streams_and_subscriptions_are_shown_when_asked_for() -> None:
+    accounts = [
+        AccountOptions(
+            name="A", jetstream=JetStreamLimits(), exports=(Export(kind="service", subject=b"s"),)
+        ),
+        AccountOptions(
+            name="B", imports=(Import(kind="service", account="A", subject=b"s", local=b"t"),)
+        ),
+    ]
+    users = [User("ann", "p", account="A"), User("bob", "p", account="B")]
+    async with Broker(monitor_port=0, accounts=accounts, users=users) as broker:
+        async with (
+            connect(broker.client_url, user="ann", password="p") as ann,
+            connect(broker.client_url, user="bob", password="p") as bob,
+        ):
+            stream = await ann.jetstream().create_stream(name="S", subjects=["x"])
+            await stream.create_consumer(durable_name="C", ack_policy="explicit")
+            await bob.subscribe("orders.*", queue="workers")
+            await bob.flush()
+
+            async def page(target: str) -> dict[str, Any]:
+                status, body = await get(broker, target)
+                assert status == 200, body
+                document: dict[str, Any] = json.loads(body)
+                return document
+
+            plain = await page("/jsz")
+            assert (plain["streams"], plain["consumers"]) == (1, 1)
+            assert "account_details" not in plain
+            (detail,) = (await page("/jsz?consumers=1&config=1"))["account_details"]
+            assert detail["name"] == "A"
+            (shown,) = detail["stream_detail"]
+            assert (shown["name"], shown["config"]["subjects"]) == ("S", ["x"])
+            assert shown["consumer_detail"][0]["name"] == "C"
+            (detail,) = (await page("/jsz?acc=A&streams=1"))["account_details"]
+            assert "config" not in detail["stream_detail"][0]
+            assert (await page("/accountz"))["accounts"] == ["$G", "$SYS", "A", "B"]
+            one = (await page("/accountz?acc=B"))["account_detail"]
+            assert (one["client_connections"], one["jetstream_enabled"]) == (1, False)
+            assert one["imports"][0]["local_subject"] == "t"
+            assert (await page("/accountz?acc=A"))["account_detail"]["exports"][0]["subject"] == "s"
+            listed = await page("/subsz?subs=1&acc=B")
+            assert {"orders.*"} <= {entry["subject"] for entry in listed["subscriptions_list"]}
+            assert "subscriptions_list" not in await page("/subscriptionsz")
+            (connection,) = (await page("/connz?acc=B"))["connections"]
+            assert (connection["account"], connection["authorized_user"]) == ("B", "bob")
+        for target in ("/accountz?acc=nope", "/jsz?acc=B", "/subsz?limit=x"):
+            assert (await get(broker, target))[0] == 400

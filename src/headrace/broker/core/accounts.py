@@ -111,11 +111,10 @@ class Accounts:
             if options.name not in self._by_name:
                 self._account(options)
         for account in self._by_name.values():
-            options = named.get(account.name) or AccountOptions(
-                name=account.name, jetstream=account.options.jetstream
-            )
+            options = named.get(account.name) or AccountOptions(name=account.name)
             if account.engine is not None and options.jetstream is None:
-                left.append(account.name)
+                if account.name in named:
+                    left.append(account.name)
                 options = dataclasses.replace(options, jetstream=account.options.jetstream)
             account.options = options
             self._limit(account)

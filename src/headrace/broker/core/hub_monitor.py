@@ -11,6 +11,7 @@ from typing import Any
 from ..._version import __version__
 from ...api.times import format_time
 from .hub import Hub
+from .hub_monitor_accounts import account_details
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 from .session import Session
 
@@ -55,32 +56,48 @@ def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "in_bytes": in_bytes,
         "out_bytes": out_bytes,
         "slow_consumers": hub.slow_consumers,
-        "subscriptions": hub.router.subscriptions,
+        "subscriptions": sum(account.router.subscriptions for account in hub.accounts),
         "jetstream": {},
     }
-    if hub.engine is not None:
+    if hub.accounts.engines:
         document["jetstream"] = {"config": _jetstream_config(hub), "stats": _jetstream_stats(hub)}
     document.update(process or {})
     return document
 
 
-def jsz(hub: Hub) -> dict[str, Any]:
-    """JetStream's numbers; ``disabled`` where there is none."""
+def jsz(
+    hub: Hub,
+    *,
+    account: str = "",
+    accounts: bool = False,
+    streams: bool = False,
+    consumers: bool = False,
+    config: bool = False,
+) -> dict[str, Any]:
+    """JetStream's numbers; ``disabled`` where there is none.
+
+    Any of the switches, or the name of an account, adds the details of accounts.
+    """
     document: dict[str, Any] = {
         "server_id": hub.server_id,
         "now": format_time(hub.clock.now_ns()),
     }
-    if hub.engine is None:
+    if not hub.accounts.engines:
         return {**document, "disabled": True}
-    totals = {"streams": 0, "consumers": 0, "messages": 0, "bytes": 0}
-    snapshot = hub.engine.snapshot()
-    return {
+    snapshots = [engine.snapshot() for engine in hub.accounts.engines]
+    totals = ("streams", "consumers", "messages", "bytes")
+    document = {
         **_jetstream_stats(hub),
         **document,
         "config": _jetstream_config(hub),
-        **{name: snapshot.get(name, zero) for name, zero in totals.items()},
-        "total": 1,
+        **{name: sum(snapshot[name] for snapshot in snapshots) for name in totals},
+        "total": len(snapshots),
     }
+    if account or accounts or streams or consumers:
+        document["account_details"] = account_details(
+            hub, account, streams=streams, consumers=consumers, config=config
+        )
+    return document
 
 
 def connz(
@@ -89,10 +106,13 @@ def connz(
     offset: int = 0,
     limit: int = CONNECTIONS_PER_PAGE,
     cid: int = 0,
+    account: str = "",
     subscriptions: bool = False,
 ) -> dict[str, Any]:
-    """The connections, by age, one page of them; or only the one with id ``cid``."""
+    """The connections, by age, one page of them; only those of an account, or with id ``cid``."""
     sessions = list(hub.sessions.values())
+    if account:
+        sessions = [session for session in sessions if session.account.name == account]
     if cid:
         sessions = [session for session in sessions if session.client_id == cid]
     limit = max(1, min(limit, CONNECTIONS_PER_PAGE))
@@ -141,6 +161,7 @@ def _connection(session: Session, now_ns: int, subscriptions: bool) -> dict[str,
     for name in ("name", "lang", "version"):
         if value := getattr(options, name):
             document[name] = value
+    document["account"] = session.account.name
     if session.identity.name:
         document["authorized_user"] = session.identity.name
     if session.peer.is_tls:
@@ -167,8 +188,8 @@ def _traffic(hub: Hub) -> tuple[int, int, int, int]:
 def _jetstream_config(hub: Hub) -> dict[str, Any]:
     options = hub.options
     return {
-        "max_memory": -1,
-        "max_storage": -1,
+        "max_memory": options.max_memory_bytes,
+        "max_storage": options.max_storage_bytes,
         "store_dir": options.store_dir,
         "sync": options.sync,
         "sync_always": options.sync == "always",
@@ -176,14 +197,16 @@ def _jetstream_config(hub: Hub) -> dict[str, Any]:
 
 
 def _jetstream_stats(hub: Hub) -> dict[str, Any]:
-    assert hub.engine is not None
-    snapshot = hub.engine.snapshot()
+    snapshots = [engine.snapshot() for engine in hub.accounts.engines]
     names = ("memory", "storage", "reserved_memory", "reserved_storage")
+    api = {
+        name: sum(snapshot["api"][name] for snapshot in snapshots) for name in ("total", "errors")
+    }
     return {
-        **{name: snapshot.get(name, 0) for name in names},
-        "accounts": 1,
+        **{name: sum(snapshot[name] for snapshot in snapshots) for name in names},
+        "accounts": len(snapshots),
         "ha_assets": 0,
-        "api": {"level": COMPATIBLE_API_LEVEL, **snapshot.get("api", {"total": 0, "errors": 0})},
+        "api": {"level": COMPATIBLE_API_LEVEL, **api},
     }
 
 

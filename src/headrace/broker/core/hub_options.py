@@ -41,6 +41,9 @@ class HubOptions:
     pings_out_max: int = limits.PINGS_OUT_MAX
     tls_required: bool = False
     tls_available: bool = False
+    max_memory_bytes: int = -1
+    max_storage_bytes: int = -1
+    """What all streams may hold, for monitoring; -1: any amount."""
     sync: str = "always"
     """The disk mode, for monitoring."""
     store_dir: str = ""

@@ -21,6 +21,7 @@ import msgspec
 
 from ..core.hub import Hub
 from ..core.hub_monitor import connz, healthz, jsz, varz
+from ..core.hub_monitor_accounts import accountz, subsz
 from .listener import bind, url_of
 
 __all__ = ["Monitor"]
@@ -105,8 +106,11 @@ class Monitor:
             "/": self._index,
             "/healthz": lambda query: healthz(hub),
             "/varz": lambda query: (200, varz(hub, self._process())),
-            "/jsz": lambda query: (200, jsz(hub)),
+            "/jsz": self._jsz,
             "/connz": self._connz,
+            "/accountz": self._accountz,
+            "/subsz": self._subsz,
+            "/subscriptionsz": self._subsz,
         }
 
     @property
@@ -188,7 +192,39 @@ class Monitor:
             offset=_number(query, "offset", 0),
             limit=_number(query, "limit", 1024),
             cid=_number(query, "cid", 0),
-            subscriptions=query.get("subs", ["0"])[0] not in ("0", "false"),
+            account=_text(query, "acc"),
+            subscriptions=_switch(query, "subs"),
+        )
+        return 200, document
+
+    def _jsz(self, query: Query) -> Answer:
+        account = _text(query, "acc")
+        document = jsz(
+            self._hub,
+            account=account,
+            accounts=_switch(query, "accounts"),
+            streams=_switch(query, "streams"),
+            consumers=_switch(query, "consumers"),
+            config=_switch(query, "config"),
+        )
+        if account and not document.get("account_details"):
+            raise _QueryError(f"acc: {account!r} is no account with JetStream")
+        return 200, document
+
+    def _accountz(self, query: Query) -> Answer:
+        account = _text(query, "acc")
+        document = accountz(self._hub, account)
+        if document is None:
+            raise _QueryError(f"acc: there is no account {account!r}")
+        return 200, document
+
+    def _subsz(self, query: Query) -> Answer:
+        document = subsz(
+            self._hub,
+            name=_text(query, "acc"),
+            listed=_switch(query, "subs"),
+            offset=_number(query, "offset", 0),
+            limit=_number(query, "limit", 1024),
         )
         return 200, document
 
@@ -205,6 +241,14 @@ class Monitor:
         if statm.exists():
             document["mem"] = int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         return document
+
+
+def _text(query: Query, name: str) -> str:
+    return query.get(name, [""])[0]
+
+
+def _switch(query: Query, name: str) -> bool:
+    return query.get(name, ["0"])[0] not in ("0", "false")
 
 
 def _number(query: Query, name: str, default: int) -> int:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from ....api.base import to_wire
 from ....clock import Clock
 from ..ports import Bus, Randomness, Sink, Storage, Timers
 from .account_limits import Quota, ServerStore
 from .ack_dispatch import AckDispatch
 from .api import ApiDispatcher
 from .commits import Commits
+from .consumer_info import consumer_info
 from .consumers_api import ConsumersApi
 from .context import Context
 from .direct_get import DirectGet
@@ -23,7 +25,7 @@ from .options import JetStreamOptions
 from .push_flow import FLOW, FlowDispatch
 from .registry import Registry
 from .stream import Stream
-from .streams_api import StreamsApi
+from .streams_api import StreamsApi, stream_info
 
 __all__ = ["JetStream"]
 
@@ -132,6 +134,23 @@ class JetStream:
             "reserved_storage": usage.reserved_storage_bytes,
             "api": {"total": self._api.total, "errors": self._api.errors},
         }
+
+    def details(self, *, consumers: bool, config: bool) -> list[dict[str, Any]]:
+        """The streams for monitoring; ``config`` shows configurations, too."""
+        found: list[dict[str, Any]] = []
+        for _, stream in sorted(self.registry.streams.items()):
+            detail = {
+                **to_wire(stream_info(stream, self._context, listed=True)),
+                "name": stream.name,
+            }
+            if consumers:
+                infos = [to_wire(consumer_info(c, listed=True)) for c in stream.consumers.values()]
+                detail["consumer_detail"] = infos
+            if not config:
+                for document in (detail, *detail.get("consumer_detail", ())):
+                    document.pop("config", None)
+            found.append(detail)
+        return found
 
     def _serve(self) -> None:
         """Give every ready consumer one turn; who is not done gets the next by a timer."""
