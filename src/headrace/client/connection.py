@@ -15,6 +15,7 @@ from .consume import Consumption
 from .events import Event
 from .handshake import ServerInfo, parse_servers
 from .message import HeadersLike, Message, header_block
+from .metrics import ConnectionStats, stats_of
 from .options import ConnectOptions, Options
 from .session import Session
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
@@ -161,6 +162,10 @@ class Connection:
     def reconnects(self) -> int:
         """How often the connection was restored."""
         return self._session.reconnects
+
+    def stats(self) -> ConnectionStats:
+        """What the connection has done so far; see ``headrace.client.metrics`` for scrapers."""
+        return stats_of(self._session)
 
     def events(self) -> AsyncIterator[Event]:
         """What happens to the connection from now on, until it is closed."""

@@ -354,6 +354,7 @@ class Consumption:
     def _pull(self, request: PullRequest) -> None:
         self._last_pull = self._session.loop.time()
         body = encode_request(request)
+        self._session.counts.pulls += 1
         self._session.send_control(pub(self._subject, self._inbox, b"", body))
 
     def _check(self) -> None:

@@ -66,7 +66,8 @@ class DirectLink(Link):
 
     # wire.direct.ClientEnd; the rest of it is inherited
 
-    def frames_received(self, frames: list[Frame]) -> None:
+    def frames_received(self, frames: list[Frame], size: int) -> None:
+        self.received_bytes += size
         self.on_frames(frames)
 
 
@@ -201,6 +202,7 @@ class DirectPublisher(Publisher):
                 self._put(out, size - before)
 
     def _put(self, commands: list[Any], size: int) -> None:
+        self._session.counts.published += len(commands)
         self._session.outbox.put_once(FrameBatch(commands, size))
 
     def _command(

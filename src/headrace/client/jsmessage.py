@@ -104,7 +104,7 @@ class DeliveredMessage(MessageView, eq=False):
         return _QUEUED
 
     def _send(self, data: bytes) -> None:
-        self._session.send(data)
+        self._session.send_answers(data)
 
 
 class JetStreamMessage(DeliveredMessage, Message, eq=False):
@@ -113,7 +113,9 @@ class JetStreamMessage(DeliveredMessage, Message, eq=False):
     def ack(self) -> Queued:
         """Processed: it is not delivered again."""
         if not self._answered:  # as above, without a call between: it runs per message
-            self._session.send(b"PUB %b 0\r\n\r\n" % self._frame[3])
+            session = self._session
+            session.send(b"PUB %b 0\r\n\r\n" % self._frame[3])
+            session.counts.answers += 1
             self._answered = True
         return _QUEUED
 
@@ -161,8 +163,8 @@ class MessageBatch(Sequence[M]):
     def _make(self, frames: list[Frame], answered: bool) -> list[M]:
         raise NotImplementedError
 
-    def _send(self, data: Chunk) -> None:
-        self._session.send(data)
+    def _send(self, data: Chunk, count: int) -> None:
+        self._session.send_answers(data, count)
 
     @property
     def messages(self) -> list[M]:
@@ -195,11 +197,12 @@ class MessageBatch(Sequence[M]):
             waiting = [message for message in self._messages if not message._answered]
             replies = [message._frame[3] for message in waiting]
             if replies:
-                self._send(answers(replies, body))
+                self._send(answers(replies, body), len(replies))
             for message in waiting:
                 message._answered = True
         elif self._frames and not self._answered:
-            self._send(answers([frame[3] for frame in self._frames], body))
+            replies = [frame[3] for frame in self._frames]
+            self._send(answers(replies, body), len(replies))
         self._answered = True
         return _QUEUED
 

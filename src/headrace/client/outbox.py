@@ -42,6 +42,8 @@ class Outbox:
         "_transport",
         "_waiters",
         "_write_at",
+        "written_bytes",
+        "written_publishes",
     )
 
     def __init__(
@@ -59,6 +61,8 @@ class Outbox:
         self._write_at = WRITE_AT_BYTES
         self._closed: Exception | None = None
         self._waiters: list[asyncio.Future[None]] = []
+        self.written_bytes = 0  # handed to a transport
+        self.written_publishes = 0  # how many of `put` were
 
     @property
     def unsent_bytes(self) -> int:
@@ -193,6 +197,8 @@ class Outbox:
         items = self._items
         if items:
             self._items = []
+            self.written_publishes += len(self._keep)
+            self.written_bytes += self._bytes
             self._keep.clear()
             self._bytes = 0
             self._hand_over(items)

@@ -154,6 +154,10 @@ class Publisher:
         if self._timer is not None:
             self._timer.cancel()
         self._fail_all(reason)
+        counts = self._session.counts
+        counts.sent += self.sent
+        counts.acked += self.acked
+        counts.failed += self.failed
 
     async def flush(self) -> None:
         """Wait until every message sent so far has been acked or has failed.
@@ -261,6 +265,7 @@ class Publisher:
 
     def _put(self, commands: list[Any], size: int) -> None:
         """Queue commands of ``size`` bytes together, for this link only."""
+        self._session.counts.published += len(commands)
         self._session.outbox.put_once(b"".join(commands))
 
     @staticmethod

@@ -28,6 +28,11 @@ class Requests:
         self._prefix = b""
         self._last = 0
 
+    @property
+    def sent(self) -> int:
+        """How many requests were sent."""
+        return self._last
+
     def __len__(self) -> int:
         return len(self._waiting)
 

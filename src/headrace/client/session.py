@@ -29,6 +29,7 @@ from .events import (
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .jsmessage import answer_commands
 from .link import Link, open_link, server_error
+from .metrics import Counts
 from .nuid import Nuid
 from .options import Options
 from .outbox import Outbox
@@ -92,6 +93,7 @@ class Session:
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
         self.subscriptions: dict[Subscription, None] = {}
+        self.counts = Counts()
         self.trace: Callable[[bytes], bytes] | None = None
         """Adds the active trace's context to a header block, if that was asked for."""
         if options.tracing:
@@ -110,6 +112,12 @@ class Session:
         self._restoring: asyncio.Task[None] | None = None
 
     # Sending
+
+    def send_answers(self, data: Chunk, count: int = 1) -> None:
+        """Queue answers to messages of a consumer, ``count`` of them in one piece. Raises as ``send``."""
+        self.outbox.put(data)
+        self.counts.answers += count
+        self.counts.published += count - 1  # the outbox counts the piece
 
     def send_once(self, data: Chunk) -> None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
@@ -167,6 +175,7 @@ class Session:
 
     def report(self, error: Exception) -> None:
         """Tell the user of an error that no caller is waiting for."""
+        self.counts.errors += 1
         self.hub.emit(ErrorEvent(error))
 
     # Beginning and end
@@ -209,7 +218,7 @@ class Session:
             if isinstance(reason, ConnectionClosedError)
             else ConnectionClosedError(f"the connection is closed: {reason or 'by close()'}")
         )
-        self.link = None
+        self._drop_link()
         self._stop_pings(error)
         self.outbox.close(error)
         self.requests.fail(error)
@@ -238,10 +247,15 @@ class Session:
         if early:
             self._frames(early)
 
+    def _drop_link(self) -> None:
+        if self.link is not None:
+            self.counts.in_bytes += self.link.received_bytes
+        self.link = None
+
     def _lost(self, link: Link, reason: Exception | None) -> None:
         if link is not self.link:
             return
-        self.link = None
+        self._drop_link()
         lost = DisconnectedError("the connection was lost before the answer came")
         self._stop_pings(lost)
         self.outbox.detach()
@@ -276,6 +290,7 @@ class Session:
         except IndexError:  # some are no messages
             sids = []
         if sids and sids.count(sids[0]) == len(sids):  # as usual
+            self.counts.in_messages += len(sids)
             route = routes.get(sids[0])
             if route is not None:
                 route.receive(frames)
@@ -291,6 +306,7 @@ class Session:
             sid = frame[2]
             while index < end and (frame := frames[index])[0] == MSG and frame[2] == sid:
                 index += 1
+            self.counts.in_messages += index - start
             route = routes.get(sid)
             if route is not None:
                 route.receive(frames if index - start == end else frames[start:index])

@@ -237,6 +237,7 @@ class Subscription:
             self._frames.append(frame)
             kept += 1
         self.dropped += len(frames) - kept
+        self._session.counts.dropped += len(frames) - kept
         if not self._slow:
             self._slow = True
             self._session.report(

@@ -37,8 +37,8 @@ Chunk: TypeAlias = bytes | FrameBatch
 class ClientEnd(Protocol):
     """What the server calls; never from within a call of the client's."""
 
-    def frames_received(self, frames: list[Frame]) -> None:
-        """Frames of the server, in order."""
+    def frames_received(self, frames: list[Frame], size: int) -> None:
+        """Frames of the server, in order, and what they count in bytes."""
         ...
 
     def pause_writing(self) -> None:

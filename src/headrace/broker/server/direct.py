@@ -81,10 +81,11 @@ class DirectConnection:
         session = self._session
         if self._over:
             return
+        before = session.output.written
         parts = session.take_output()
         if parts:
             try:
-                self._client.frames_received(self._frames(parts))
+                self._client.frames_received(self._frames(parts), session.output.written - before)
             except Exception as error:
                 logger.exception("cid:%d - the client failed to take frames", session.client_id)
                 self._reason = error

@@ -14,6 +14,7 @@ from ..events import Event
 from ..handshake import ServerInfo
 from ..message import HeadersLike
 from ..message import Message as AioMessage
+from ..metrics import ConnectionStats
 from ..options import ConnectOptions, Options
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
@@ -113,6 +114,13 @@ class Connection(Blocking):
     def reconnects(self) -> int:
         """How often the connection was restored."""
         return self._inner.reconnects
+
+    def stats(self) -> ConnectionStats:
+        """What the connection has done so far."""
+        return self._portal.run(self._stats()) if not self._inner.is_closed else self._inner.stats()
+
+    async def _stats(self) -> ConnectionStats:
+        return self._inner.stats()
 
     def events(self) -> Iterator[Event]:
         """What happens to the connection from now on, until it is closed."""

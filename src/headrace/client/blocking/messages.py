@@ -56,7 +56,7 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
         self._answered = True
 
     def _send(self, data: bytes) -> None:
-        self._portal.post(partial(self._session.send, data))
+        self._portal.post(partial(self._session.send_answers, data))
 
 
 class Batch(MessageBatch[JetStreamMessage]):
@@ -88,5 +88,5 @@ class Batch(MessageBatch[JetStreamMessage]):
             JetStreamMessage(session, frame, _answered=answered, _portal=portal) for frame in frames
         ]
 
-    def _send(self, data: Chunk) -> None:
-        self._portal.post(partial(self._session.send, data))
+    def _send(self, data: Chunk, count: int) -> None:
+        self._portal.post(partial(self._session.send_answers, data, count))
