@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.client.objectdocument import decode_info, encode_info
 from headrace.client.objectinfo import (
     NAME_BYTES_MAX,
     ObjectDamagedError,
     ObjectInfo,
     ObjectLink,
-    decode_info,
-    encode_info,
     meta_subject,
 )
 from headrace.client.objectwriter import _chunks

@@ -166,7 +166,7 @@ class ObjectReader:
         """Why chunks are missing: by intent, or by accident."""
         info = self.info
         label = f"object {info.name!r} of bucket {info.bucket!r}"
-        last = await self._store._last(info.name)
+        last = await self._store._descriptions.last(info.name)
         if last is None or last.nuid != info.nuid or last.deleted:
             return ObjectDamagedError(f"{label} was replaced or deleted while it was read")
         return ObjectDamagedError(f"{label} has {there} of its {info.chunks} chunks")

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ..api.errors import Errors
-from ..api.names import ROLLUP
 from ..errors import (
     ConfigurationError,
     DisconnectedError,
-    HeadraceError,
-    JetStreamApiError,
     TimeoutError_,
 )
 from .jsmessage import JetStreamMessage
+from .objectdocument import decode_info
 from .objectinfo import (
     CHUNK_BYTES_DEFAULT,
     ObjectExistsError,
@@ -29,11 +25,10 @@ from .objectinfo import (
     ObjectNotFoundError,
     ObjectStoreStatus,
     chunk_subject,
-    decode_info,
-    encode_info,
     header_values,
     meta_subject,
 )
+from .objectmeta import Descriptions
 from .objectreader import ObjectReader
 from .objectwriter import Content, clean_up, write_chunks
 from .stream import Stream
@@ -45,8 +40,6 @@ if TYPE_CHECKING:
 __all__ = ["ObjectStore"]
 
 LINKS_MAX: Final = 8  # a link may lead to a link; more in a row are taken for a circle
-ATTEMPTS_MAX: Final = 10  # to describe an object that others change at the same time
-UNANSWERED_MAX: Final = 3
 
 T = TypeVar("T")
 
@@ -63,6 +56,7 @@ class ObjectStore:
     def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:
         self._js = js
         self._stream = stream
+        self._descriptions = Descriptions(js, stream, bucket)
         self.bucket = bucket
 
     def __repr__(self) -> str:
@@ -105,7 +99,7 @@ class ObjectStore:
             removed, and an older object of this name stays. (Cancelled at the very end, it may be
             stored, whole.)
         """
-        subject = meta_subject(self.bucket, name)
+        meta_subject(self.bucket, name)  # refuses a bad name before anything is sent
         largest = self._js.connection.max_payload
         if not 1 <= chunk_size <= largest:
             raise ConfigurationError(
@@ -123,7 +117,7 @@ class ObjectStore:
         chunks = chunk_subject(self.bucket, info.nuid)
         written = await write_chunks(self._js, self._stream, chunks, content, chunk_size)
         info = replace(info, size=written.size, chunks=written.chunks, digest=written.sha.digest())
-        return await _to_its_end(self._describe_new(subject, info, chunks))
+        return await _to_its_end(self._describe_new(info, chunks))
 
     async def put_file(
         self,
@@ -195,7 +189,7 @@ class ObjectStore:
 
         ``include_deleted``: return the mark of a deletion, too, as long as it is kept.
         """
-        info = await self._last(name)
+        info = await self._descriptions.last(name)
         if info is None or (info.deleted and not include_deleted):
             raise ObjectNotFoundError(self.bucket, name)
         return info
@@ -265,7 +259,7 @@ class ObjectStore:
             elif last is None or last.deleted or last.nuid != info.nuid:
                 raise ObjectNotFoundError(self.bucket, name)
 
-        described = await self._describe(meta_subject(self.bucket, info.name), info, check)
+        described = await self._descriptions.replace(info, check)
         if renamed:
             await self._stream.purge(subject=meta_subject(self.bucket, name))
         return described
@@ -280,13 +274,13 @@ class ObjectStore:
             if last is None:
                 raise ObjectNotFoundError(self.bucket, name)
 
-        last = await self._last(name)
+        last = await self._descriptions.last(name)
         check(last)
         assert last is not None
         if last.deleted:
             return
         mark = replace(last, size=0, chunks=0, digest=b"", deleted=True)
-        await self._describe(meta_subject(self.bucket, name), mark, check)
+        await self._descriptions.replace(mark, check)
 
     async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
         """Let ``name`` lead to another object, of this bucket or another.
@@ -311,14 +305,14 @@ class ObjectStore:
                 raise ObjectExistsError(f"bucket {self.bucket!r} has an object {name!r}")
 
         info = ObjectInfo(self.bucket, name, link=link, nuid=self._new_id())
-        return await self._describe(meta_subject(self.bucket, name), info, check)
+        return await self._descriptions.replace(info, check)
 
     # Descriptions
 
-    async def _describe_new(self, subject: str, info: ObjectInfo, chunks: str) -> ObjectInfo:
+    async def _describe_new(self, info: ObjectInfo, chunks: str) -> ObjectInfo:
         """The last step of a put."""
         try:
-            return await self._describe(subject, info, _anything)
+            return await self._descriptions.replace(info, _anything)
         except (TimeoutError_, DisconnectedError) as error:
             # It may be described all the same, so its content must stay.
             error.add_note(f"{info.name!r} may be stored or not; its content is on {chunks!r}")
@@ -326,65 +320,6 @@ class ObjectStore:
         except Exception as error:
             await clean_up(self._stream, chunks, error)
             raise
-
-    async def _describe(
-        self, subject: str, info: ObjectInfo, check: Callable[[ObjectInfo | None], None]
-    ) -> ObjectInfo:
-        """Publish a description in place of the last one, which ``check`` may refuse to replace.
-
-        It replaces exactly the one that was checked: of several at the same time each removes the
-        content of the one before it. What was sent may have arrived though no answer came, so it is
-        looked for before it is sent again.
-        """
-        document = encode_info(info)
-        unanswered = 0
-        before: ObjectInfo | None = None
-        for attempt in range(1, ATTEMPTS_MAX + 1):
-            try:
-                last = await self._last(info.name)
-                if unanswered and last is not None and encode_info(last) == document:
-                    await self._forget_content(before, info)
-                    return last
-                check(last)
-                before = last
-                ack = await self._js.publish(
-                    subject,
-                    document,
-                    headers={ROLLUP: "sub"},
-                    expected_last_subject_sequence=last.revision if last else 0,
-                )
-            except JetStreamApiError as error:
-                wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
-                if not wrong or attempt == ATTEMPTS_MAX:
-                    raise
-            except (TimeoutError_, DisconnectedError):
-                unanswered += 1
-                if unanswered == UNANSWERED_MAX:
-                    raise
-            else:
-                await self._forget_content(last, info)
-                return replace(info, revision=ack.seq, modified_ns=time.time_ns())
-        raise AssertionError("the last attempt returns or raises")
-
-    async def _forget_content(self, old: ObjectInfo | None, new: ObjectInfo) -> None:
-        """Remove the content of what was replaced or deleted. The change itself is done: if this fails
-        it is an event of the connection."""
-        if old is None or not old.chunks or (old.nuid == new.nuid and not new.deleted):
-            return
-        try:
-            await self._stream.purge(subject=chunk_subject(self.bucket, old.nuid))
-        except HeadraceError as error:
-            self._js.connection._session.report(error)
-
-    async def _last(self, name: str) -> ObjectInfo | None:
-        """The newest description, of a deleted object too, or None."""
-        try:
-            message = await self._stream.get_last_message(meta_subject(self.bucket, name))
-        except JetStreamApiError as error:
-            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                raise
-            return None
-        return decode_info(self.bucket, message.payload, message.sequence, message.timestamp_ns)
 
     def _delivered(self, message: JetStreamMessage) -> ObjectInfo:
         metadata = message.metadata
