@@ -193,8 +193,11 @@ class Hub:
 
     def wrote(self, session: Session, unsent: int) -> None:
         """The shell says how many bytes the session's socket has not taken yet."""
-        if session.output.took(unsent):
+        output = session.output
+        if output.took(unsent):
             session.router.unblocked()
+        if output.room < 0:  # by answers, which nobody asked whether there was room for
+            session.overflow()
 
     # The end
 
