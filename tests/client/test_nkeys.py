@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import base64
 import binascii
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import peers
 from headrace.client import connect
+from headrace.client.ed25519 import PlainSigner
 from headrace.client.nkeys import KeyPair, read_credentials
+from headrace.client.options import Options
 from headrace.errors import AuthorizationError, ConfigurationError
 
 
@@ -42,10 +47,19 @@ SEED = seed_of(bytes(range(32)))
         ),
     ],
 )
+@pytest.mark.parametrize("plain", [False, True], ids=["cryptography", "plain Python"])
 def test_signatures_are_those_of_the_rfc(
-    secret: str, public: str, message: str, signature: str
+    secret: str,
+    public: str,
+    message: str,
+    signature: str,
+    plain: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    if plain:
+        monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
     pair = KeyPair(seed_of(bytes.fromhex(secret)))
+    assert isinstance(pair._signer, PlainSigner) is plain
     assert pair.public_key_bytes.hex() == public
     assert pair.sign(bytes.fromhex(message)).hex() == signature
 
@@ -88,6 +102,40 @@ def test_a_credentials_file_holds_a_jwt_and_a_seed(tmp_path: Path) -> None:
         read_credentials(file)
     with pytest.raises(ConfigurationError, match="No such file"):
         read_credentials(tmp_path / "none")
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=100))
+def test_both_ways_to_sign_agree(seed: bytes, data: bytes) -> None:
+    pair, plain = KeyPair(seed_of(seed)), PlainSigner(seed)
+    assert pair.public_key_bytes == plain.public_key_bytes
+    assert pair.sign(data) == plain.sign(data)
+
+
+def test_a_credentials_file_may_come_from_anywhere(tmp_path: Path) -> None:
+    file = tmp_path / "me.creds"
+    file.write_bytes(
+        b"\xef\xbb\xbf# a remark\r\n---BEGIN USER NKEY SEED---\r\n  %b  \r\n---END USER NKEY SEED---\r\n"
+        b"-----BEGIN NATS USER JWT-----\r\n\r\neyJ.a_b.c-d\r\n------END NATS USER JWT------"
+        % SEED.encode()
+    )
+    credentials = read_credentials(str(file))
+    assert credentials.jwt == "eyJ.a_b.c-d"
+    assert credentials.key.public_key == KeyPair(SEED).public_key
+
+
+async def test_credentials_are_read_again_for_each_connection_and_signed(tmp_path: Path) -> None:
+    file = tmp_path / "me.creds"
+    file.write_text(
+        "-----BEGIN NATS USER JWT-----\nfirst\n------END NATS USER JWT------\n"
+        f"-----BEGIN USER NKEY SEED-----\n{SEED}\n------END USER NKEY SEED------\n"
+    )
+    options = Options(credentials_file=file)
+    said = options.credentials("nonce")
+    assert (said.jwt, said.nkey) == ("first", "")
+    signature = base64.urlsafe_b64decode(said.signature + "==")
+    assert signature == KeyPair(SEED).sign(b"nonce")
+    file.write_text(file.read_text().replace("first", "renewed"))
+    assert options.credentials("nonce").jwt == "renewed"
 
 
 @pytest.mark.peer
