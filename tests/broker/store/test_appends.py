@@ -213,3 +213,42 @@ def test_a_power_cut_never_leaves_a_part(seed) -> None:
         last = batches[-1] if batches else 0
         assert last >= acknowledged
         assert batches.count(last) == (sizes[last - 1] if last else 0)
+
+
+# -- headers
+
+
+def test_segments_without_headers_are_skipped_by_who_looks_for_some() -> None:
+    storage = open_store(FaultFS())
+    store = storage.create_stream("S")
+    headed = {400, 401, 990}
+    for number in range(1, 1001):
+        store.append(b"a", HEADERS if number in headed else b"", b"x" * 30, number)
+    flush(storage)
+    for clean in (False, True, False, True):
+        at, seen, read = 0, set(), 0
+        while (at := store.next_with_headers(at + 1)) <= store.last_seq:
+            message = store.get(at)
+            read += 1
+            if message is not None and message.headers:
+                seen.add(at)
+        assert seen == headed
+        assert read < 500
+        if clean:
+            storage.close()
+        storage, store = reopen(storage)
+    assert store.next_with_headers(991) in (991, 1001)
+
+
+def test_a_stream_without_headers_has_nothing_to_look_for() -> None:
+    storage = open_store(FaultFS())
+    store = storage.create_stream("S")
+    assert store.next_with_headers(1) == 1
+    for number in range(1, 1001):
+        store.append(b"a", b"", b"x" * 30, number)
+    flush(storage)
+    assert store.next_with_headers(1) == 1001
+    storage, store = reopen(storage)
+    assert store.next_with_headers(7) == 1001
+    store.append(b"a", HEADERS, b"", 1)
+    assert store.next_with_headers(7) == store._segments[-1].base > 900

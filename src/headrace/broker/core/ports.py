@@ -183,6 +183,10 @@ class StreamStore(Protocol):
         """The first live sequence stored at or after this time; ``last_seq + 1`` if none."""
         ...
 
+    def next_with_headers(self, start_seq: int) -> int:
+        """The first sequence, from ``start_seq`` on, of a message that may have headers; costs nothing."""
+        ...
+
     def deleted(self) -> list[int]:
         """Sequences between the first and the last that are gone."""
         ...

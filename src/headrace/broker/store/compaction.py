@@ -66,6 +66,7 @@ class Compaction:
         self._stamps = array("q", map(segment.stamps.__getitem__, positions))
         self._removals = list(segment.removals)
         self.expiries = segment.expiries.only(self.rel) if segment.expiries else None
+        self._bare = segment.bare
         self._final_seq = segment.final_seq
         self._names = names
         self._header = header
@@ -128,7 +129,13 @@ class Compaction:
         arrays = (self.offsets, self._sizes, self._sids, self._stamps, self.rel)
         data_end = self.data_end + len(said)
         footer = encode_footer(
-            data_end, self._final_seq, arrays, self._names, self._removals, self.expiries
+            data_end,
+            self._final_seq,
+            arrays,
+            self._names,
+            self._removals,
+            self.expiries,
+            bare=self._bare,
         )
         write_all(fs, target, said + footer, self.data_end)
         self.data_end = data_end

@@ -142,6 +142,7 @@ class FileLog(RecordReader):
             sid = self._intern(subject)
         sequence = self.last_seq + 1
         if headers:
+            self._segments[-1].bare = False
             head = _pack(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, subject_len)
             body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
         else:
@@ -208,6 +209,7 @@ class FileLog(RecordReader):
         serial, base = tail.serial + 1, self.last_seq + 1
         path = segment_path(self.directory, serial)
         segment = Segment(serial, base, salt=self._shelf.salt(), path=path)
+        segment.bare = True
         self._segments.append(segment)
         self._bases.append(base)
         self._opened.append(segment)

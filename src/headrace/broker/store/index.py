@@ -39,6 +39,7 @@ class Segment:
 
     __slots__ = (
         "alive",
+        "bare",
         "base",
         "bodies",
         "chunks",
@@ -88,6 +89,7 @@ class Segment:
         self.chunks: list[Chunk] = []
         self.removals: list[tuple[int, int]] = []
         self.data_end = 0
+        self.bare = False  # whether none of its messages has headers, as far as is known
         self.expiries: Expiries | None = None  # None: none of its messages expires by itself
         self.jump = False  # its base does not follow from the records before it
         self.generation = 0  # how often it was compacted

@@ -129,6 +129,17 @@ class MessageLog:
                     return segment.sequence(position)
         return self.last_seq + 1
 
+    def next_with_headers(self, start_seq: int) -> int:
+        """The first sequence, from ``start_seq`` on, of a message that may have headers.
+
+        ``last_seq + 1`` if none has. Whole segments without headers are skipped unread.
+        """
+        start = max(start_seq, self._first)
+        for segment in self._segments[self._segment_index(start) :]:
+            if not segment.bare and segment.last_seq >= start:
+                return max(start, segment.base)
+        return self.last_seq + 1
+
     # -- subjects
 
     def subject(self, subject: bytes) -> SubjectState | None:

@@ -55,6 +55,7 @@ def new_log(
 ) -> FileLog:
     """An empty stream; its first segment is created by the next flush."""
     segment = Segment(serial, last_seq + 1, salt=shelf.salt(), path=segment_path(directory, serial))
+    segment.bare = True
     return FileLog(
         name,
         directory,
@@ -178,7 +179,7 @@ class _Opening:
         segment.max_ns = summary.max_ns
         segment.data_end = footer.data_end
         segment.removals = summary.removals
-        segment.expiries = summary.expiries
+        segment.expiries, segment.bare = summary.expiries, summary.bare
         segment.load = ArrayLoader(
             footer, summary, self._shelf, self._table, self._report, self._mismatch
         )
@@ -250,6 +251,7 @@ class _Opening:
         )
         self._end = HEADER_BYTES
         self._open_from = -1
+        segment.bare = not any(item.kind == MESSAGE and item.flags & FLAG_HEADERS for item in found)
         for item in found:
             kind, offset, size, sequence, stamp, flags, subject_len = item
             if kind == MESSAGE:

@@ -20,9 +20,10 @@ def seal_chore(segment: Segment, names: list[bytes]) -> Chore:
     arrays = (segment.offsets, segment.sizes, segment.sids, segment.stamps, segment.rel)
     removals = list(segment.removals)
     expiries = segment.expiries.copy() if segment.expiries else None
+    bare = segment.bare
 
     def seal(writer: Writer) -> None:
-        footer = encode_footer(data_end, last_seq, arrays, names, removals, expiries)
+        footer = encode_footer(data_end, last_seq, arrays, names, removals, expiries, bare=bare)
         fs = writer.fs
         if not fs.exists(path):
             return  # its stream was deleted meanwhile

@@ -56,6 +56,7 @@ TRAILER_BYTES: Final = _TRAILER.size
 _U32: Final = struct.Struct("<I")
 _SPARSE: Final = 1
 _EXPIRIES: Final = 2
+_BARE: Final = 4
 
 
 class Header(NamedTuple):
@@ -141,6 +142,7 @@ class Summary(NamedTuple):
     removals: list[tuple[int, int]]
     sparse: bool
     expiries: Expiries | None = None
+    bare: bool = False  # whether it is known that no message has headers
 
 
 class Footer(NamedTuple):
@@ -160,6 +162,8 @@ def encode_footer(
     names: list[bytes],
     removals: list[tuple[int, int]],
     expiries: Expiries | None = None,
+    *,
+    bare: bool = False,
 ) -> bytes:
     """The footer of a sealed segment.
 
@@ -191,7 +195,7 @@ def encode_footer(
                 end_rel & 0xFFFFFFFF,
                 len(local),
                 len(removals),
-                (rel is not None) * _SPARSE | bool(expiries) * _EXPIRIES,
+                (rel is not None) * _SPARSE | bool(expiries) * _EXPIRIES | bare * _BARE,
             ),
             array("I", [counts[sid] for sid in local]).tobytes(),
             array("I", [firsts[sid] for sid in local]).tobytes(),
@@ -281,7 +285,17 @@ def decode_summary(data: bytes, footer: Footer) -> Summary | None:
     expiries = _decode_expiries(data, at) if flags & _EXPIRIES else None
     sparse = bool(flags & _SPARSE)
     return Summary(
-        messages, last_seq, nbytes, last_ns, max_ns, end_rel, subjects, removals, sparse, expiries
+        messages,
+        last_seq,
+        nbytes,
+        last_ns,
+        max_ns,
+        end_rel,
+        subjects,
+        removals,
+        sparse,
+        expiries,
+        bool(flags & _BARE),
     )
 
 

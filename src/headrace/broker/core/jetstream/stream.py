@@ -114,9 +114,9 @@ class Stream(CopyingStream):
         self._last_ns = store.state.last_ns
         if not window_ns:
             return
-        position = store.sequence_at(self._now_ns() - window_ns)
+        position = store.next_with_headers(store.sequence_at(self._now_ns() - window_ns))
         while messages := store.read(position, None, _REBUILD_BATCH, 1 << 24, store.last_seq):
-            position = messages[-1].sequence + 1
+            position = store.next_with_headers(messages[-1].sequence + 1)
             for message in messages:
                 found = message_id(message.headers)
                 if found:
