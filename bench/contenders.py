@@ -15,7 +15,15 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 import peers  # noqa: E402
 
-__all__ = ["ALL", "HEADRACE", "NATS_ALWAYS", "NATS_DEFAULT", "NATS_ONE_CORE", "Contender", "running"]
+__all__ = [
+    "ALL",
+    "HEADRACE",
+    "NATS_ALWAYS",
+    "NATS_DEFAULT",
+    "NATS_ONE_CORE",
+    "Contender",
+    "running",
+]
 
 STREAM = "BENCH"
 

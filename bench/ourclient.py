@@ -11,6 +11,7 @@ from typing import Any, Literal
 import headrace
 
 SUBJECT = "bench.publish"
+ACK_TIMEOUT = 120.0  # a slow disk is measured, not given up
 
 
 LOOPS = ("asyncio", "uvloop")
@@ -38,7 +39,7 @@ def publish(
             js = connection.jetstream()
             stream = await js.create_stream(**config)
             message = (SUBJECT, b"x" * payload_bytes)
-            async with js.publisher(window=window) as publisher:
+            async with js.publisher(window=window, ack_timeout=ACK_TIMEOUT) as publisher:
                 await publisher.send_many(itertools.repeat(message, warm_up))
                 await publisher.flush()
                 started = time.perf_counter()
@@ -132,7 +133,7 @@ def publish_windowed(url: str, messages: int, window: int, payload_bytes: int) -
             js = connection.jetstream()
             payload = b"x" * payload_bytes
             started = time.perf_counter()
-            async with js.publisher(window=window) as publisher:
+            async with js.publisher(window=window, ack_timeout=ACK_TIMEOUT) as publisher:
                 for _ in range(messages):
                     await publisher.send(SUBJECT, payload)
             return messages / (time.perf_counter() - started)
@@ -148,7 +149,7 @@ def publish_many(url: str, messages: int, window: int, payload_bytes: int) -> fl
             js = connection.jetstream()
             message = (SUBJECT, b"x" * payload_bytes)
             started = time.perf_counter()
-            async with js.publisher(window=window) as publisher:
+            async with js.publisher(window=window, ack_timeout=ACK_TIMEOUT) as publisher:
                 await publisher.send_many(itertools.repeat(message, messages))
             return messages / (time.perf_counter() - started)
 

@@ -14,7 +14,7 @@ PAYLOAD_BYTES = 100
 SPREAD_BYTES = 40
 WARM_UP = 2_000
 # Enough for a second or more each, without waiting minutes for the slow one.
-MESSAGES = {contenders.NATS_ALWAYS.name: 40_000}
+MESSAGES = {contenders.NATS_ALWAYS.name: 20_000}
 MESSAGES_OTHERWISE = 200_000
 
 CONFIG = {"name": contenders.STREAM, "subjects": ["bench.>"], "storage": "file", "num_replicas": 1}
