@@ -201,6 +201,15 @@ def test_thresholds_are_looked_at_whenever_something_changes(client: Client) -> 
     assert sequences(late) == [9]
 
 
+def test_a_threshold_reached_in_the_middle_of_a_batch_counts_at_once(client: Client) -> None:
+    make(client, "overflow")
+    first = pull(client, min_ack_pending=2)
+    fill(client, 4)
+    second = pull(client, min_pending=1, batch=3)
+    assert sequences(second) == [1, 2, 4]
+    assert sequences(first) == [3]
+
+
 def test_a_threshold_of_one_is_a_standby_behind_those_without(client: Client) -> None:
     make(client, "overflow", max_ack_pending=1)
     standby, worker = pull(client, min_pending=1, batch=5), pull(client, batch=1)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Turn", "TurnEnd"]
 
 _TURN_MESSAGES: Final = 1024
+_NEVER: Final = 1 << 62
 _TURN_BYTES: Final = 1024 * 1024
 
 
@@ -51,6 +52,8 @@ class Turn:
         self._counted = False
         self._left = 0
         self._aside: list[WaitingRequest] = []
+        self._awaited = _NEVER
+        """How many acks pending would suffice for one of those aside."""
         self._blocked = False
         self.delivered = False
         """Whether the last turn delivered anything."""
@@ -66,10 +69,14 @@ class Turn:
         self._counted = False
         served = not consumer.state.redeliver or self._redeliver()
         end = self._deliver_new() if served else self._stopped()
-        queue = consumer.queue
-        while self._aside:
-            queue.push_front(self._aside.pop())
+        self._put_back()
         return end
+
+    def _put_back(self) -> None:
+        """Those who stood aside take their places again."""
+        while self._aside:
+            self._consumer.queue.push_front(self._aside.pop())
+        self._awaited = _NEVER
 
     def _count(self) -> None:
         """Count what is pending, once per turn and only when there is something to deliver."""
@@ -158,6 +165,8 @@ class Turn:
         """
         consumer = self._consumer
         queue, policy = consumer.queue, consumer.policy
+        if self._aside and len(consumer.state.pending) >= self._awaited:
+            self._put_back()
         while (request := queue.pop()) is not None:
             if request.turn != self._number:
                 request.target = self._resolve(request.inbox)
@@ -175,6 +184,8 @@ class Turn:
                 return request
             if verdict is SKIP:
                 self._aside.append(request)
+                if request.min_ack_pending:
+                    self._awaited = min(self._awaited, request.min_ack_pending)
             else:
                 consumer.pulls.end(request, verdict, with_pending=True)
         return None
