@@ -59,7 +59,9 @@ def prepare(connection: RawConnection, consumers: int, waiting: int) -> None:
     pull = json.dumps({"batch": 1, "expires": EXPIRES_NS}).encode()
     for number in range(waiting):
         target = f"$JS.API.CONSUMER.MSG.NEXT.{contenders.STREAM}.idle-{number}".encode()
-        connection.socket.sendall(b"PUB %b _INBOX.bench %d\r\n%b\r\n" % (target, len(pull), pull))
+        connection.socket.sendall(
+            b"PUB %b %b %d\r\n%b\r\n" % (target, connection.inbox, len(pull), pull)
+        )
     last = f"$JS.API.CONSUMER.INFO.{contenders.STREAM}.idle-{consumers - 1}"
     while waiting and not connection.request(last)["num_waiting"]:
         time.sleep(0.01)  # nats-server takes pulls in its own time
