@@ -7,6 +7,7 @@ import argparse
 
 import clients
 import contenders
+import copying
 import costs
 import fetching
 import idle
@@ -16,7 +17,16 @@ import publishing
 import report
 import scaling
 
-BENCHMARKS = ("publishing", "fetching", "clients", "inprocess", "scaling", "idle", "costs")
+BENCHMARKS = (
+    "publishing",
+    "fetching",
+    "clients",
+    "inprocess",
+    "scaling",
+    "copying",
+    "idle",
+    "costs",
+)
 
 
 def main() -> None:
@@ -59,6 +69,8 @@ def main() -> None:
         inprocess.run(arguments.rounds)
     if "scaling" in chosen:
         scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "copying" in chosen:
+        copying.run([s for s in servers if s is not contenders.NATS_ALWAYS])
     if "idle" in chosen:
         idle.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "costs" in chosen:
