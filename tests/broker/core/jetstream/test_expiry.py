@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.broker.core.jetstream.expiry import Expiry
 from headrace.broker.core.jetstream.ttl import NEVER, expires_at, is_marker, read_ttl, with_ttl
 from headrace.broker.core.jetstream.wheel import Wheel
 from headrace.broker.store import FileStorage
+from headrace.broker.store.memory import MemoryLog
 from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World
 
@@ -84,6 +87,52 @@ def test_a_wheel_gives_everything_once_in_time_and_nothing_early(steps: list) ->
         assert all(time_ns > now - SECOND // 4 for time_ns in waiting.values())
         assert not wheel or now < wheel.next_ns()
     assert sorted(wheel.due(10**12)) == sorted(waiting)
+
+
+def test_reminders_of_what_is_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.broker.core.jetstream.wheel._ENTRIES", 10)
+    made: list[int] = []
+    monkeypatch.setattr(Expiry, "rebuild", _counting(Expiry.rebuild, made))
+    client = World().client()
+    client.stream(allow_msg_ttl=True, allow_msg_schedules=True, max_msgs_per_subject=1)
+    for _ in range(100):
+        client.put(b"s.a", Nats_TTL="1h")
+        client.put(b"s.b", Nats_Schedule="@every 1h", Nats_Schedule_Target="s.c")
+    assert 5 < len(made) < 20
+    client.world.advance(3700)
+    client = client.world.client()
+    assert subjects(client) == {"s.b": 1, "s.c": 1}
+
+
+def _counting(original: Any, made: list[int]) -> Any:
+    def rebuild(self: Expiry) -> None:
+        made.append(1)
+        original(self)
+
+    return rebuild
+
+
+def test_reading_does_not_go_through_the_head_again_and_again() -> None:
+    client = World().client()
+    client.stream(subject_delete_marker_ttl=3 * SECOND, max_age=60 * SECOND)
+    for number in range(20):
+        client.put(b"s.%d" % number)
+    client.world.clock.advance(1)
+    client.api("STREAM.MSG.GET.S", {"seq": 1})
+    read = MemoryLog.read
+    calls: list[int] = []
+
+    def counting(self: MemoryLog, *args: Any) -> Any:
+        calls.append(1)
+        return read(self, *args)
+
+    MemoryLog.read = counting  # type: ignore[method-assign]
+    try:
+        for sequence in range(1, 10):
+            client.api("STREAM.MSG.GET.S", {"seq": sequence})
+    finally:
+        MemoryLog.read = read  # type: ignore[method-assign]
+    assert not calls
 
 
 # -- streams

@@ -34,6 +34,8 @@ class Expiry:
         self._wheel = Wheel()
         self._immortal = 0  # how many messages outlive ``max_age``; once some do, all are looked at
         self._aged_to = 0  # below this sequence nothing is left that the age could remove
+        self._young_ns = 0  # when the message there was stored
+        self._rebuilding = False
         self._timer: Timer | None = None
         self._timer_ns = 0
         self._running = False
@@ -45,7 +47,7 @@ class Expiry:
         config = self._stream.config
         self._age_ns = round(config.max_age * _NS)
         self._marker_ns = round(config.subject_delete_marker_ttl * _NS)
-        self._aged_to = 0
+        self._aged_to = self._young_ns = 0
 
     def add(self, sequence: int, expires_ns: int) -> None:
         """A message that expires by itself was stored."""
@@ -53,13 +55,18 @@ class Expiry:
             self._immortal += 1
         elif expires_ns != NOTED_NS:
             self._wheel.add(expires_ns, sequence)
+            if self._wheel.crowded and not self._rebuilding:
+                self.rebuild()
 
     def rebuild(self) -> None:
         """Begin anew with what the store holds: after opening it, and when it has taken back a batch."""
         self._wheel = Wheel()
-        self._immortal = self._aged_to = 0
+        self._immortal = self._aged_to = self._young_ns = 0
+        self._rebuilding = True
         for sequence, expires_ns in self._stream.store.expiries():
             self.add(sequence, expires_ns)
+        self._rebuilding = False
+        self._wheel.settled()
 
     # -- the timer
 
@@ -125,12 +132,14 @@ class Expiry:
 
     def _aged(self, before_ns: int) -> Iterator[StoredMessage]:
         """Messages from the head that are too old, without those that outlive it."""
+        if before_ns <= self._young_ns:
+            return
         store = self._stream.store
         at = max(self._aged_to, store.first_seq)
         while messages := store.read(at, None, _READ, _READ_BYTES, store.last_seq):
             for message in messages:
                 if message.timestamp_ns >= before_ns:
-                    self._aged_to = message.sequence
+                    self._aged_to, self._young_ns = message.sequence, message.timestamp_ns
                     return
                 if store.expires_ns(message.sequence) != NEVER_NS:
                     yield message

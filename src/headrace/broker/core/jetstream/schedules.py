@@ -213,6 +213,11 @@ class Schedules:
     def _set(self, subject: bytes, sequence: int, time_ns: int) -> None:
         self._current[subject] = _Entry(sequence, time_ns)
         self._wheel.add(time_ns, sequence)
+        if self._wheel.crowded:
+            self._wheel = Wheel()
+            for entry in self._current.values():
+                self._wheel.add(entry.time_ns, entry.sequence)
+            self._wheel.settled()
 
     # -- the timer
 

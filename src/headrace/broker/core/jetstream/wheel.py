@@ -9,19 +9,23 @@ from typing import Final
 __all__ = ["Wheel"]
 
 _GRAIN_NS: Final = 250_000_000  # times are rounded up to this
+_ENTRIES: Final = 65_536  # with fewer entries nobody cares how many are of something gone
 
 
 class Wheel:
     """Sequences in buckets of a quarter of a second. It only ever grows ahead and empties behind.
 
-    An entry is a reminder, no truth: who is reminded looks whether the sequence is still there.
+    An entry is a reminder, no truth: who is reminded looks whether the sequence is still there. Entries
+    of what is gone stay until they are due; ``crowded`` says when it is worth to begin anew without them.
     """
 
-    __slots__ = ("_buckets", "_order")
+    __slots__ = ("_buckets", "_entries", "_entries_max", "_order")
 
     def __init__(self) -> None:
         self._buckets: dict[int, array[int]] = {}
         self._order: list[int] = []
+        self._entries = 0
+        self._entries_max = _ENTRIES
 
     def __bool__(self) -> bool:
         return bool(self._order)
@@ -34,6 +38,16 @@ class Wheel:
             entries = self._buckets[bucket] = array("Q")
             heappush(self._order, bucket)
         entries.append(sequence)
+        self._entries += 1
+
+    @property
+    def crowded(self) -> bool:
+        """Whether there are more than twice as many entries as when it was last ``settled``."""
+        return self._entries > self._entries_max
+
+    def settled(self) -> None:
+        """Every entry is of something that is there."""
+        self._entries_max = 2 * self._entries + _ENTRIES
 
     def next_ns(self) -> int:
         """When the next are due; only to be asked while there are any."""
@@ -44,4 +58,5 @@ class Wheel:
         found: list[int] = []
         while self._order and self._order[0] * _GRAIN_NS <= now_ns:
             found.extend(self._buckets.pop(heappop(self._order)))
+        self._entries -= len(found)
         return found
