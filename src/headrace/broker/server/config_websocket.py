@@ -54,7 +54,7 @@ def read_tls(value: ConfigValue) -> TlsOptions:
     fields = Fields(value, "tls")
     certificate, key = fields.text("cert_file"), fields.text("key_file")
     options = {"ca_file": fields.text("ca_file"), "verify": fields.switch("verify")}
-    maps, timeout = fields.switch("verify_and_map"), fields.seconds("timeout")
+    timeout = fields.seconds("timeout")
     for name, unknown in fields.rest():
         refuse(unknown, name, "not supported in tls of websocket")
     if certificate is None or key is None:
@@ -65,7 +65,6 @@ def read_tls(value: ConfigValue) -> TlsOptions:
         key_file=key,
         ca_file=ca_file if isinstance(ca_file, str) else None,
         verify_clients=bool(options["verify"]),
-        map_clients=bool(maps),
         timeout=timeout or TLS_TIMEOUT_S,
     )
 

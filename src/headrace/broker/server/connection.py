@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from ... import limits
 from ..core.session import Peer, Session
+from .certificates import certificate_names
 
 if TYPE_CHECKING:
     from .pump import Pump
@@ -109,6 +110,7 @@ class Connection(asyncio.Protocol):
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
         peer = Peer(host, port, is_tls=self._is_tls, transport=self._carrier)
         peer.tls_version = _tls_version(transport)
+        peer.certificate = certificate_names(transport)
         session = self._pump.hub.connect(peer)
         self._session = session
         self._pump.connections[session.client_id] = self
@@ -199,6 +201,7 @@ class Connection(asyncio.Protocol):
             return
         self._transport = upgraded
         self._session.peer.tls_version = _tls_version(upgraded)
+        self._session.peer.certificate = certificate_names(upgraded)
         upgraded.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         if self._reading_held:
             upgraded.pause_reading()
