@@ -46,7 +46,7 @@ class Sizes:
 
 
 FULL = Sizes()
-SMALL = Sizes(30_000, 1_000, 5_000, 200_000, 1_600, 32_000)
+SMALL = Sizes(30_000, 1_000, 20_000, 200_000, 1_600, 32_000)
 
 
 def create_consumer(connection: RawConnection, name: str, **config: object) -> None:
