@@ -208,6 +208,18 @@ def test_a_rate_is_kept() -> None:
     assert seqs(inbox)[-1] == 30
 
 
+def test_an_update_changes_the_rate_and_another_one_leaves_it_alone() -> None:
+    world, client, inbox = ready(30, b"x" * 100_000, ack_policy="none", rate_limit_bps=8_000)
+    assert 10 <= len(seqs(inbox)) <= 12
+    settings = {"deliver_subject": "d", "ack_policy": "none"}
+    assert "error" not in client.consumer(**settings, rate_limit_bps=8_000, description="slow")
+    world.advance(1)
+    assert not seqs(inbox)
+    assert "error" not in client.consumer(**settings)
+    world.settle()
+    assert seqs(inbox)[-1] == 30
+
+
 def test_messages_are_shared_among_the_members_of_a_group() -> None:
     world = World()
     client, other = world.client(), world.client()

@@ -38,6 +38,7 @@ class Push:
         self._rests_until_ns = 0
         self.window: FlowWindow | None = None
         self.rate: RateLimit | None = None
+        self._bits_per_second = 0
         self._watch = Watch(b"", b"", self._interest_changed)
         self.configure(consumer.config)
 
@@ -50,10 +51,7 @@ class Push:
         self._heartbeat_ns = round(config.idle_heartbeat * _NS)
         if config.flow_control and self.window is None:
             self.window = FlowWindow()
-        burst = self._consumer.stream.config.max_msg_size
-        burst = burst if burst > 0 else PAYLOAD_BYTES_MAX
-        bits = config.rate_limit_bps
-        self.rate = RateLimit(bits, burst, self._clock.monotonic_ns()) if bits > 0 else None
+        self._limit_rate(config.rate_limit_bps)
         self.is_metered = self.window is not None or self.rate is not None
         """Whether each message is to be reported with ``sent``."""
         if (subject, group) != (self.subject, self.group):
@@ -64,6 +62,16 @@ class Push:
                 self.window.forget()
         if moved:
             self._redeliver_all()
+
+    def _limit_rate(self, bits_per_second: int) -> None:
+        """Take a rate, 0 for none; one that stays the same goes on as it is."""
+        if bits_per_second == self._bits_per_second:
+            return
+        self._bits_per_second = bits_per_second
+        burst = self._consumer.stream.config.max_msg_size
+        burst = burst if burst > 0 else PAYLOAD_BYTES_MAX
+        now_ns = self._clock.monotonic_ns()
+        self.rate = RateLimit(bits_per_second, burst, now_ns) if bits_per_second else None
 
     def close(self) -> None:
         """Watch no more."""
