@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import peers
-from headrace.client import BatchRefusedError, JetStream, Stream, connect
+from headrace.client import BatchRefusedError, JetStream, Stream, connect, tracing
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -189,6 +189,17 @@ async def test_a_lost_connection_leaves_the_answer_open(
         await batch.commit()
     async with connect(reference_server.url) as other:
         await other.jetstream().delete_stream("ATOMIC")
+
+
+async def test_messages_of_a_batch_carry_the_trace(
+    stream: Stream, reference_server: peers.ServerProcess
+) -> None:
+    context = tracing.TraceContext("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7")
+    async with connect(reference_server.url, tracing=True) as connection:
+        with tracing.use(context):
+            async with connection.jetstream().batch() as batch:
+                batch.add("atomic.a")
+    assert context.trace_id in (await stream.get_message(1)).headers["traceparent"]
 
 
 async def test_counters_count(js: JetStream) -> None:

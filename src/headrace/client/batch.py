@@ -128,6 +128,8 @@ class AtomicBatch:
             (names.BATCH_ID, self._id),
             (names.BATCH_SEQUENCE, str(number + 1)),
         )
+        if (trace := self._session.trace) is not None:
+            block = trace(block)
         self._connection._check_size(len(block) + _COMMIT_BYTES + len(payload))
         self._messages.append((subject, block, payload))
         return number

@@ -118,15 +118,23 @@ class JetStream(Buckets, Publishing):
             NoRespondersError: no stream has this subject.
             TimeoutError, DisconnectedError: no answer came; the message may be stored or not.
         """
-        options: PublishOptions = {
-            "msg_id": msg_id,
-            "expected_stream": expected_stream,
-            "expected_last_sequence": expected_last_sequence,
-            "expected_last_subject_sequence": expected_last_subject_sequence,
-            "expected_last_subject_sequence_subject": expected_last_subject_sequence_subject,
-            "expected_last_msg_id": expected_last_msg_id,
-            "ttl": ttl,
-        }
+        options: PublishOptions = {}
+        if msg_id:
+            options["msg_id"] = msg_id
+        if expected_stream:
+            options["expected_stream"] = expected_stream
+        if expected_last_sequence is not None:
+            options["expected_last_sequence"] = expected_last_sequence
+        if expected_last_subject_sequence is not None:
+            options["expected_last_subject_sequence"] = expected_last_subject_sequence
+        if expected_last_subject_sequence_subject:
+            options["expected_last_subject_sequence_subject"] = (
+                expected_last_subject_sequence_subject
+            )
+        if expected_last_msg_id:
+            options["expected_last_msg_id"] = expected_last_msg_id
+        if ttl:
+            options["ttl"] = ttl
         connection = self._connection
         connection._check_subject(subject)
         block = with_options(headers, options)

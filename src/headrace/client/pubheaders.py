@@ -34,6 +34,8 @@ class PublishOptions(TypedDict, total=False):
 
 def with_options(headers: HeadersLike, options: PublishOptions, *more: tuple[str, str]) -> bytes:
     """The raw header block: ``headers``, what ``options`` ask for, and ``more``."""
+    if not (options or more):
+        return header_block(headers) if headers else b""
     ttl = options.get("ttl", 0)
     asked = (
         (names.MSG_ID, options.get("msg_id", "")),
