@@ -26,6 +26,7 @@ from .timers import TimerQueue
 if TYPE_CHECKING:
     from .jetstream.engine import JetStream
     from .jetstream.options import JetStreamOptions
+    from .system_services import SystemServices
 
 __all__ = ["Hub"]
 
@@ -48,6 +49,7 @@ class Hub:
         self.authenticator = authenticator or NoAuthentication()
         self.timers = TimerQueue()
         self.accounts = Accounts(clock, random, self.timers)
+        self._services: SystemServices | None = None
         self.router = self.accounts.default.router
         self.touched: list[Output] = []
         self.sessions: dict[int, Session] = {}
@@ -140,7 +142,9 @@ class Hub:
         self, accounts: Iterable[AccountOptions], system: str = SYSTEM_ACCOUNT
     ) -> list[str]:
         """Have these accounts; see ``Accounts.configure``. Raises ConfigurationError, StoreError."""
-        return self.accounts.configure(accounts, system)
+        left = self.accounts.configure(accounts, system)
+        self._offer_services()
+        return left
 
     def reconfigure(self, options: HubOptions, authenticator: Authenticator) -> None:
         """New settings: limits for new connections, credentials and permissions for everybody."""
@@ -148,6 +152,16 @@ class Hub:
         self.authenticator = authenticator
         for session in list(self.sessions.values()):
             session.authenticate_again()
+
+    def _offer_services(self) -> None:
+        """Answer ``$SYS.REQ.…``, in accounts that were configured: who has none needs no such thing."""
+        if self._services is None:
+            from .system_services import SystemServices
+
+            self._services = SystemServices(self)
+        for account in self.accounts:
+            self._services.join(account)
+        self._services.serve(self.accounts.system)
 
     # Time
 
