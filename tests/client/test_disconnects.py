@@ -173,6 +173,9 @@ async def test_nothing_is_lost_and_nothing_is_left(restartable: Restartable) -> 
             left = _objects(connection)
         print(f"\n{dict(done)}, windowed {load.windowed}, awaited {dict(load.awaited)}")
     await asyncio.get_running_loop().shutdown_default_executor()
+    assert left["links"] == before["links"]
+    assert left["waiting"] <= before["waiting"] + 5
+    assert left["frames"] <= before["frames"] + 1
     assert left["routes"] <= before["routes"] + 2  # requests, and what a reader may still drain
     assert {name: left[name] for name in ("observers", "subscriptions", "requests", "unsent")} == {
         "observers": 0, "subscriptions": 0, "requests": 0, "unsent": 0,
@@ -211,9 +214,16 @@ async def _judge(stream: Stream, load: Load) -> None:
 
 
 def _objects(connection: Connection) -> dict[str, int]:
+    """What a leak would add to, disconnect by disconnect."""
     gc.collect()
     session = connection._session
+    objects = gc.get_objects()
+    kinds = Counter(type(each).__name__ for each in objects)
+    pending = [each for each in objects if isinstance(each, asyncio.Future) and not each.done()]
     return {
+        "links": kinds["Link"],
+        "waiting": len(pending),
+        "frames": kinds["Fetch"] + kinds["Publisher"] + kinds["Consumption"],
         "routes": len(session.routes.by_sid),
         "observers": len(session.observers),
         "subscriptions": len(session.subscriptions),

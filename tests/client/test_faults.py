@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 import peers
-from headrace.client import Connection, JetStream, PublishFailure, Stream, connect
+from headrace.client import Connection, PublishFailure, Stream, connect
 from headrace.client.events import Reconnected
+from headrace.embedded import Broker
 from headrace.errors import ConnectionClosedError, HeadraceError
 
 _spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
@@ -129,8 +130,21 @@ async def test_a_black_hole_is_noticed_by_pings(reference_server: peers.ServerPr
 
 
 async def test_cancelled_calls_leave_a_usable_connection(
-    connection: Connection, js: JetStream, stream: Stream
+    connection: Connection, stream: Stream
 ) -> None:
+    await cancel_calls(connection, stream, CANCELLATIONS)
+
+
+async def test_cancelled_calls_leave_a_usable_connection_without_a_socket() -> None:
+    async with Broker(port=-1) as broker, broker.connect() as connection:
+        js = connection.jetstream()
+        stream = await js.create_stream(name="T", subjects=["T.>"], storage="memory")
+        await cancel_calls(connection, stream, CANCELLATIONS)
+
+
+async def cancel_calls(connection: Connection, stream: Stream, count: int) -> None:
+    """Make so many calls, cancel each at a random await, and see that everything still works."""
+    js = connection.jetstream()
     source = random.Random(3)
     consumer = await stream.create_consumer(durable_name="c", ack_wait=1, max_ack_pending=-1)
     subscription = await connection.subscribe("some")
@@ -157,7 +171,7 @@ async def test_cancelled_calls_leave_a_usable_connection(
         windowed,
         consumed,
     ]
-    for _ in range(CANCELLATIONS):
+    for _ in range(count):
         task = asyncio.ensure_future(source.choice(calls)())
         for _ in range(source.randrange(6)):
             await asyncio.sleep(0)
