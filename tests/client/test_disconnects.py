@@ -29,7 +29,7 @@ _spec.loader.exec_module(chaos)
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
-DISCONNECTS = int(os.environ.get("HEADRACE_DISCONNECTS", "40"))
+DISCONNECTS = int(os.environ.get("HEADRACE_DISCONNECTS", "20"))
 KINDS = ("reset", "black hole", "restart")
 WEIGHTS = (85, 10, 5)
 KEEP_EVERY = 97  # every so manieth message is never acknowledged
