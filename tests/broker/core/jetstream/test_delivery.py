@@ -186,3 +186,16 @@ def test_stale_deadlines_and_places_do_not_pile_up() -> None:
     assert len(subject._order) < 3_000
     assert subject.expire(2 * SECOND)
     assert subject.peek_redelivery() == 1
+
+
+def test_a_message_refused_with_a_delay_while_it_waits_to_come_again_gives_up_its_place() -> None:
+    subject = state(ack_wait_ns=10 * SECOND)
+    deliver(subject, 1, 2, 3)
+    subject.expire(10 * SECOND)
+    subject.refuse(1, 1, 10 * SECOND, delay_ns=5 * SECOND)
+    subject.expire(15 * SECOND)
+    order = []
+    while sequence := subject.peek_redelivery():
+        order.append(sequence)
+        subject.deliver_again(sequence, 15 * SECOND)
+    assert order == [2, 3, 1]

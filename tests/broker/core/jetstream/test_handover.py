@@ -46,11 +46,11 @@ def test_messages_refused_before_the_pin_was_lost_are_not_waited_for() -> None:
     assert Handover(state, SECOND).is_over(state, SECOND)
 
 
-def test_a_refused_message_that_is_in_progress_again_is_in_hand() -> None:
+def test_progress_of_a_refused_message_does_not_put_it_in_hand_again() -> None:
     state = delivered(1)
     state.refuse(1, 1, SECOND, delay_ns=60 * SECOND)
     state.in_progress(1, SECOND)
-    assert not Handover(state, SECOND).is_over(state, SECOND)
+    assert Handover(state, SECOND).is_over(state, SECOND)
 
 
 def test_a_message_out_of_its_time_is_not_in_hand_any_more() -> None:

@@ -62,6 +62,8 @@ class DeliveryState:
         self.exhausted: list[tuple[int, int]] = []
         """(stream sequence, deliveries) of messages given up since the caller last looked."""
         self._queued: set[int] = set()
+        self._withdrawn: dict[int, int] = {}
+        """How many entries of a message in ``redeliver`` do not count, the first ones."""
         self._postponed: set[int] = set()
         self._order: deque[int] = deque()
         self._deadlines: list[tuple[int, int, list[int]]] = []
@@ -90,6 +92,7 @@ class DeliveryState:
             self.deliveries,
             self.redeliver,
             self._queued,
+            self._withdrawn,
             self._postponed,
         ):
             collection.clear()
@@ -159,9 +162,13 @@ class DeliveryState:
         """The stream sequence to deliver again next, or 0."""
         redeliver = self.redeliver
         while redeliver:
-            if redeliver[0] in self._queued:
-                return redeliver[0]
+            sequence = redeliver[0]
+            withdrawn = self._withdrawn.pop(sequence, 0)
+            if not withdrawn and sequence in self._queued:
+                return sequence
             redeliver.popleft()
+            if withdrawn > 1:
+                self._withdrawn[sequence] = withdrawn - 1
         return 0
 
     def deliver_again(self, stream_seq: int, now_ns: int) -> tuple[int, int]:
@@ -242,7 +249,9 @@ class DeliveryState:
             count = self.deliveries.get(stream_seq, 1)
             if self.backoff_ns:
                 delay_ns += self._wait_ns(count) - self.backoff_ns[0]
-            self._queued.discard(stream_seq)
+            if stream_seq in self._queued:
+                self._queued.discard(stream_seq)
+                self._withdrawn[stream_seq] = self._withdrawn.get(stream_seq, 0) + 1
             self._postponed.add(stream_seq)
             self._set_deadline(stream_seq, now_ns + delay_ns)
             self.moved[stream_seq] = now_ns + delay_ns
@@ -259,7 +268,6 @@ class DeliveryState:
             return False
         deadline_ns = now_ns + self._wait_ns(self.deliveries.get(stream_seq, 1))
         self._set_deadline(stream_seq, deadline_ns)
-        self._postponed.discard(stream_seq)
         self.moved[stream_seq] = deadline_ns
         return True
 
