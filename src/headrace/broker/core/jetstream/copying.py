@@ -7,8 +7,7 @@ has come is committed with the messages; see ``intake``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamSource, StreamSourceInfo
@@ -33,11 +32,17 @@ _NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
 _NS: Final = 1_000_000_000
 
 
+class Touch(Protocol):
+    """Called when a position has changed; ``save`` if no stored message tells it."""
+
+    def __call__(self, *, save: bool = True) -> None: ...
+
+
 class Copy:
     """What sources and mirrors have in common."""
 
     def __init__(
-        self, context: Context, target: Stream, source: StreamSource, touch: Callable[[], None]
+        self, context: Context, target: Stream, source: StreamSource, touch: Touch
     ) -> None:
         """``touch`` is called when the position has changed."""
         self.context = context
@@ -61,6 +66,7 @@ class Copy:
         self._heard_ns = 0
         self._touch = touch
         self._touched = 0
+        self._passed_over = False  # something was neither stored nor left for later
         self._last_copied = 0  # as a source shows it; of a mirror the last sequence says it
         self._done: list[int] = []  # copied, of an origin that lets go of what everybody has
 
@@ -123,7 +129,8 @@ class Copy:
             self.position = max(self.position, last)
         if copied or self.position - self._touched >= _PASSED:
             self._touched = self.position
-            self._touch()
+            self._touch(save=self._passed_over or not copied)
+            self._passed_over = False
         return len(batch)
 
     @property
@@ -217,7 +224,7 @@ class SourceCopy(Copy):
     """A source: messages get sequences and times of the target, and a header that says whence."""
 
     def __init__(
-        self, context: Context, target: Stream, source: StreamSource, touch: Callable[[], None]
+        self, context: Context, target: Stream, source: StreamSource, touch: Touch
     ) -> None:
         super().__init__(context, target, source, touch)
         self._stamp = SourceStamp(self.index, "")
@@ -238,7 +245,8 @@ class SourceCopy(Copy):
         block = self._stamp.put(headers, sequence, subject)
         if self._rename is not None:
             subject = self._rename(subject)
-        self.target.take_copy(subject, block, payload)
+        if not self.target.take_copy(subject, block, payload):
+            self._passed_over = True
 
 
 class MirrorCopy(Copy):

@@ -28,6 +28,7 @@ INTAKE: Final = "intake/"
 
 _SCAN: Final = 1024
 _SCAN_BYTES: Final = 1 << 24
+_UNSAVED_MAX: Final = 8192  # messages whose headers a restart may have to look at
 _REMEMBERED_MAX: Final = 1024  # sources taken out of a configuration: the oldest are forgotten
 
 
@@ -65,11 +66,15 @@ class Intake:
         self._durable: dict[str, _Position] = {}
         self._flying: list[_Flight] = []
         self._flying_positions: dict[str, _Position] = {}
+        self._must_save = True  # the headers of stored messages do not tell all
+        self._saved_at = 0  # the stream's last sequence when positions were journaled last …
+        self._saved_gone = 0  # … and how many of its sequences had no message
 
     def restore(self, saved: bytes | None) -> None:
         """Take over what the journal says and the stream's messages since then."""
         entry = msgspec.json.decode(saved, type=_Saved) if saved else _Saved()
         self._durable = {key: _Position(*value) for key, value in entry.positions.items()}
+        self._saved_at = entry.at
         if self._stream.config.mirror is not None:
             self._stream.drop_placeholders()
             return
@@ -107,8 +112,12 @@ class Intake:
         """How far each copy has come; see ``Copy.info``."""
         return tuple(copy.info(fresh=fresh) for copy in self.copies.values())
 
-    def touch(self) -> None:
-        """A position has changed: the next flush commits it."""
+    def touch(self, *, save: bool = True) -> None:
+        """A position has changed: the next flush commits it.
+
+        It has to be journaled to ``save`` it, if no stored message tells it.
+        """
+        self._must_save = self._must_save or save
         self._manager.dirty[self] = None
         self._context.gate.want_soon()
 
@@ -122,15 +131,36 @@ class Intake:
             for copy in self.copies.values()
         ]
         stream = self._stream
-        if stream.config.storage != "file" or stream.config.mirror is not None:
+        if stream.config.mirror is not None or not self._has_to_save():
             return
         while len(positions) > len(self.copies) + _REMEMBERED_MAX:
             del positions[next(key for key in positions if key not in self.copies)]
         if stream.writable():
+            self._must_save = False
             saved = _Saved(
                 stream.store.last_seq, {k: (p.sequence, p.identity) for k, p in positions.items()}
             )
             self._context.storage.meta.put(INTAKE + stream.name, msgspec.json.encode(saved))
+
+    def _has_to_save(self) -> bool:
+        """Whether a restart could not tell the positions from the newest messages.
+
+        It can while none were removed. A stream that loses messages as they are done with has its
+        positions journaled always: a crash must not bring back what was acknowledged.
+        """
+        stream, store = self._stream, self._stream.store
+        if stream.config.storage != "file":
+            return False
+        gone, self._saved_gone = self._saved_gone, store.last_seq - store.messages
+        if (
+            self._must_save
+            or stream.config.retention != "limits"
+            or gone != self._saved_gone
+            or store.last_seq - self._saved_at > _UNSAVED_MAX
+        ):
+            self._saved_at = store.last_seq
+            return True
+        return False
 
     def committed(self) -> list[Copy]:
         """The flush is on disk: origins that wait for it may let go of what was copied.

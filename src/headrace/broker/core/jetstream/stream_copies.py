@@ -12,7 +12,6 @@ from .ttl import expires_at
 
 if TYPE_CHECKING:
     from .copying import Copy
-    from .intake import Intake
 
 __all__ = ["CopyingStream"]
 
@@ -25,12 +24,10 @@ class CopyingStream(StoringStream):
 
     readers: dict[Copy, None]
     """Who copies from this stream."""
-    intake: Intake | None
-    """What this stream copies, if anything."""
     _plain: bool
 
-    def take_copy(self, subject: bytes, headers: bytes, payload: bytes) -> None:
-        """Store a message of a source, which its headers name; a duplicate is passed over.
+    def take_copy(self, subject: bytes, headers: bytes, payload: bytes) -> bool:
+        """Store a message of a source, which its headers name; False for a duplicate, passed over.
 
         Raises Refused when it can not be stored now, StoreError.
         """
@@ -39,11 +36,11 @@ class CopyingStream(StoringStream):
             self.store.append(subject, headers, payload, now_ns)
             if not self._dirty:
                 self._mark_dirty()
-            return
+            return True
         subject = self.renamed(subject)
         found = self.checks.admit_copy(subject, headers, payload, now_ns)
         if found.duplicate_of:
-            return
+            return False
         headers = found.headers or headers
         payload = payload if found.payload is None else found.payload
         self.context.quota.admit(self.config.storage, len(subject) + len(headers) + len(payload))
@@ -53,6 +50,7 @@ class CopyingStream(StoringStream):
         self._after_append(subject, sequence, found.rollup)
         if not self._dirty:
             self._mark_dirty()
+        return True
 
     def take_replica(self, message: StoredMessage, subject: bytes) -> None:
         """Store a message of the mirrored stream with its sequence and time.
@@ -91,9 +89,12 @@ class CopyingStream(StoringStream):
             self.store.remove([state.first_seq])
 
     def make_way(self) -> None:
-        """There is room again: whoever waits for it goes on."""
-        crowd, self.crowd = self.crowd, {}
-        self.context.copies.resume(crowd)
+        """Messages are gone: whoever waits for room goes on, and positions have to be kept."""
+        if self.intake is not None:
+            self.intake.touch(save=False)
+        if self.crowd:
+            crowd, self.crowd = self.crowd, {}
+            self.context.copies.resume(crowd)
 
     def _leave_gap(self, sequence: int, stamp_ns: int) -> None:
         """See to it that the next message gets this sequence."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .consumer import Consumer
     from .copying import Copy
     from .expiry import Expiry
+    from .intake import Intake
 
 __all__ = ["RemovingStream"]
 
@@ -30,6 +31,8 @@ class RemovingStream:
     """Consumers with deliveries that are not acknowledged yet."""
     crowd: dict[Copy, None]
     """Copies that have something for this stream and found it full."""
+    intake: Intake | None
+    """What this stream copies, if anything."""
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
@@ -56,7 +59,7 @@ class RemovingStream:
         self.context.gate.want_soon()
         for consumer in list(self.holding):
             consumer.acks.forget(sequences)
-        if self.crowd:
+        if self.crowd or self.intake is not None:
             self.make_way()
         return removed
 
@@ -65,7 +68,7 @@ class RemovingStream:
         if sequences and self.writable() and self.store.remove(sequences):
             self._note_done(sequences)
             self.context.gate.want_soon()
-            if self.crowd:
+            if self.crowd or self.intake is not None:
                 self.make_way()
 
     def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
@@ -79,7 +82,7 @@ class RemovingStream:
             for consumer in self.consumers.values():
                 consumer.state.skip_below(self.store.first_seq)
                 consumer.touch()
-            if self.crowd:
+            if self.crowd or self.intake is not None:
                 self.make_way()
         return purged
 
@@ -105,7 +108,7 @@ class RemovingStream:
             first = self.store.first_seq
             for consumer in list(self.holding):
                 consumer.acks.forget_below(first)
-            if self.crowd:
+            if self.crowd or self.intake is not None:
                 self.make_way()
 
     def writable(self) -> bool:
@@ -113,7 +116,7 @@ class RemovingStream:
         return self.context.storage.failed is None
 
     def make_way(self) -> None:
-        """There is room again: whoever waits for it goes on."""
+        """Messages are gone: whoever waits for room goes on, and positions have to be kept."""
         raise NotImplementedError
 
     def _note_done(self, sequences: Sequence[int]) -> None:
