@@ -57,19 +57,47 @@ class Watch(Generic[T]):
 
     async def initial(self) -> AsyncIterator[T]:
         """What was there when the watch began; afterwards iterate the watch itself for changes."""
-        while self._pending > 0:
-            try:
-                if not self._held:
-                    async with asyncio.timeout(SILENCE_S):
-                        await self._take()
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                await self._count_again()
-                continue
+        while await self._something_initial():
             entry = self._next()
             if self._wanted(entry):
                 yield entry
+
+    async def _something_initial(self) -> bool:
+        """Wait for a message of what was there; False when there is no more of it."""
+        while self._pending > 0 and not self._held:
+            try:
+                async with asyncio.timeout(SILENCE_S):
+                    await self._take()
+            except StopAsyncIteration:
+                return False
+            except TimeoutError:
+                await self._count_again()
+        return self._pending > 0
+
+    async def _initial_batch(self) -> list[T]:
+        """Some of what was there, for callers on other threads; empty when there is no more."""
+        entries: list[T] = []
+        while not entries and await self._something_initial():
+            while self._held and self._pending > 0:
+                entry = self._next()
+                if self._wanted(entry):
+                    entries.append(entry)
+        return entries
+
+    async def _next_batch(self) -> list[T]:
+        """What has come, at least one entry; empty at the end."""
+        entries: list[T] = []
+        while not entries:
+            if not self._held:
+                try:
+                    await self._take()
+                except StopAsyncIteration:
+                    return []
+            while self._held:
+                entry = self._next()
+                if self._wanted(entry):
+                    entries.append(entry)
+        return entries
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
