@@ -280,7 +280,10 @@ class Target(Protocol):
         ...
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
-        """``send`` for several messages: subject, reply, headers and payload of each."""
+        """``send`` for several messages: subject, reply, headers and payload of each.
+
+        A receiver that may end on the way takes them one by one, so that a generator can stop there.
+        """
         ...
 
 

@@ -74,6 +74,21 @@ def test_who_changes_its_mind_waits_for_the_new_one() -> None:
     assert waiter not in hungry
 
 
+def test_long_filters_wait_beside_the_tree_until_there_are_many() -> None:
+    hungry = Hungry()
+    waiting = [
+        Waiter(*(b"w%d.%d.>" % (number, each) for each in range(20))) for number in range(90)
+    ]
+    for waiter in waiting:
+        hungry.add(waiter, waiter.filter)  # type: ignore[arg-type]
+    for number in (0, 50, 63, 64, 89):
+        assert woken(hungry, b"w%d.7.x" % number) == [waiting[number]]
+        assert waiting[number] not in hungry
+    for waiter in waiting:
+        hungry.discard(waiter)  # type: ignore[arg-type]
+    assert not hungry
+
+
 PATTERNS = st.sampled_from([b"a", b"b", b"a.b", b"a.*", b"*.b", b"a.>", b">", b"*", b"b.c.d"])
 SUBJECTS = st.sampled_from([b"a", b"b", b"c", b"a.b", b"a.c", b"b.b", b"b.c.d", b"c.c.c"])
 

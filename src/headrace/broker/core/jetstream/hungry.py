@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Hungry"]
 
-_ASKED_IN_TURN_MAX: Final = 8  # more filters than this are cheaper to find in a tree
+# A filter is asked by itself while that is cheap: while few are, or if it has so many patterns that
+# taking it in and out of the tree with every message would cost more. All others stand in the tree.
+_ASKED_MAX: Final = 8
+_ASKED_LONG_MAX: Final = 64
+_LONG: Final = 16
 
 
 class _Place:
@@ -35,14 +39,15 @@ class Hungry:
 
     def __init__(self) -> None:
         self._anything: dict[Consumer, None] = {}
-        self._choosy: dict[Consumer, _Place] = {}
-        self._tree: Trie[Consumer] | None = None
+        self._asked: dict[Consumer, _Place] = {}
+        self._planted: dict[Consumer, _Place] = {}
+        self._tree: Trie[Consumer] = Trie()
 
     def __bool__(self) -> bool:
-        return bool(self._anything or self._choosy)
+        return bool(self._anything or self._asked or self._planted)
 
     def __contains__(self, consumer: Consumer) -> bool:
-        return consumer in self._anything or consumer in self._choosy
+        return any(consumer in each for each in (self._anything, self._asked, self._planted))
 
     def add(self, consumer: Consumer, filter: SubjectFilter | None, caught_up: int = 0) -> None:
         """Let a consumer wait for messages that match; with no filter, for any completed flush.
@@ -54,14 +59,18 @@ class Hungry:
             self._anything[consumer] = None
             return
         self._anything.pop(consumer, None)
-        place = self._choosy.get(consumer)
+        place = self._asked.get(consumer) or self._planted.get(consumer)
         if place is not None and place.filter is filter:
             place.caught_up = caught_up
             return
         self._forget_choice(consumer)
-        self._choosy[consumer] = _Place(filter, caught_up)
-        if self._tree is not None:
-            self._plant(self._tree, consumer, filter)
+        most = _ASKED_LONG_MAX if len(filter.patterns) > _LONG else _ASKED_MAX
+        if len(self._asked) < most:
+            self._asked[consumer] = _Place(filter, caught_up)
+            return
+        self._planted[consumer] = _Place(filter, caught_up)
+        for pattern in filter.patterns:
+            self._tree.add(pattern, b"", consumer)
 
     def discard(self, consumer: Consumer) -> None:
         """Let a consumer wait no more."""
@@ -75,42 +84,31 @@ class Hungry:
         """
         woken = list(self._anything)
         self._anything.clear()
-        if self._choosy:
-            for consumer in self._chosen(subjects()):
+        if self._asked or self._planted:
+            for consumer in self._chosen(list(subjects())):
                 place = self._forget_choice(consumer)
                 if place is not None and 0 < place.caught_up == consumer.state.next_seq:
                     consumer.skip_to(first_new)  # nothing in between was for it
                 woken.append(consumer)
         return woken
 
-    def _chosen(self, subjects: Iterable[bytes]) -> list[Consumer]:
-        if len(self._choosy) <= _ASKED_IN_TURN_MAX:
-            names = list(subjects)
-            return [c for c, place in self._choosy.items() if any(map(place.filter.matches, names))]
-        tree = self._tree
-        if tree is None:
-            tree = self._tree = Trie()
-            for consumer, place in self._choosy.items():
-                self._plant(tree, consumer, place.filter)
-        found: dict[Consumer, None] = {}
-        for subject in subjects:
-            tokens = subject.split(b".")
-            leaves, nodes = tree.walk(tokens)
-            leaves += tree.ends(nodes, tokens[-1])
-            for leaf in leaves:
-                found.update(leaf.groups[b""])
-        return list(found)
-
-    @staticmethod
-    def _plant(tree: Trie[Consumer], consumer: Consumer, filter: SubjectFilter) -> None:
-        for pattern in filter.patterns:
-            tree.add(pattern, b"", consumer)
+    def _chosen(self, subjects: list[bytes]) -> Iterable[Consumer]:
+        found = {c: None for c, p in self._asked.items() if any(map(p.filter.matches, subjects))}
+        if self._planted:
+            tree = self._tree
+            for subject in subjects:
+                tokens = subject.split(b".")
+                leaves, nodes = tree.walk(tokens)
+                leaves += tree.ends(nodes, tokens[-1])
+                for leaf in leaves:
+                    found.update(leaf.groups[b""])
+        return found
 
     def _forget_choice(self, consumer: Consumer) -> _Place | None:
-        place = self._choosy.pop(consumer, None)
-        if place is not None and self._tree is not None:
-            for pattern in place.filter.patterns:
-                self._tree.remove(pattern, b"", consumer)
-            if not self._choosy:
-                self._tree = None  # rebuilt when it is worth it
+        place = self._asked.pop(consumer, None)
+        if place is None:
+            place = self._planted.pop(consumer, None)
+            if place is not None:
+                for pattern in place.filter.patterns:
+                    self._tree.remove(pattern, b"", consumer)
         return place
