@@ -148,6 +148,19 @@ def test_a_message_is_gone_when_its_time_has_come(client: Client) -> None:
     assert subjects(client) == {"s.b": 1, "s.c": 1}
 
 
+def test_age_counts_from_the_first_message_that_ages_whatever_else_is_due() -> None:
+    client = World().client()
+    client.stream(allow_msg_ttl=True, max_age=5 * SECOND)
+    client.put(b"s.never", Nats_TTL="never")
+    client.world.advance(6)
+    client.put(b"s.long", Nats_TTL="20")
+    client.api("STREAM.PURGE.S", {"filter": "s.long"})
+    client.world.advance(6)
+    client.put(b"s.plain")
+    client.world.advance(5.6)
+    assert subjects(client) == {"s.never": 1}
+
+
 def test_reading_shows_nothing_expired_even_before_the_timer_ran(client: Client) -> None:
     client.put(b"s.a", Nats_TTL="2")
     client.world.clock.advance(2.3)

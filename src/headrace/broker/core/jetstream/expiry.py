@@ -38,6 +38,7 @@ class Expiry:
         self._rebuilding = False
         self._timer: Timer | None = None
         self._timer_ns = 0
+        self._minds_age = False  # whether the timer was set with a message in view that ages
         self._running = False
         self._age_ns = 0
         self._marker_ns = 0
@@ -75,14 +76,17 @@ class Expiry:
         wheel, age_ns = self._wheel, self._age_ns
         if not age_ns and not wheel:
             return
-        if self._timer is not None and (not wheel or wheel.next_ns() >= self._timer_ns):
-            return
         due_ns = wheel.next_ns() if wheel else NEVER_NS
-        if age_ns and self._stream.store.messages:
-            due_ns = min(due_ns, self._oldest_ns() + age_ns)
+        is_set = self._timer is not None and self._timer_ns <= due_ns
+        if is_set and (self._minds_age or not age_ns):
+            return
+        oldest_ns = self._oldest_ns() if age_ns and self._stream.store.messages else NEVER_NS
+        if oldest_ns != NEVER_NS:
+            due_ns = min(due_ns, oldest_ns + age_ns)
         if due_ns == NEVER_NS:
             return
         self.cancel()
+        self._minds_age = oldest_ns != NEVER_NS
         left_ns = max(due_ns - self._clock.now_ns(), _GRAIN_NS)
         self._timer_ns = due_ns
         deadline_ns = self._clock.monotonic_ns() + left_ns
@@ -93,19 +97,20 @@ class Expiry:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._minds_age = False
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self._timer, self._minds_age = None, False
         self._stream.expire()
         self.arm()
 
     def _oldest_ns(self) -> int:
-        """When the oldest message was stored that may age."""
+        """When the oldest message was stored that may age; NEVER_NS without one."""
         store = self._stream.store
         if not self._immortal:
             return store.state.first_ns
         found = store.read(max(self._aged_to, 1), None, 1, _READ_BYTES, store.last_seq)
-        return found[0].timestamp_ns if found else NEVER_NS - self._age_ns
+        return found[0].timestamp_ns if found else NEVER_NS
 
     # -- removal
 
