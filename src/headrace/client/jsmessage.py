@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -32,8 +32,9 @@ class Queued:
 
     __slots__ = ()
 
-    def __await__(self) -> Iterator[Any]:
-        return iter(())  # at once, and cheaper than a generator: this runs once per message
+    def __await__(self) -> Generator[Any, Any, None]:
+        # At once, and cheaper than a generator: this runs once per message. Any iterator will do.
+        return iter(())  # type: ignore[return-value]
 
 
 _QUEUED: Final = Queued()
