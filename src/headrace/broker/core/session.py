@@ -122,7 +122,15 @@ class Session:
             return
         self._vigil.heard = True
         self.in_bytes += len(chunk)
-        self._take(iter(self._parser.feed(chunk)))
+        frames = self._parser.feed(chunk)
+        if (
+            len(frames) > 1
+            and self._relaxed
+            and frames[0][0] == PUB
+            and frames[0][1].startswith(RESERVED_REPLY)
+        ):
+            frames = self._take_acks(frames)
+        self._take(iter(frames))
 
     def _take(self, frames: Iterator[Frame]) -> None:
         """Handle frames in order, until the session is closed."""
@@ -184,6 +192,27 @@ class Session:
             self.router.unsubscribe(subscription)
 
     # Publishing
+
+    def _take_acks(self, frames: list[Frame]) -> list[Frame]:
+        """Hand the acknowledgements at the front over in one go; returns the frames left to handle."""
+        route = self.router.acks()
+        many = (
+            None
+            if route is None or route.only_sink is None
+            else self.router.many_of(route.only_sink)
+        )
+        if many is None:
+            return frames
+        end = 0
+        for frame in frames:
+            if frame[0] != PUB or not frame[1].startswith(RESERVED_REPLY):
+                break
+            end += 1
+        if any([frame[2] for frame in frames[:end]]):  # noqa: C419 - quicker as a list
+            return frames
+        left = [*many(frames[:end], self)]
+        self.in_messages += end - len(left)
+        return left + frames[end:]
 
     def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
         """Route publishes until ``rest`` ends, or return the first frame that is something else."""
