@@ -163,6 +163,8 @@ class StreamsApi:
     def info(self, call: Call) -> Answer:
         request = call.read(StreamInfoRequest)
         stream = self._stream(call)
+        if stream.intake is not None and stream.store.last_seq > stream.store.durable_seq:
+            call.wait = True  # nobody is told otherwise when a copy is on disk
         info = stream_info(stream, self._context)
         page = dict(_NO_PAGE)
         if request.subjects_filter:
