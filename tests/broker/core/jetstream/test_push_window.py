@@ -50,7 +50,9 @@ def test_flow_control_never_stops_for_good_and_never_lets_more_than_a_window_thr
             if window.should_ask:
                 window.ask(b"%d" % next(numbers))
         assert window.outstanding <= FLOW_WINDOW_BYTES_MAX
+        slack, asked = window.slack, bool(window.request)
         window.sent(size)
+        assert (size >= slack) == (window.is_full if asked else window.should_ask)
         if window.should_ask:
             window.ask(b"%d" % next(numbers))
 

@@ -14,6 +14,7 @@ from ....limits import INGEST_PENDING_BYTES_MAX
 from ....message import StoredMessage
 from .delivery import Run
 from .push import Push
+from .push_window import FlowWindow
 from .turn import TurnEnd
 
 if TYPE_CHECKING:
@@ -121,7 +122,9 @@ class PushTurn:
         consumer, push = self._consumer, self._push
         state = consumer.state
         run = state.begin_run(self._now_ns)
-        if push.is_metered or push.group:
+        if push.window is not None and push.rate is None and not push.group:
+            self._send_by_window(messages, run, push.window)
+        elif push.is_metered or push.group:
             for message in messages:
                 if self._obstacle() is not None:
                     break
@@ -137,10 +140,34 @@ class PushTurn:
         assert self._target is not None
         consumed: list[int] = []
         self._target.send_many(self._frames(messages, consumed))
-        self._consumer.state.deliver_many(run, consumed)
-        self._pending -= len(consumed)
-        self._left -= len(consumed)
-        self.delivered = True
+        self._note(consumed, run)
+
+    def _send_by_window(self, messages: list[StoredMessage], run: Run, window: FlowWindow) -> None:
+        """Send a batch under flow control, up to the end of the window."""
+        assert self._target is not None
+        send, report = self._target.send, self._push.sent
+        consumed: list[int] = []
+        size, slack = 0, window.slack
+        for subject, reply, headers, payload in self._frames(messages, consumed):
+            send(subject, reply, headers, payload)
+            size += len(subject) + len(reply) + len(headers) + len(payload)
+            if size >= slack:
+                report(size, self._now_ns)
+                if window.is_full:
+                    size = 0
+                    break
+                size, slack = 0, window.slack
+        if size:
+            report(size, self._now_ns)
+        self._note(consumed, run)
+
+    def _note(self, consumed: list[int], run: Run) -> None:
+        """These went out for the first time."""
+        if consumed:
+            self._consumer.state.deliver_many(run, consumed)
+            self._pending -= len(consumed)
+            self._left -= len(consumed)
+            self.delivered = True
 
     def _frames(self, messages: list[StoredMessage], consumed: list[int]) -> Iterator[Outgoing]:
         """What is sent of messages, as long as somebody listens; ``consumed`` tells how far that went."""

@@ -37,8 +37,14 @@ class FlowWindow:
         """Whether it is time to ask, and nobody has."""
         return not self.request and self.outstanding > self._size // 2
 
+    @property
+    def slack(self) -> int:
+        """So many bytes go out before it is time to ask, or the window is full; at least 1."""
+        edge = self._size if self.request else self._size // 2
+        return max(edge - self.outstanding, 0) + 1
+
     def sent(self, size: int) -> None:
-        """A message went out."""
+        """So many bytes went out."""
         self.outstanding += size
 
     def ask(self, request: bytes) -> None:
