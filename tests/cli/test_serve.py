@@ -180,6 +180,42 @@ def test_a_hangup_reloads_users_permissions_and_the_level_of_the_log(
         client.close()
 
 
+def test_a_hangup_reloads_accounts_and_the_ports_of_websockets_are_told(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    file = tmp_path / "nats.conf"
+    head = (
+        f'port: -1, host: 127.0.0.1, jetstream: on, ports_file_dir: "{tmp_path}"\n'
+        "websocket { port: -1, no_tls: true }\n"
+    )
+    account = "A { users: [ {user: ann, password: p} ], jetstream: { max_streams: %d } }"
+    file.write_text(head + "accounts { %s }" % (account % 0))
+    served = serve("-c", str(file))
+    port = served.ready()
+    (ports_file,) = tmp_path.glob("*.ports")
+    (websocket,) = json.loads(ports_file.read_text())["websocket"]
+    assert websocket.startswith("ws://127.0.0.1:")
+    ann, _ = log_in(port, "ann")
+    create = b'PUB $JS.API.STREAM.CREATE.S r 27\r\n{"name":"S","subjects":["s"]}\r\n'
+    create = create.replace(b" 27\r", b" 31\r").replace(b'["s"]}', b'["s"]  }')
+    ann.sendall(b"SUB r 1\r\n" + create)
+    assert b'"err_code":10027' in ann.recv(4096)
+    other = "B { users: [ {user: bob, password: p} ] }"
+    file.write_text(head + "accounts { %s, %s }" % (account % 5, other))
+    served.process.send_signal(signal.SIGHUP)
+    served.wait_for("Reloaded server configuration")
+    bob, heard = log_in(port, "bob")
+    assert heard == b"PONG\r\n"
+    ann.sendall(create)
+    assert b'"did_create":true' in ann.recv(4096)
+    file.write_text(head + "accounts { %s }" % (account % 5).replace("{ max_streams: 5 }", "off"))
+    served.process.send_signal(signal.SIGHUP)
+    served.wait_for("Changed, but in need of a restart: accounts.A.jetstream")
+    assert b"Authorization Violation" in bob.recv(4096)
+    for client in (ann, bob):
+        client.close()
+
+
 def test_settings_come_from_a_file_and_flags_win(
     serve: Callable[..., Served], tmp_path: Path
 ) -> None:
