@@ -252,6 +252,19 @@ async def test_a_failed_download_leaves_no_file(store: ObjectStore, tmp_path: Pa
     assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [("x", b"old")]
 
 
+async def test_what_a_dead_program_left_is_removed(store: ObjectStore) -> None:
+    await store.put("x", NOISE[:5000], chunk_size=1000)
+    await store.put("gone", b"1")
+    await store.delete("gone")
+    for number in range(3):
+        await store._js.publish(f"$O.FILES.C.left{number % 2}", b"chunk")
+    assert await store.remove_leftovers() == 0  # they may belong to a put under way
+    assert len(await chunks_of(store)) == 3
+    assert await store.remove_leftovers(older_than=0) == 2
+    assert list((await chunks_of(store)).values()) == [5]
+    assert await store.get("x") == NOISE[:5000]
+
+
 async def test_objects_are_described_anew_and_renamed(store: ObjectStore) -> None:
     await store.put("a", NOISE[:2000], chunk_size=1000, metadata={"k": "v"})
     await store.put("b", b"b")

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ..api.errors import Errors
 from ..errors import (
     ConfigurationError,
     DisconnectedError,
+    JetStreamApiError,
     TimeoutError_,
 )
 from .jsmessage import JetStreamMessage
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ObjectStore"]
 
+LEFTOVER_S: Final = 3600.0
 LINKS_MAX: Final = 8  # a link may lead to a link; more in a row are taken for a circle
 
 T = TypeVar("T")
@@ -281,6 +285,28 @@ class ObjectStore:
             return
         mark = replace(last, size=0, chunks=0, digest=b"", deleted=True)
         await self._descriptions.replace(mark, check)
+
+    async def remove_leftovers(self, *, older_than: float = LEFTOVER_S) -> int:
+        """Remove content that belongs to no object, and return of how many it was.
+
+        A put that fails cleans up after itself; one whose program or machine died cannot. What is younger
+        than ``older_than`` seconds may be a put under way, and stays.
+        """
+        limit_ns = time.time_ns() - round(older_than * 1e9)
+        content = (await self._stream.info(subjects=chunk_subject(self.bucket, ">"))).state.subjects
+        owned = {chunk_subject(self.bucket, i.nuid) for i in await self.list(include_deleted=True)}
+        removed = 0
+        for subject in content.keys() - owned:
+            try:
+                youngest = await self._stream.get_last_message(subject)
+            except JetStreamApiError as error:
+                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                    raise
+                continue  # it was replaced meanwhile, and removed
+            if youngest.timestamp_ns <= limit_ns:
+                await self._stream.purge(subject=subject)
+                removed += 1
+        return removed
 
     async def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
         """Let ``name`` lead to another object, of this bucket or another.

@@ -77,6 +77,7 @@ class ObjectStore(Blocking):
     list = blocking(aio.ObjectStore.list)
     update_meta = blocking(aio.ObjectStore.update_meta)
     delete = blocking(aio.ObjectStore.delete)
+    remove_leftovers = blocking(aio.ObjectStore.remove_leftovers)
     add_link = blocking(aio.ObjectStore.add_link)
     add_bucket_link = blocking(aio.ObjectStore.add_bucket_link)
 
