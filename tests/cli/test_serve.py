@@ -188,8 +188,12 @@ def test_a_hangup_reloads_accounts_and_the_ports_of_websockets_are_told(
         f'port: -1, host: 127.0.0.1, jetstream: on, ports_file_dir: "{tmp_path}"\n'
         "websocket { port: -1, no_tls: true }\n"
     )
-    account = "A { users: [ {user: ann, password: p} ], jetstream: { max_streams: %d } }"
-    file.write_text(head + "accounts { %s }" % (account % 0))
+    ann_of = "A {{ users: [ {{user: ann, password: p}} ], jetstream: {} }}".format
+
+    def write(*accounts: str) -> None:
+        file.write_text(f"{head} accounts {{ {', '.join(accounts)} }}")
+
+    write(ann_of("{ max_streams: 0 }"))
     served = serve("-c", str(file))
     port = served.ready()
     (ports_file,) = tmp_path.glob("*.ports")
@@ -201,14 +205,14 @@ def test_a_hangup_reloads_accounts_and_the_ports_of_websockets_are_told(
     ann.sendall(b"SUB r 1\r\n" + create)
     assert b'"err_code":10027' in ann.recv(4096)
     other = "B { users: [ {user: bob, password: p} ] }"
-    file.write_text(head + "accounts { %s, %s }" % (account % 5, other))
+    write(ann_of("{ max_streams: 5 }"), other)
     served.process.send_signal(signal.SIGHUP)
     served.wait_for("Reloaded server configuration")
     bob, heard = log_in(port, "bob")
     assert heard == b"PONG\r\n"
     ann.sendall(create)
     assert b'"did_create":true' in ann.recv(4096)
-    file.write_text(head + "accounts { %s }" % (account % 5).replace("{ max_streams: 5 }", "off"))
+    write(ann_of("off"))
     served.process.send_signal(signal.SIGHUP)
     served.wait_for("Changed, but in need of a restart: accounts.A.jetstream")
     assert b"Authorization Violation" in bob.recv(4096)
