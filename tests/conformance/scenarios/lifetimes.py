@@ -24,6 +24,7 @@ _VALUES = [
     "",
 ]
 _SECOND = 1_000_000_000
+_MINUTE = 60 * _SECOND
 
 TABLE: Table = [
     Scenario(
@@ -54,48 +55,37 @@ TABLE: Table = [
         ],
     ),
     Scenario(
-        "message TTL: what expires goes, what never expires outlives the age limit",
+        "message TTL and markers: what goes, what stays, and what tells of it",
         [
             stream(subjects=["a.*"], allow_msg_ttl=True, max_age=_SECOND, duplicate_window=_SECOND),
             stream("T", subjects=["t.*"], allow_msg_ttl=True),
+            stream(
+                "M", subjects=["m.*"], subject_delete_marker_ttl=_MINUTE, max_msgs_per_subject=1
+            ),
+            stream("A", subjects=["g.*"], subject_delete_marker_ttl=5 * _SECOND, max_age=_SECOND),
+            publish_all("g.one", "g.one", "g.two"),
             publish("a.never", "x", {"Nats-TTL": "never"}),
             publish("a.plain", "x"),
             publish("a.long", "x", {"Nats-TTL": "1h"}),
             publish("t.first", "x", {"Nats-TTL": "1"}),
             publish("t.second", "x"),
             publish("t.third", "x", {"Nats-TTL": "1s"}),
-            quiet(2.3),
+            publish("m.one", "x", {"Nats-TTL": "1"}),
+            publish("m.two", "x", {"Nats-TTL": "1"}),
+            publish("m.two", "y"),
+            publish("m.purged", "", {"Nats-TTL": "1", "KV-Operation": "PURGE"}),
+            quiet(1.7),
+            api("STREAM.INFO.A", {"subjects_filter": ">"}),
+            api("STREAM.MSG.GET.A", {"seq": 4}),
+            quiet(0.6),
             api(INFO, {"subjects_filter": ">"}),
             api("STREAM.INFO.T", {"subjects_filter": ">"}),
             api("STREAM.MSG.GET.T", {"seq": 1}),
             publish("t.fourth", "x"),
-        ],
-    ),
-    Scenario(
-        "markers: the last message of a subject leaves one",
-        [
-            stream(
-                subjects=["a.*"], subject_delete_marker_ttl=60 * _SECOND, max_msgs_per_subject=1
-            ),
-            publish("a.one", "x", {"Nats-TTL": "1"}),
-            publish("a.two", "x", {"Nats-TTL": "1"}),
-            publish("a.two", "y"),
-            publish("a.purged", "", {"Nats-TTL": "1", "KV-Operation": "PURGE"}),
-            quiet(2.3),
-            api(GET, {"last_by_subj": "a.one"}),
-            api(GET, {"last_by_subj": "a.two"}),
-            api(GET, {"last_by_subj": "a.purged"}),
-            api(INFO, {"subjects_filter": ">"}),
-        ],
-    ),
-    Scenario(
-        "markers: the age limit leaves them, too",
-        [
-            stream(subjects=["a.*"], subject_delete_marker_ttl=5 * _SECOND, max_age=_SECOND),
-            publish_all("a.one", "a.one", "a.two"),
-            quiet(1.7),
-            api(INFO, {"subjects_filter": ">"}),
-            api(GET, {"seq": 4}),
+            api("STREAM.MSG.GET.M", {"last_by_subj": "m.one"}),
+            api("STREAM.MSG.GET.M", {"last_by_subj": "m.two"}),
+            api("STREAM.MSG.GET.M", {"last_by_subj": "m.purged"}),
+            api("STREAM.INFO.M", {"subjects_filter": ">"}),
         ],
     ),
     Scenario(

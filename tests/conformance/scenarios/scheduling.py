@@ -55,12 +55,15 @@ def everything(frames: int) -> list[Step]:
 
 TABLE: Table = [
     Scenario(
-        "schedules: at a time that has passed",
-        [scheduling(), schedule(_PAST, K="v"), quiet(0.7), *everything(2)],
-    ),
-    Scenario(
-        "schedules: at a time that comes",
-        [scheduling(), soon(700), api(INFO), quiet(1.2), *everything(2)],
+        "schedules: at a time that has passed, and at one that comes",
+        [
+            scheduling(),
+            schedule(_PAST, subject="s.b", target="t.b", K="v"),
+            soon(700),
+            api(INFO),
+            quiet(1.2),
+            *everything(3),
+        ],
     ),
     Scenario(
         "schedules: again and again, until replaced by a message",
@@ -68,10 +71,10 @@ TABLE: Table = [
             scheduling(),
             at_the_full_second(),
             schedule("@every 1s", Nats_Schedule_Rollup="sub"),
-            quiet(2.5),
+            quiet(1.45),
             publish("s.a", "over"),
-            quiet(1.3),
-            *everything(3),
+            quiet(0.9),
+            *everything(4),
         ],
     ),
     Scenario(
@@ -86,7 +89,7 @@ TABLE: Table = [
                 Nats_Schedule_TTL="1h",
                 Nats_Schedule_Rollup="sub",
             ),
-            quiet(0.7),
+            quiet(0.6),
             *everything(3),
         ],
     ),
@@ -104,7 +107,7 @@ TABLE: Table = [
             publish("t.d", "x", {"Nats-Schedule-Next": "purge"}),
             publish("t.d", "x", {"Nats-Schedule-Next": "later", "Nats-Scheduler": "s.b"}),
             publish("t.d", "x", {"Nats-Scheduler": "s.b"}),
-            quiet(0.7),
+            quiet(0.6),
             api(INFO, {"subjects_filter": ">"}),
         ],
     ),
