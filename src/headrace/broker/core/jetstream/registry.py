@@ -115,7 +115,6 @@ class Registry:
         consumer.start()
         self._admit(consumer)
         self.journal_consumer(consumer)
-        stream.retention.consumers_changed()
         advisories = self._context.advisories
         advisories.consumer(consumer, "create")
         if consumer.is_paused(self._context.clock.now_ns()):

@@ -40,7 +40,7 @@ class Retention(Protocol):
         ...
 
     def consumers_changed(self) -> None:
-        """A consumer came, went or changed its filters."""
+        """A consumer went or changed its filters; one that comes makes nothing superfluous."""
         ...
 
 
