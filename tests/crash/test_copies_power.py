@@ -116,9 +116,9 @@ def test_without_a_power_cut_the_copies_are_complete() -> None:
     interrupted(1 << 30, random.Random(1))
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", range(3))
 def test_copies_are_complete_and_without_repetition_whenever_the_power_goes(block: int) -> None:
-    for seed in range(block * 10, block * 10 + 10):
+    for seed in range(block * 8, block * 8 + 8):
         rng = random.Random(seed)
         interrupted(rng.randrange(1, 1400), rng)
 
@@ -126,7 +126,7 @@ def test_copies_are_complete_and_without_repetition_whenever_the_power_goes(bloc
 def test_copies_are_complete_after_a_disk_that_was_full_for_a_moment() -> None:
     """Whatever operation is refused: it is taken back, tried again, and neither lost nor repeated."""
     tried_again = 0
-    for operation in range(1, 300, 7):
+    for operation in range(1, 300, 13):
         fs = FaultFS()
         world = start(fs)
         client = make(world)
@@ -146,4 +146,4 @@ def test_copies_are_complete_after_a_disk_that_was_full_for_a_moment() -> None:
             world.advance(31)
             work(client, sourced)
             check(world, sourced)
-    assert tried_again > 5
+    assert tried_again > 3
