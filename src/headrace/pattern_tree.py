@@ -1,8 +1,8 @@
 """Many subject patterns at once: whether one of them overlaps another, or contains it.
 
-Comparing each with each takes minutes for the tens of thousands a request may name; the tree of their tokens
-takes milliseconds. Patterns can be made for which the tree is no help, so the steps beyond a few for each token are
-are counted, and there is an end to them.
+Comparing each with each takes minutes for the tens of thousands a request may name; the tree of their
+tokens takes milliseconds. Patterns can be made for which the tree is no help, so the steps beyond a few for
+each token are counted, and there is an end to them.
 """
 
 from __future__ import annotations
