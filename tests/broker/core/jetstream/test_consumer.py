@@ -242,6 +242,21 @@ def test_last_per_subject_delivers_each_last_message_and_then_what_comes(client:
     assert [m.stream_seq for m in messages if not m.status] == [3, 4, 5]
 
 
+def test_last_per_subject_does_not_count_what_was_purged(client: Client) -> None:
+    for subject in (b"s.a", b"s.b", b"s.c", b"s.d"):
+        client.publish(subject)
+    client.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
+    client.pull(b"1")
+    client.api("STREAM.PURGE.S", {"seq": 4})
+    assert client.info()["num_pending"] == 1
+    client.api("STREAM.PURGE.S")
+    assert client.info()["num_pending"] == 0
+    client.publish(b"s.e")
+    assert client.info()["num_pending"] == 1
+    messages = client.pull({"batch": 5, "no_wait": True}).take()
+    assert [m.stream_seq for m in messages if not m.status] == [5]
+
+
 def test_headers_only_says_how_large_the_payload_was(client: Client) -> None:
     client.consumer(headers_only=True)
     client.publish(b"s.a", b"hello", K="v")

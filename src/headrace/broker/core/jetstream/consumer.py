@@ -308,7 +308,9 @@ class Consumer:
     def num_pending(self) -> int:
         """How many messages are still to be delivered for the first time."""
         state = self.state
-        left = sum(1 for sequence in self.chosen if sequence > state.delivered_stream)
+        # Chosen messages that were purged since are not waited for.
+        start = max(state.delivered_stream + 1, self.stream.store.first_seq)
+        left = sum(1 for sequence in self.chosen if sequence >= start)
         if left:
             return left + self.pending_count.value(self.chosen[0] + 1)
         return self.pending_count.value(state.next_seq)
