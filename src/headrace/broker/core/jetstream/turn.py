@@ -72,6 +72,11 @@ class Turn:
         self._put_back()
         return end
 
+    def _recall(self) -> None:
+        """Those aside are looked at again once enough acks are pending for one of them."""
+        if len(self._consumer.state.pending) >= self._awaited:
+            self._put_back()
+
     def _put_back(self) -> None:
         """Those who stood aside take their places again."""
         while self._aside:
@@ -113,13 +118,17 @@ class Turn:
         queue = consumer.queue
         store = consumer.stream.store
         while True:
-            if not queue.waiting or len(self._aside) == queue.waiting:
+            if not queue.waiting:
                 return self._stopped()
             if self._left <= 0:
                 return TurnEnd.BUDGET
             room = consumer.room()
             if room <= 0:
                 return TurnEnd.STALLED
+            if self._aside:
+                self._recall()
+                if len(self._aside) == queue.waiting:
+                    return self._stopped()
             wanted = min(queue.wanted, room, self._left)
             messages = consumer.read(wanted, _TURN_BYTES)
             if not messages:
@@ -165,8 +174,8 @@ class Turn:
         """
         consumer = self._consumer
         queue, policy = consumer.queue, consumer.policy
-        if self._aside and len(consumer.state.pending) >= self._awaited:
-            self._put_back()
+        if self._aside:
+            self._recall()
         while (request := queue.pop()) is not None:
             if request.turn != self._number:
                 request.target = self._resolve(request.inbox)
