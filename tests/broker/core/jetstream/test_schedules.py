@@ -82,6 +82,14 @@ def test_a_repeating_schedule_stays_and_says_when_it_fires_next(client: Client) 
     assert subjects(client) == {"s.plan": 2, "s.out": 3}
 
 
+def test_a_wall_clock_that_is_set_forward_is_noticed(client: Client) -> None:
+    plan(client, at(client, 3000))
+    clock = client.world.clock
+    clock._now_ns += 3600 * SECOND  # the wall clock alone
+    client.world.advance(61)
+    assert subjects(client) == {"s.out": 1}
+
+
 def test_a_purged_schedule_does_not_fire(client: Client) -> None:
     plan(client, at(client, 5))
     client.api("STREAM.PURGE.S", {"filter": "s.plan"})

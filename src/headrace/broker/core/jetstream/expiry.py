@@ -21,6 +21,7 @@ __all__ = ["Expiry"]
 
 _NS: Final = 1_000_000_000
 _GRAIN_NS: Final = 250_000_000  # the limits are enforced no more often than this
+_PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
 _READ: Final = 512
 _READ_BYTES: Final = 1 << 22
 
@@ -87,7 +88,7 @@ class Expiry:
             return
         self.cancel()
         self._minds_age = oldest_ns != NEVER_NS
-        left_ns = max(due_ns - self._clock.now_ns(), _GRAIN_NS)
+        left_ns = min(max(due_ns - self._clock.now_ns(), _GRAIN_NS), _PATIENCE_NS)
         self._timer_ns = due_ns
         deadline_ns = self._clock.monotonic_ns() + left_ns
         self._timer = self._stream.context.timers.call_at(deadline_ns, self._on_timer)

@@ -49,6 +49,7 @@ _LEFT_OUT: Final = (
     b"Nats-Batch-",
 )
 _GRAIN_NS: Final = 250_000_000  # schedules fire no more often than this
+_PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
 
 ZoneOf = Callable[[str], tzinfo | None]
 
@@ -230,7 +231,7 @@ class Schedules:
             return
         self.cancel()
         self._timer_ns = due_ns
-        left_ns = max(due_ns - self._clock.now_ns(), _GRAIN_NS)
+        left_ns = min(max(due_ns - self._clock.now_ns(), _GRAIN_NS), _PATIENCE_NS)
         deadline_ns = self._clock.monotonic_ns() + left_ns
         self._timer = self._stream.context.timers.call_at(deadline_ns, self._on_timer)
 
