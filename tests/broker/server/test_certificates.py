@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import ssl
 import subprocess
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,12 @@ async def _logs_in(server: peers.ServerProcess, files: Path, certificate: str) -
         writer.write(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
         heard = [line async for line in _until_answered(reader)]
         writer.close()
+        with contextlib.suppress(OSError):  # the server may have hung up first
+            await writer.wait_closed()
     return heard[-1:] == [b"PONG\r\n"]
 
 
-async def _until_answered(reader: asyncio.StreamReader):  # type: ignore[no-untyped-def]
+async def _until_answered(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
     async for line in reader:
         if not line.startswith((b"INFO", b"PING")):
             yield line
