@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 import ssl
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -23,18 +23,25 @@ assert _spec.loader is not None
 chaos = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(chaos)
 
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A nats-server's WebSocket port."""
+
+@pytest.fixture(scope="module", params=["nats-server", "headrace"])
+def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The WebSocket port of either server."""
     port = peers.free_port()
+    directory = tmp_path_factory.mktemp("ws")
     config = f'websocket {{ host: "127.0.0.1", port: {port}, no_tls: true }}\nmax_payload: 8MB'
-    server = peers.start_nats_server(tmp_path_factory.mktemp("ws"), config=config)
+    if request.param == "headrace":
+        file = directory / "nats.conf"
+        file.write_text(config)
+        server = peers.start_headrace(directory, flags=["-c", str(file)])
+    else:
+        server = peers.start_nats_server(directory, config=config)
     yield port
     server.stop()
 
 
 @pytest.mark.parametrize(
-    ("url", "shown", "port", "path"),
+    ("url", "shown", "number", "path"),
     [
         ("ws://h", "ws://h:80", 80, ""),
         ("wss://h", "wss://h:443", 443, ""),
@@ -42,10 +49,10 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         ("wss://h:1/nats/ws", "wss://h:1", 1, "/nats/ws"),
     ],
 )
-def test_urls_of_websockets(url: str, shown: str, port: int, path: str) -> None:
+def test_urls_of_websockets(url: str, shown: str, number: int, path: str) -> None:
     address = parse_server(url)
     assert address.websocket
-    assert (str(address), address.port, address.path) == (shown, port, path)
+    assert (str(address), address.port, address.path) == (shown, number, path)
 
 
 @pytest.mark.peer
@@ -98,7 +105,7 @@ async def test_a_broken_websocket_is_restored(port: int) -> None:
 @pytest.mark.peer
 @pytest.mark.usefixtures("no_leaks")
 async def test_a_server_without_websockets_is_told_apart(
-    port: int, reference_server: peers.ServerProcess
+    reference_server: peers.ServerProcess,
 ) -> None:
     with pytest.raises(ConnectFailedError, match=r"ws://.*"):
         await connect(f"ws://127.0.0.1:{reference_server.port}", connect_timeout=1)
@@ -122,7 +129,13 @@ async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.peer
 @pytest.mark.usefixtures("no_leaks")
-async def test_tls_and_a_login(tmp_path: Path, nats_server: object) -> None:
+@pytest.mark.parametrize("kind", ["nats-server", "headrace"])
+async def test_tls_and_a_login(
+    tmp_path: Path,
+    kind: str,
+    nats_server: Callable[..., peers.ServerProcess],
+    headrace_server: Callable[..., peers.ServerProcess],
+) -> None:
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
     command += f" -keyout {tmp_path}/key -out {tmp_path}/cert -subj /CN=127.0.0.1"
     command += " -addext subjectAltName=IP:127.0.0.1"
@@ -130,7 +143,12 @@ async def test_tls_and_a_login(tmp_path: Path, nats_server: object) -> None:
     port = peers.free_port()
     tls = f'tls {{ cert_file: "{tmp_path}/cert", key_file: "{tmp_path}/key" }}'
     config = f'websocket {{ host: "127.0.0.1", port: {port}, {tls} }}\n'
-    nats_server(config=config + "authorization { user: u, password: p }")  # type: ignore[operator]
+    config += "authorization { user: u, password: p }"
+    if kind == "headrace":
+        (tmp_path / "nats.conf").write_text(config)
+        headrace_server(flags=["-c", str(tmp_path / "nats.conf")])
+    else:
+        nats_server(config=config)
     trusted = ssl.create_default_context(cafile=str(tmp_path / "cert"))
     async with connect(f"wss://u:p@127.0.0.1:{port}", tls=trusted) as connection:
         await connection.flush()
