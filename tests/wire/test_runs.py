@@ -11,7 +11,7 @@ from headrace.wire.frames import BAD, MSG, PUB, Frame
 from headrace.wire.runs import RUN_PAYLOAD_BYTES_MAX, run_pattern
 
 SIZES = st.sampled_from([0, 1, 3, 3, 3])
-WORDS = st.sampled_from([b"a", b"a.b", b"$JS.ACK.x", b"x" * 9])
+WORDS = st.sampled_from([b"a", b"a.b", b"$JS.ACK.x", b"x" * 9, b"\x01\x7f", b"\xc3\xbc\xff"])
 REPLIES = st.sampled_from([b"", b"r", b"_INBOX.a.1"])
 HEADERS = st.sampled_from([b"", b"", b"", b"NATS/1.0\r\n\r\n"])
 FILLS = st.sampled_from([b"x", b"\n", b"\r", b" "])
