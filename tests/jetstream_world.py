@@ -84,10 +84,12 @@ class World:
         self.storage: FileStorage | MemoryStorage = storage or MemoryStorage()
         self.options = options
         self.clients: dict[int, Client] = {}
+        self.starts = 0
         self._start()
 
     def _start(self) -> None:
-        self.hub = Hub(self.clock, random.Random(1))
+        self.starts += 1  # no two lives invent the same names
+        self.hub = Hub(self.clock, random.Random(self.starts))
         self.hub.start_jetstream(self.storage, self.options)
 
     def restart(self, reopen: Callable[[], FileStorage] | None = None) -> None:

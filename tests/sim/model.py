@@ -1,46 +1,11 @@
-"""A pull consumer as the documents describe it, written to be read and not to be fast.
-
-It scans lists, keeps no heaps and no caches, and knows nothing of batches, turns or journals.
-"""
+"""A pull consumer as the documents describe it, to be read: no heaps, caches, batches or journals."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-NOTHING_LEFT = "404 No Messages"
-EXPIRED = "408 Request Timeout"
-TOO_LARGE = "409 Message Size Exceeds MaxBytes"
-COMPLETED = "409 Batch Completed"
-
-
-@dataclass
-class Request:
-    """A pull request, as long as it waits."""
-
-    inbox: int
-    left: int
-    bytes_left: int | None
-    no_wait: bool
-    expires_at: int | None
-    delivered: int = 0
-
-
-@dataclass
-class Delivery:
-    """A delivered message that is not acknowledged."""
-
-    consumer_seq: int
-    deadline: int
-    count: int = 1
-
-
-@dataclass(frozen=True)
-class Stored:
-    """A message in the stream; ``time`` as its acknowledgement subject shows it."""
-
-    subject: str
-    size: int
-    time: int
+from sim import vocabulary as v
+from sim.vocabulary import Delivery, Request, Stored
 
 
 @dataclass
@@ -48,9 +13,12 @@ class Model:
     """One stream with one explicit-ack pull consumer. Times are nanoseconds."""
 
     matches: str = ""
-    ack_wait: int = 1
+    waits: tuple[int, ...] = (1,)  # the ack wait, or the backoff
     max_deliver: int = -1
     max_ack_pending: int = 1000
+    policy: str = "none"
+    pin_timeout: int = 1
+    drains: bool = True
     now: int = 0
     last_seq: int = 0
     stored: dict[int, Stored] = field(default_factory=dict)
@@ -62,8 +30,12 @@ class Model:
     waiting: list[Request] = field(default_factory=list)
     deaf: set[int] = field(default_factory=set)
     said: list[tuple[int, object]] = field(default_factory=list)
-
-    # -- what the outside does
+    paused_until: int = 0
+    pins: int = 0
+    pin: int | None = None
+    pin_until: int = 0
+    in_hand: set[int] = field(default_factory=set)  # what a handover waits for
+    handover_until: int = 0
 
     def publish(self, subject: str, size: int, time: int) -> None:
         self.last_seq += 1
@@ -77,36 +49,29 @@ class Model:
 
     def purge_below(self, sequence: int) -> None:
         purged = [s for s in self.stored if s < sequence]
-        if not purged:
-            return
         for old in purged:
             del self.stored[old]
             self.done(old)
-        first = min(self.stored, default=self.last_seq + 1)
+        first = min(self.stored, default=self.last_seq + 1) if purged else 0
         self.next_seq = max(self.next_seq, first)
         if not self.pending or min(self.pending) >= first:
             self.floor = (self.floor[0], max(self.floor[1], first - 1))
         self.serve()
 
-    def pull(
-        self,
-        inbox: int,
-        batch: int,
-        *,
-        no_wait: bool = False,
-        expires: int | None = None,
-        max_bytes: int | None = None,
-    ) -> None:
+    def pull(self, request: Request) -> None:
+        if request.pin is not None and request.pin == self.pin:
+            self.pin_until = self.now + self.pin_timeout
+        elif request.pin is not None and (self.pin is not None or self.handing_over()):
+            self.say(request.inbox, v.MISMATCH)
+            return
         available = self.num_pending() + len(self.late)
-        if no_wait and not available and expires is None:
-            self.say(inbox, NOTHING_LEFT)
-            return
-        if no_wait and available and available < sum(max(r.left, 1) for r in self.waiting):
-            self.say(inbox, "408 Requests Pending")
-            return
-        end = None if expires is None else self.now + expires
-        self.waiting.append(Request(inbox, batch, max_bytes, no_wait, end))
-        self.serve()
+        if request.no_wait and not available and request.expires_at is None:
+            self.say(request.inbox, v.NOTHING_LEFT)
+        elif request.no_wait and 0 < available < sum(max(r.left, 1) for r in self.waiting):
+            self.say(request.inbox, v.OTHERS_WAIT)
+        else:
+            self.waiting.append(request)
+            self.serve()
 
     def ack(self, sequence: int) -> bool:
         """True when it is answered."""
@@ -121,7 +86,10 @@ class Model:
             return False
         delivery = self.pending.get(sequence)
         if delivery is not None and self.floor[0] < consumer_seq <= self.delivered[0]:
+            if delay:
+                delay += self.wait(delivery.count) - self.waits[0]
             delivery.deadline = self.now + delay
+            delivery.postponed = delay > 0
             if not delay:
                 self.make_late(sequence)
             elif sequence in self.late:
@@ -130,11 +98,9 @@ class Model:
         return True
 
     def in_progress(self, sequence: int) -> bool:
-        if not 0 < sequence < self.next_seq:
-            return False
-        if sequence in self.pending:
-            self.pending[sequence].deadline = self.now + self.ack_wait
-        return True
+        if delivery := self.pending.get(sequence):
+            delivery.deadline = self.now + self.wait(delivery.count)
+        return 0 < sequence < self.next_seq
 
     def reset(self, sequence: int) -> None:
         self.pending.clear()
@@ -143,92 +109,154 @@ class Model:
         self.next_seq = sequence
         self.serve()
 
+    def pause(self, until: int) -> None:
+        self.paused_until = until
+        self.serve()
+
+    def unpin(self) -> None:
+        if self.pin is not None:
+            self.pin = None
+            self.hand_over()
+        self.serve()
+
     def restart(self) -> None:
-        """Requests and the order of late messages are forgotten; deadlines are not."""
+        """Requests, pins and the order of late messages are forgotten; deadlines are not."""
         self.waiting.clear()
         self.late.clear()
+        self.pin = None
         self.next_seq = self.delivered[1] + 1
+        for delivery in self.pending.values():
+            delivery.postponed = False
+        if self.policy == "pinned_client":
+            self.hand_over()
         self.out_of_time()
 
     def advance_to(self, time: int) -> None:
         while True:
             ends = [r.expires_at for r in self.waiting if r.expires_at is not None]
             ends += [d.deadline for s, d in self.pending.items() if s not in self.late]
+            ends += [self.paused_until] * (self.paused_until > self.now)
+            ends += [self.pin_until] * (self.pin is not None)
+            ends += [self.handover_until] * self.handing_over()
             due = [end for end in ends if end <= time]
             if not due:
                 break
             self.now = max(self.now, min(due))
             self.expire_requests()
             self.out_of_time()
+            if self.pin is not None and self.pin_until <= self.now:
+                self.unpin()
             self.serve()
         self.now = time
-
-    # -- what follows from it
 
     def serve(self) -> None:
         """Late messages first, then new ones, to the requests in turn."""
         while self.waiting:
+            if self.paused_until > self.now or self.handing_over():
+                self.nothing_left()
+                return
             sequence = self.late[0] if self.late else self.next_message()
             if sequence is None:
                 return  # too many are pending: everybody waits for an ack
             if not sequence:
                 self.next_seq = self.last_seq + 1
+            request = self.choose(sequence) if sequence else None
+            if request is None:
                 self.nothing_left()
                 return
-            while self.waiting and self.waiting[0].inbox in self.deaf:
-                self.waiting.pop(0)
-            if not self.waiting:
-                return
-            self.deliver(self.waiting.pop(0), sequence)
+            self.deliver(request, sequence)
 
     def next_message(self) -> int | None:
         if len(self.pending) >= self.max_ack_pending:
             return None
         return min((s for s in self.stored if s >= self.next_seq and self.wanted(s)), default=0)
 
+    def choose(self, sequence: int) -> Request | None:
+        """Whose turn it is. Who must wait for now keeps the place; the deaf and the wrong do not."""
+        pending = self.num_pending() + (sequence in self.pending)
+        for request in sorted(self.waiting, key=self.lane):
+            verdict = "" if request.inbox in self.deaf else self.verdict(request, pending)
+            if verdict == v.SKIP:
+                continue
+            self.waiting.remove(request)
+            if verdict == v.SERVE:
+                return request
+            if verdict:
+                self.say(request.inbox, verdict, request)
+        return None
+
+    def lane(self, request: Request) -> int:
+        if self.policy == "overflow":
+            return int(request.min_pending > 0 or request.min_ack_pending > 0)
+        return request.priority if self.policy == "prioritized" else 0
+
+    def verdict(self, request: Request, pending: int) -> str:
+        if self.policy == "overflow" and self.lane(request):
+            enough = 0 < request.min_pending <= pending
+            return v.SERVE if enough or 0 < request.min_ack_pending <= len(self.pending) else v.SKIP
+        if self.policy != "pinned_client":
+            return v.SERVE
+        if request.pin is not None:
+            return v.SERVE if request.pin == self.pin else v.WRONG_PIN
+        return v.SKIP if self.pin is not None else v.SERVE
+
     def deliver(self, request: Request, sequence: int) -> None:
-        again = sequence in self.pending
-        count = self.pending[sequence].count + 1 if again else 1
+        before = self.pending.get(sequence)
+        count = before.count + 1 if before else 1
         consumer_seq = self.delivered[0] + 1
-        pending = self.num_pending() - (0 if again else 1)
+        pending = self.num_pending() - (not before)
         stored = self.stored[sequence]
         reply = f"$JS.ACK.S.C.{count}.{sequence}.{consumer_seq}.{stored.time}.{pending}"
         size = len(stored.subject) + len(reply) + stored.size
+        chosen = self.policy == "pinned_client" and self.pin is None and not request.plain
+        self.pins += chosen  # a pin is used up even if the message turns out too large
         if request.bytes_left is not None and size > request.bytes_left:
-            self.say(request.inbox, TOO_LARGE, request)
+            self.say(request.inbox, v.TOO_LARGE, request)
             return
-        if again:
+        if chosen:
+            self.pin = request.pin = self.pins
+            self.pin_until = self.now + self.pin_timeout
+        if before:
             self.late.remove(sequence)
-            self.pending[sequence].count = count
-            self.pending[sequence].deadline = self.now + self.ack_wait
-            self.delivered = (consumer_seq, self.delivered[1])
-        else:
-            self.pending[sequence] = Delivery(consumer_seq, self.now + self.ack_wait)
-            self.delivered = (consumer_seq, sequence)
-            self.next_seq = sequence + 1
-        self.said.append((request.inbox, (count, sequence, consumer_seq, pending)))
+        self.delivered = (consumer_seq, self.delivered[1] if before else sequence)
+        self.next_seq = self.next_seq if before else sequence + 1
+        first_seq = before.consumer_seq if before else consumer_seq
+        self.pending[sequence] = Delivery(first_seq, self.now + self.wait(count), count)
+        self.said.append((request.inbox, (count, sequence, consumer_seq, pending, self.pin)))
         request.left -= 1
         request.delivered += 1
         if request.bytes_left is not None:
             request.bytes_left -= size
-        if request.bytes_left == 0:
-            return
-        if request.left > 0:
+        if request.left > 0 and request.bytes_left != 0:
             self.waiting.append(request)
-        elif request.bytes_left is not None:
-            self.say(request.inbox, COMPLETED, request)
+        elif request.bytes_left:
+            self.say(request.inbox, v.COMPLETED, request)
+        for other in list(self.waiting) if chosen and self.drains else []:
+            if other.pin not in (None, self.pin):
+                self.waiting.remove(other)
+                self.say(other.inbox, v.WRONG_PIN, other)
+
+    def hand_over(self) -> None:
+        """Deliveries wait for what is in hand, but not longer than the longest wait."""
+        if self.drains:
+            self.in_hand = set(self.pending)
+            self.handover_until = self.now + max(self.waits)
+
+    def handing_over(self) -> bool:
+        in_hand = {s for s, d in self.pending.items() if s not in self.late and not d.postponed}
+        self.in_hand &= in_hand if self.now < self.handover_until else set()
+        return bool(self.in_hand)
 
     def nothing_left(self) -> None:
         for request in list(self.waiting):
             if request.no_wait and (request.expires_at is None or request.delivered):
                 self.waiting.remove(request)
-                self.say(request.inbox, NOTHING_LEFT)
+                self.say(request.inbox, v.NOTHING_LEFT)
 
     def expire_requests(self) -> None:
-        due = [r for r in self.waiting if r.expires_at is not None and r.expires_at <= self.now]
-        for request in sorted(due, key=lambda r: r.expires_at or 0):
+        for request in [r for r in self.waiting if (r.expires_at or self.now + 1) <= self.now]:
             self.waiting.remove(request)
-            self.say(request.inbox, EXPIRED, request)
+            self.say(request.inbox, v.EXPIRED, request)
 
     def out_of_time(self) -> None:
         for sequence in sorted(self.pending):
@@ -240,6 +268,9 @@ class Model:
             self.done(sequence)
         elif sequence not in self.late:
             self.late.append(sequence)
+
+    def wait(self, count: int) -> int:
+        return self.waits[min(count, len(self.waits)) - 1]
 
     def done(self, sequence: int) -> None:
         if sequence not in self.pending:
@@ -262,5 +293,6 @@ class Model:
 
     def say(self, inbox: int, status: str, request: Request | None = None) -> None:
         """A status; of a request that had more coming also what that was."""
-        left = None if request is None else (request.left, request.bytes_left or 0)
+        with_rest = status not in (v.NOTHING_LEFT, v.OTHERS_WAIT, v.MISMATCH)
+        left = (request.left, request.bytes_left or 0) if request and with_rest else None
         self.said.append((inbox, (status, left)))

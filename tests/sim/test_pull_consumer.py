@@ -8,18 +8,39 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from headrace.api.times import format_time
+from headrace.broker.core.jetstream import JetStreamOptions
+from headrace.broker.core.jetstream.consumer import Consumer
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
 from jetstream_world import SECOND, Client, Inbox, Received, World
 from sim.model import Model
+from sim.vocabulary import Request
 
 MS = SECOND // 1000
 SUBJECTS = st.sampled_from(["s.a", "s.b"])
 DURATIONS = st.sampled_from([50, 100, 150, 400, 1000]).map(lambda ms: ms * MS)
+NOBODY = -1  # the number of a pin that never was
+OUTSIDE = frozenset({"left", "bytes_left", "expires_at", "inbox", "delivered", "pin", "plain"})
+
+REQUESTS = st.builds(
+    Request,
+    inbox=st.just(0),
+    left=st.integers(0, 4),
+    bytes_left=st.sampled_from([None, None, None, 20, 60, 90, 200]),
+    no_wait=st.booleans(),
+    expires_at=st.one_of(st.none(), DURATIONS),
+)
+BY_POLICY = {
+    "none": {},
+    "overflow": {"min_pending": st.integers(0, 3), "min_ack_pending": st.integers(0, 3)},
+    "prioritized": {"priority": st.integers(0, 3)},
+    "pinned_client": {},
+}
 
 
 class PullConsumer(RuleBasedStateMachine):
-    """Publishes, pulls, acks, deletes, waits and restarts at random."""
+    """Publishes, pulls, acks, deletes, waits, pauses, unpins and restarts at random."""
 
     world: World
     client: Client
@@ -29,62 +50,101 @@ class PullConsumer(RuleBasedStateMachine):
         super().__init__()
         self.inboxes: dict[int, Inbox] = {}
         self.seen: list[Received] = []
+        self.pin_ids = {NOBODY: "nobody"}
         self.pulls = 0
 
     @initialize(
         subject=st.sampled_from(["", "s.a"]),
-        max_deliver=st.sampled_from([-1, 1, 3]),
+        max_deliver=st.sampled_from([-1, 3, 5]),
         max_ack_pending=st.sampled_from([1, 3, 1000]),
-        ack_wait=DURATIONS,
+        waits=st.one_of(DURATIONS.map(lambda wait: (wait,)), st.just((100 * MS, 250 * MS))),
+        policy=st.sampled_from(
+            ["none", "pinned_client", "pinned_client", "overflow", "prioritized"]
+        ),
+        pin_timeout=DURATIONS,
+        drains=st.booleans(),
     )
-    def start(self, subject: str, max_deliver: int, max_ack_pending: int, ack_wait: int) -> None:
-        self.world = self.open()
+    def start(
+        self,
+        subject: str,
+        max_deliver: int,
+        max_ack_pending: int,
+        waits: tuple[int, ...],
+        policy: str,
+        pin_timeout: int,
+        drains: bool,
+    ) -> None:
+        options = JetStreamOptions(pin_handover="drain" if drains else "immediate")
+        self.world = self.open(options)
         self.client = self.world.client()
         self.client.stream()
-        self.client.consumer(
-            filter_subject=subject,
-            max_deliver=max_deliver,
-            max_ack_pending=max_ack_pending,
-            ack_wait=ack_wait,
+        self.config = {
+            "filter_subject": subject,
+            "max_deliver": max_deliver,
+            "max_ack_pending": max_ack_pending,
+            **({"ack_wait": waits[0]} if len(waits) == 1 else {"backoff": waits}),
+        }
+        if policy != "none":
+            self.config |= {"priority_policy": policy, "priority_groups": ["A"]}
+        if policy == "pinned_client":
+            self.config["priority_timeout"] = pin_timeout
+        assert "error" not in self.client.consumer(**self.config)
+        self.model = Model(
+            subject, waits, max_deliver, max_ack_pending, policy, pin_timeout, drains
         )
-        self.model = Model(subject, ack_wait, max_deliver, max_ack_pending)
         self.model.now = self.world.clock.monotonic_ns()
 
-    def open(self) -> World:
-        return World()
+    def open(self, options: JetStreamOptions) -> World:
+        return World(options=options)
 
     def reopen(self) -> None:
         self.world.restart()
 
-    @rule(subject=SUBJECTS, size=st.sampled_from([0, 1, 30]), count=st.integers(1, 3))
+    @rule(subject=SUBJECTS, size=st.sampled_from([0, 1, 30]), count=st.integers(1, 5))
     def publish(self, subject: str, size: int, count: int) -> None:
         for _ in range(count):
             self.client.publish(subject.encode(), b"x" * size)
             self.model.publish(subject, size, self.world.clock.now_ns())
             self.compare()
 
-    @rule(
-        batch=st.integers(0, 4),
-        no_wait=st.booleans(),
-        expires=st.one_of(st.none(), DURATIONS),
-        max_bytes=st.one_of(st.none(), st.sampled_from([20, 60, 90, 200])),
-    )
-    def pull(self, batch: int, no_wait: bool, expires: int | None, max_bytes: int | None) -> None:
-        body: dict[str, Any] = {"batch": batch, "no_wait": no_wait}
-        if expires is not None:
-            body["expires"] = expires
-        if max_bytes is not None:
-            body["max_bytes"] = max_bytes
+    @rule(request=REQUESTS, data=st.data())
+    def pull(self, request: Request, data: st.DataObject) -> None:
         self.pulls += 1
-        self.inboxes[self.pulls] = self.client.pull(body)
-        self.model.pull(self.pulls, batch, no_wait=no_wait, expires=expires, max_bytes=max_bytes)
+        request.inbox = self.pulls
+        policy = self.model.policy
+        for name, values in BY_POLICY[policy].items():
+            setattr(request, name, data.draw(values))
+        if policy == "pinned_client":
+            known = [None, None, self.model.pin, *self.pin_ids]
+            request.pin = data.draw(st.sampled_from(known))
+        request.plain = data.draw(st.booleans()) and data.draw(st.booleans())
+        if request.plain:
+            request = Request(self.pulls, request.left, plain=True)
+        self.inboxes[self.pulls] = self.client.pull(self.body(request))
+        if request.expires_at is not None:
+            request.expires_at += self.model.now
+        self.model.pull(request)
         self.compare()
 
-    @precondition(lambda self: self.inboxes)
+    def body(self, request: Request) -> bytes | dict[str, Any]:
+        """What a client would send for this request."""
+        if request.plain:
+            return b"%d" % request.left
+        said: dict[str, Any] = {
+            "batch": request.left,
+            "max_bytes": request.bytes_left,
+            "expires": request.expires_at,
+            "group": "A",
+            "id": None if request.pin is None else self.pin_ids.get(request.pin),
+            **{k: v for k, v in vars(request).items() if k not in OUTSIDE},
+        }
+        return {name: value for name, value in said.items() if value is not None}
+
+    # When a request that stands by is found to be deaf is nobody's promise.
+    @precondition(lambda self: self.inboxes and self.model.policy in ("none", "prioritized"))
     @rule(data=st.data())
     def stop_listening(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.inboxes)))
-        self.compare()
         self.inboxes.pop(number).close()
         self.model.deaf.add(number)
 
@@ -138,20 +198,34 @@ class PullConsumer(RuleBasedStateMachine):
         self.model.reset(sequence)
         self.compare()
 
+    @rule(duration=st.one_of(st.none(), DURATIONS))
+    def pause(self, duration: int | None) -> None:
+        until = None if duration is None else self.world.clock.now_ns() + duration
+        body = None if until is None else {"pause_until": format_time(until)}
+        assert "error" not in self.client.api("CONSUMER.PAUSE.S.C", body)
+        self.model.pause(0 if duration is None else self.model.now + duration)
+        self.compare()
+
+    @precondition(lambda self: self.model.policy == "pinned_client")
+    @rule()
+    def unpin(self) -> None:
+        assert "error" not in self.client.api("CONSUMER.UNPIN.S.C", {"group": "A"})
+        self.model.unpin()
+        self.compare()
+
     @rule()
     def restart(self) -> None:
         assume(self.model.last_seq)
-        self.compare()
         self.reopen()
         self.client = self.world.client()
         self.inboxes.clear()
         self.model.restart()
         self.model.said.clear()
-        self.world.settle()
         self.compare()
 
     def compare(self) -> None:
         """Every inbox got what the model says, in the same order."""
+        self.world.settle()
         expected: dict[int, list[object]] = {}
         for number, what in self.model.said:
             if number not in self.model.deaf:
@@ -159,41 +233,74 @@ class PullConsumer(RuleBasedStateMachine):
         self.model.said.clear()
         actual: dict[int, list[object]] = {}
         for number, inbox in self.inboxes.items():
-            for message in inbox.take():
+            for at, message in enumerate(inbox.take()):
+                self.learn_pin(message, expected.get(number, [])[at : at + 1])
                 actual.setdefault(number, []).append(self.picture(message))
-        assert actual == expected
+        assert actual == expected, f"{actual} instead of {expected}"
 
     def picture(self, message: Received) -> object:
         if not message.status:
             self.seen.append(message)
-            return message.tokens
+            return *message.tokens, self.pin_of(message)
         left = message.header.get("Nats-Pending-Messages")
         if left is None:
             return message.status, None
         return message.status, (int(left), int(message.header["Nats-Pending-Bytes"]))
 
+    def pin_of(self, message: Received) -> int | None:
+        """The number the model gave to this pin."""
+        pin_id = message.header.get("Nats-Pin-Id", "")
+        assert ("Nats-Pin-Id" in message.header) == (self.model.policy == "pinned_client")
+        return next((number for number, known in self.pin_ids.items() if known == pin_id), None)
+
+    def learn_pin(self, message: Received, expected: list[Any]) -> None:
+        """A new id belongs to the number the model expects here, if that has none yet."""
+        pin_id = message.header.get("Nats-Pin-Id", "") if message.headers else ""
+        if pin_id and pin_id not in self.pin_ids.values() and expected and len(expected[0]) > 2:
+            self.pin_ids.setdefault(expected[0][4], pin_id)
+
     @invariant()
     def the_numbers_agree(self) -> None:
         if not hasattr(self, "model"):
             return
-        info = self.client.info()
-        model = self.model
-        assert (info["delivered"]["consumer_seq"], info["delivered"]["stream_seq"]) == (
+        model, consumer = self.model, self.consumer
+        state = consumer.state
+        assert (state.delivered_consumer, state.delivered_stream) == model.delivered
+        assert (state.floor_consumer, state.floor_stream) == model.floor
+        assert set(state.pending) == set(model.pending)
+        assert set(state.deliveries) == {s for s, d in model.pending.items() if d.count > 1}
+        assert consumer.queue.waiting == len(model.waiting)
+        assert consumer.num_pending() == model.num_pending()
+
+    @property
+    def consumer(self) -> Consumer:
+        engine = self.world.hub.engine
+        assert engine is not None
+        return engine.registry.streams["S"].consumers["C"]
+
+    @rule()
+    def ask(self) -> None:
+        """The same numbers, as clients are told them."""
+        info, model = self.client.info(), self.model
+        assert tuple(info["delivered"][key] for key in ("consumer_seq", "stream_seq")) == (
             model.delivered
         )
-        assert (info["ack_floor"]["consumer_seq"], info["ack_floor"]["stream_seq"]) == model.floor
         assert info["num_ack_pending"] == len(model.pending)
-        assert info["num_redelivered"] == sum(d.count > 1 for d in model.pending.values())
         assert info["num_waiting"] == len(model.waiting)
         assert info["num_pending"] == model.num_pending()
+        assert info.get("paused", False) == (model.paused_until > model.now)
+        if model.policy == "pinned_client":
+            (group,) = info["priority_groups"]
+            known = None if model.pin is None else self.pin_ids[model.pin]
+            assert group.get("pinned_client_id") == known
 
 
 class PullConsumerOnDisk(PullConsumer):
     """The same over the file store, on a disk in memory; a restart reads it all back."""
 
-    def open(self) -> World:
+    def open(self, options: JetStreamOptions) -> World:
         self.disk = FaultFS()
-        return World(self.storage())
+        return World(self.storage(), options)
 
     def reopen(self) -> None:
         self.world.restart(self.storage)
@@ -202,7 +309,17 @@ class PullConsumerOnDisk(PullConsumer):
         return FileStorage("/store", fs=self.disk, threaded=False)
 
 
+# 50,000 steps together with the profile of CI, where a life is seldom cut short.
+IN_CI = settings.get_current_profile_name() == "ci"
 TestPullConsumer = PullConsumer.TestCase
-TestPullConsumer.settings = settings(stateful_step_count=60)
+TestPullConsumer.settings = (
+    settings(max_examples=470, stateful_step_count=100)
+    if IN_CI
+    else settings(stateful_step_count=60)
+)
 TestPullConsumerOnDisk = PullConsumerOnDisk.TestCase
-TestPullConsumerOnDisk.settings = settings(stateful_step_count=40)
+TestPullConsumerOnDisk.settings = (
+    settings(max_examples=240, stateful_step_count=50)
+    if IN_CI
+    else settings(stateful_step_count=40)
+)
