@@ -74,6 +74,20 @@ def test_what_batches_hold_is_bounded(client: Client, monkeypatch: pytest.Monkey
     assert part(client, 1) == {}
 
 
+def test_all_streams_together_have_so_many_batches(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch_publish, "ATOMIC_BATCHES_MAX", 3)
+    client.stream("T", subjects=["t.a"], allow_atomic=True)
+    for number in range(3):
+        assert part(client, 1, batch=str(number)) == {}
+    headers = {"Nats_Batch_Id": "t", "Nats_Batch_Sequence": "1"}
+    assert client.put(b"t.a", b"", **headers)["error"]["err_code"] == 10210
+    part(client, 2, "1", batch="1")
+    (answer,) = client.request(b"t.a", b"", **headers).take()
+    assert answer.payload == b""
+
+
 def test_batches_of_a_deleted_stream_free_their_room(client: Client) -> None:
     for number in range(50):
         part(client, 1, batch=str(number))
