@@ -61,7 +61,10 @@ async def test_everything_a_connection_does_is_counted(direct: bool) -> None:
 
 
 async def test_what_is_lost_with_a_link_stays_counted() -> None:
-    async with Broker(port=-1) as broker, connect(broker.client_url, reconnect_wait=0.005) as connection:
+    async with (
+        Broker(port=-1) as broker,
+        connect(broker.client_url, reconnect_wait=0.005) as connection,
+    ):
         await connection.subscribe("x")
         await connection.publish("x", b"12345")
         await connection.flush()
