@@ -8,6 +8,7 @@ from typing import Any
 import httpx2
 
 from headrace.clock import ManualClock
+from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service import publishing, upkeep
 
@@ -28,6 +29,8 @@ class World:
     http: httpx2.AsyncClient
     runtime: Runtime
     clock: ManualClock
+    engine: PushEngine | None = None
+    """What pushes, if a test started it."""
 
     async def define(self) -> None:
         await self.put("/producer/p", token="pt")

@@ -14,6 +14,7 @@ from headrace.jobs.push.engine import PushEngine
 from headrace.jobs.push.lane import retry_after_s
 from headrace.jobs.push.signature import verify
 from headrace.jobs.runtime import Runtime
+from headrace.jobs.service.consumers import find_consumer
 from jobs_endpoint import Call, Endpoint, answer
 from jobs_world import World
 
@@ -27,7 +28,7 @@ async def endpoint() -> AsyncIterator[Endpoint]:
 @pytest.fixture
 async def pushing(world: World) -> AsyncIterator[World]:
     """The world with a running push engine."""
-    engine = PushEngine(world.runtime)
+    engine = world.engine = PushEngine(world.runtime)
     task = asyncio.create_task(engine.run())
     yield world
     engine.stop()
@@ -42,6 +43,15 @@ async def push_to(world: World, endpoint: Endpoint, name: str = "h", **settings:
             f"/v2/channel/c/consumer/{name}", json={"settings": settings}
         )
         assert response.status_code == 200, response.text
+
+        async def known() -> bool:
+            assert world.engine is not None
+            served = world.engine.consumers.get(f"c/{name}")
+            return served is not None and served.settings == expected
+
+        row = await world.runtime.database.read(lambda tx: find_consumer(tx, "c", name))
+        expected = row.settings
+        await until(world, known)
 
 
 async def until(world: World, check: Callable[[], Any], timeout_s: float = 10.0) -> Any:

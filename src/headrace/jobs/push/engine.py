@@ -33,6 +33,12 @@ class PushEngine:
         self._stopping = False
         self._ear = runtime.bell.ear(DEFINITIONS)
 
+    @property
+    def consumers(self) -> dict[str, Consumer]:
+        """Whom its lanes serve, as they know them now, by ``channel/consumer``."""
+        lanes = [lane.consumer for lane, _ in self._lanes.values()]
+        return {f"{each.channel_id}/{each.consumer_id}": each for each in lanes}
+
     async def run(self) -> None:
         """Serve until cancelled or stopped."""
         try:
