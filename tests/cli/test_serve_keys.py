@@ -132,8 +132,11 @@ async def test_nats_py_signs_in_with_a_token(serve: Serve, tmp_path: Path) -> No
         await client.close()
 
 
-async def test_a_token_that_ends_hangs_up(serve: Serve, tmp_path: Path) -> None:
-    server = serve(_trust_conf(tmp_path, tmp_path / "store"))
+@pytest.mark.peer
+async def test_nats_server_says_what_we_say_when_a_token_ends(
+    nats_server: Callable[..., peers.ServerProcess], tmp_path: Path
+) -> None:
+    server = nats_server(config=_trust_conf(tmp_path, tmp_path / "store"))
     jwt = token(OTHER, USER, "user", **FREE, exp=int(time.time()) + 2)
     reader, writer = await asyncio.open_connection(server.host, server.port)
     async with asyncio.timeout(5):
