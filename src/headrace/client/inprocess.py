@@ -156,6 +156,10 @@ class DirectPublisher(Publisher):
     def _size(command: Any) -> int:
         return len(command[3]) + len(command[4]) + _FIELDS_BYTES
 
+    def _total(self, commands: list[Any]) -> int:
+        fields = sum([len(command[3]) + len(command[4]) for command in commands])
+        return fields + _FIELDS_BYTES * len(commands)
+
     async def send_many(
         self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
     ) -> int:

@@ -272,6 +272,10 @@ class Publisher:
 
     _size: Callable[[Any], int] = staticmethod(len)
 
+    def _total(self, commands: list[Any]) -> int:
+        """The size of several."""
+        return sum(map(len, commands))
+
     def _put(self, commands: list[Any], size: int) -> None:
         """Queue commands of ``size`` bytes together, for this link only."""
         self._session.counts.published += len(commands)
@@ -335,22 +339,21 @@ class Publisher:
     # Answers
 
     def _receive(self, frames: list[Frame]) -> None:
-        unacked, start, size_of = self._unacked, len(self._prefix), self._size
-        size = acked = 0
+        take, start = self._unacked.pop, len(self._prefix)
+        acked: list[Any] = []
         for frame in frames:
             payload = frame[5]
             if payload[:9] == _OK_START:
-                data = unacked.pop(frame[1][start:], None)
-                if data is not None:
-                    acked += 1
-                    size += size_of(data)
+                command = take(frame[1][start:], None)
+                if command is not None:
+                    acked.append(command)
                     self._last_ack = payload
                     if _DUPLICATE in payload:
                         self.duplicates += 1
             else:
                 self._refused(frame[1][start:], frame)
-        self.acked += acked
-        self._unacked_bytes -= size
+        self.acked += len(acked)
+        self._unacked_bytes -= self._total(acked)
         self._progress()
 
     def _refused(self, key: bytes, frame: Frame) -> None:
@@ -428,7 +431,7 @@ class Publisher:
         unacked = self._unacked
         for start in range(0, len(keys), SEND_AT_ONCE_MAX):
             piece = [unacked[key] for key in keys[start : start + SEND_AT_ONCE_MAX]]
-            self._put(piece, sum(map(self._size, piece)))
+            self._put(piece, self._total(piece))
 
     def _tick(self) -> None:
         """Every ``ack_timeout``: what was sent before the last tick is overdue."""
