@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import peers
@@ -15,6 +16,7 @@ class Pool:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._servers: dict[tuple[str, Settings], peers.ServerProcess] = {}
+        self._beside = ThreadPoolExecutor(1)
 
     def run(self, kind: str, scenario: Scenario) -> list[str]:
         """The scenario's transcript; the server is empty afterwards."""
@@ -24,6 +26,12 @@ class Pool:
         finally:
             if scenario.settings.is_open:
                 driver.clean_up(server.host, server.port)
+
+    def run_both(self, scenario: Scenario) -> tuple[list[str], list[str]]:
+        """The transcripts of nats-server and ours, played at the same time: both mostly wait."""
+        theirs = self._beside.submit(self.run, "nats-server", scenario)
+        ours = self.run("headrace", scenario)
+        return theirs.result(), ours
 
     def _server(self, kind: str, settings: Settings) -> peers.ServerProcess:
         server = self._servers.get((kind, settings))
@@ -37,5 +45,6 @@ class Pool:
         return server
 
     def close(self) -> None:
+        self._beside.shutdown()
         for server in self._servers.values():
             server.stop()
