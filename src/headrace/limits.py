@@ -23,9 +23,7 @@ OUTBOUND_BLOCKED_BYTES: Final = (
 )  # unsent output: stream deliveries wait, nothing is lost
 CONNECTIONS_MAX: Final = 65_536  # one more: -ERR 'maximum connections exceeded', closed
 SUBSCRIPTIONS_PER_CONNECTION_MAX: Final = 100_000  # one more: -ERR 'maximum subscriptions exceeded'
-SUBSCRIPTION_TOKENS_MAX: Final = (
-    256  # one more: -ERR 'subscription has exceeded number of tokens limit'
-)
+SUBSCRIPTION_TOKENS_MAX: Final = 256  # one more: -ERR 'Permissions Violation …, too many tokens'
 READ_CHUNK_BYTES: Final = 256 * 1024  # what one read of a socket may bring
 
 # JetStream names and documents.

@@ -154,6 +154,7 @@ def _limits(top: Fields, settings: FileSettings) -> None:
     settings.put("max_control_line", top.amount("max_control_line"))
     settings.put("max_connections", top.amount("max_connections", "max_conn"))
     settings.put("max_subscriptions", top.amount("max_subscriptions", "max_subs"))
+    settings.put("max_sub_tokens", top.amount("max_sub_tokens", "max_subscription_tokens"))
     settings.put("max_pending", top.amount("max_pending", "max_pending_size"))
     settings.put("ping_interval", top.seconds("ping_interval"))
     settings.put("ping_max", top.amount("ping_max"))

@@ -33,6 +33,7 @@ class HubOptions:
     max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX
     subscriptions_max: int = limits.SUBSCRIPTIONS_PER_CONNECTION_MAX
+    subscription_tokens_max: int = limits.SUBSCRIPTION_TOKENS_MAX
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
     ingest_pending_bytes_max: int = limits.INGEST_PENDING_BYTES_MAX
     auth_timeout_ns: int = _ns(limits.AUTH_TIMEOUT_S)

@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from ...limits import SUBSCRIPTION_TOKENS_MAX
 from ...subjects import SubjectFilter, is_valid_pattern, is_valid_subject
 from ...wire import Parser, encode
 from ...wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
@@ -381,8 +380,9 @@ class Session:
         if not is_valid_pattern(pattern):
             self.output.write(encode.err("Invalid Subject"))
             return
-        if pattern.count(b".") >= SUBSCRIPTION_TOKENS_MAX:
-            self.output.write(encode.err("subscription has exceeded number of tokens limit"))
+        if pattern.count(b".") >= self._hub.options.subscription_tokens_max:
+            text = f'Permissions Violation for Subscription to "{_shown(pattern)}", too many tokens'
+            self.output.write(encode.err(text))
             return
         permissions = self.identity.permissions
         if permissions is not None and not permissions.may_subscribe(pattern):

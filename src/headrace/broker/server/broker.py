@@ -275,6 +275,7 @@ class Broker:
             max_control_line=options.max_control_line,
             connections_max=options.connections_max,
             subscriptions_max=options.subscriptions_max,
+            subscription_tokens_max=options.subscription_tokens_max,
             outbound_bytes_max=options.outbound_bytes_max,
             auth_timeout_ns=round(options.auth_timeout * 1e9),
             ping_interval_ns=round(options.ping_interval * 1e9),
@@ -324,7 +325,7 @@ class Broker:
     async def _refuse_strangers(host: str) -> None:
         if not await is_loopback(host):
             raise ConfigurationError(
-                f"host: {host!r} can be reached from other machines and no authentication is set; "
+                f"host: {host!r} can be reached from other machines, and clients need no credentials; "
                 "accepted are a loopback address, a user and password or a token, or insecure (--insecure)"
             )
 

@@ -128,6 +128,7 @@ class BrokerOptions:
     connections_max: int = limits.CONNECTIONS_MAX
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
     subscriptions_max: int = limits.SUBSCRIPTIONS_PER_CONNECTION_MAX
+    subscription_tokens_max: int = limits.SUBSCRIPTION_TOKENS_MAX
     max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
     memory_bytes_max: int | None = None
     """The most all streams in memory may hold, or reserve by ``max_bytes``; None: any."""
@@ -160,6 +161,7 @@ class BrokerOptions:
             ("max_payload", self.max_payload),
             ("connections_max", self.connections_max),
             ("subscriptions_max", self.subscriptions_max),
+            ("subscription_tokens_max", self.subscription_tokens_max),
             ("max_control_line", self.max_control_line),
             ("ping_interval", self.ping_interval),
             ("pings_out_max", self.pings_out_max),
