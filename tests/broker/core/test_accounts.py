@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.api.times import format_time
 from headrace.broker.core.account_options import (
     AccountOptions,
     Export,
@@ -406,3 +407,21 @@ def test_no_auth_user_is_whom_a_client_without_credentials_acts_for() -> None:
     wrong = hub.connect(Peer())
     wrong.receive(b'CONNECT {"verbose":false,"user":"ann","pass":"x"}\r\n')
     assert wrong.closed
+
+
+def test_a_schedule_waits_for_room_in_its_account() -> None:
+    def options(limit: int) -> AccountOptions:
+        return AccountOptions(name="A", jetstream=JetStreamLimits(max_storage=limit))
+
+    world = Accounts(options(10_000))
+    client = world.user("A")
+    client.stream(allow_msg_schedules=True)
+    when = format_time(world.clock.now_ns() + 2_000_000_000)
+    headers = {"Nats_Schedule": f"@at {when}", "Nats_Schedule_Target": "s.out"}
+    assert client.put(b"s.plan", b"work", **headers)["seq"] == 1
+    world.hub.configure_accounts([options(100)])
+    world.advance(5)
+    assert client.api("STREAM.INFO.S")["state"]["last_seq"] == 1
+    world.hub.configure_accounts([options(10_000)])
+    world.advance(5)
+    assert client.api("STREAM.INFO.S")["state"]["last_seq"] == 2

@@ -279,7 +279,7 @@ class Schedules:
             self._stream.put_scheduled(target, headers, content.payload, rollup)
             if not firing.repeats:
                 self._stream.remove([schedule.sequence])
-        except StoreError:
+        except (StoreError, Refused):
             # The store fails or is full: monitoring says so. It is tried again when there is room.
             self._set(subject, schedule.sequence, entry.time_ns)
 

@@ -48,8 +48,12 @@ class StoringStream(RemovingStream):
         return sequence
 
     def put_scheduled(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
-        """Store what a schedule has made, under the subject the stream gives it. Raises StoreError."""
+        """Store what a schedule has made, under the subject the stream gives it.
+
+        Raises Refused when the account has no room for it, StoreError.
+        """
         subject, now_ns = self.renamed(subject), self.time()
+        self.context.quota.admit(self.config.storage, len(subject) + len(headers) + len(payload))
         ttl = header_value(headers, b"Nats-TTL")
         expires_ns = 0
         if ttl:
