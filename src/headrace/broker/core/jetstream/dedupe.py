@@ -23,7 +23,8 @@ class DuplicateWindow:
         self.window_ns = window_ns
         self._ids_max = ids_max
         self._sequences: dict[bytes, int] = {}
-        self._by_time: deque[tuple[int, bytes]] = deque()
+        # An id may be there twice: copied from, or found again with, a shorter window than this one.
+        self._by_time: deque[tuple[int, bytes, int]] = deque()
         self.last_id = b""
         """The id of the newest message that had one."""
         self.last_sequence = 0
@@ -42,23 +43,26 @@ class DuplicateWindow:
         self.last_id, self.last_sequence = message_id, sequence
         if self.window_ns:
             self._sequences[message_id] = sequence
-            self._by_time.append((now_ns, message_id))
+            self._by_time.append((now_ns, message_id, sequence))
             if len(self._by_time) > self._ids_max:
-                del self._sequences[self._by_time.popleft()[1]]
+                self._forget_oldest()
 
     def forget_after(self, sequence: int) -> None:
         """Messages after ``sequence`` were not kept after all."""
-        self._by_time = deque(
-            entry for entry in self._by_time if self._sequences.get(entry[1], 0) <= sequence
-        )
-        self._sequences = {id_: seq for id_, seq in self._sequences.items() if seq <= sequence}
-        if self.last_id not in self._sequences and self._by_time:
-            self.last_id = self._by_time[-1][1]
-            self.last_sequence = self._sequences[self.last_id]
+        self._by_time = deque(entry for entry in self._by_time if entry[2] <= sequence)
+        self._sequences = {message_id: seq for _, message_id, seq in self._by_time}
+        if self.last_sequence > sequence:
+            newest = self._by_time[-1] if self._by_time else (0, b"", 0)
+            _, self.last_id, self.last_sequence = newest
 
     def expire(self, now_ns: int) -> None:
         """Forget what is older than the window."""
         by_time = self._by_time
         limit_ns = now_ns - self.window_ns
         while by_time and by_time[0][0] <= limit_ns:
-            del self._sequences[by_time.popleft()[1]]
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        _, message_id, sequence = self._by_time.popleft()
+        if self._sequences.get(message_id) == sequence:
+            del self._sequences[message_id]

@@ -155,7 +155,7 @@ class Expiry:
     def _remove(self, sequences: list[int]) -> None:
         stream = self._stream
         marked: dict[bytes, bool] = {}
-        if self._marker_ns:
+        if self._marker_ns and not stream.config.sealed:
             for sequence in sequences:
                 message = stream.store.get(sequence)
                 if message is not None:

@@ -7,6 +7,7 @@ told of a message that a power cut could still take back.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -69,6 +70,10 @@ def _compile(config: StreamConfig, random: Randomness) -> SubjectTransform | Non
         ) from error
 
 
+def _nowhere(subject: bytes) -> None:
+    return None
+
+
 class _Entry(NamedTuple):
     sequence: int
     target: bytes
@@ -84,9 +89,19 @@ class Republisher:
 
     def __init__(self, name: str, transform: SubjectTransform, headers_only: bool) -> None:
         self._name = name.encode()
-        self._apply = transform.apply
+        self._apply: Callable[[bytes], bytes | None] = transform.apply
         self._headers_only = headers_only
         self._waiting: deque[_Entry] = deque()
+
+    def succeeded_by(self, other: Republisher | None) -> Republisher | None:
+        """Hand what waits to the one of another configuration; without one, send that and no more."""
+        if not self._waiting:
+            return other
+        if other is None:
+            self._apply = _nowhere
+            return self
+        other._waiting = self._waiting
+        return other
 
     def target(self, subject: bytes) -> bytes:
         """Where a message goes, or ``b""`` for nowhere."""

@@ -174,18 +174,21 @@ class Schedules:
         self._current.clear()
         self._wheel = Wheel()
         store = self._stream.store
+        over: list[int] = []
         for sequence, _ in store.expiries():
             message = store.get(sequence)
             if message is not None and header_value(message.headers, PATTERN):
-                self._recover(message)
+                self._recover(message, over)
+        if over:
+            self._stream.remove(over)
 
-    def _recover(self, message: StoredMessage) -> None:
+    def _recover(self, message: StoredMessage, over: list[int]) -> None:
         firing = self._next(message.headers, message.timestamp_ns)
         if firing is None:
             return
         following = self._said_next(message)
         if following == _PURGE:  # it fired, and its removal was cut off by a crash
-            self._stream.remove([message.sequence])
+            over.append(message.sequence)
             return
         time_ns = _time_of(following) or firing.time_ns
         self._set(message.subject, message.sequence, time_ns)
@@ -224,7 +227,7 @@ class Schedules:
 
     def arm(self) -> None:
         """Have the timer run no later than the next schedule fires."""
-        if not self._wheel:
+        if not self._wheel or self._stream.config.sealed:
             return
         due_ns = self._wheel.next_ns()
         if self._timer is not None and self._timer_ns <= due_ns:
@@ -243,7 +246,7 @@ class Schedules:
 
     def _on_timer(self) -> None:
         self._timer = None
-        if self._stream.writable():
+        if self._stream.writable() and not self._stream.config.sealed:
             due = set(self._wheel.due(self._clock.now_ns()))
             for sequence in sorted(due):
                 message = self._stream.store.get(sequence)

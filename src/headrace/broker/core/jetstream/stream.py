@@ -73,6 +73,7 @@ class Stream(CopyingStream):
         self.expiry = Expiry(self)
         self.schedules: Schedules | None = None
         self.batches = Batches(self)
+        self.republisher = None
         self._sinks: tuple[bytes, ...] = ()
         self._configure()
 
@@ -128,7 +129,9 @@ class Stream(CopyingStream):
         self.retention = retention_of(self)
         self.checks = PublishChecks(self)
         self.expiry.configure()
-        self.republisher = republisher_of(config, self.context.random)
+        former, self.republisher = self.republisher, republisher_of(config, self.context.random)
+        if former is not None:
+            self.republisher = former.succeeded_by(self.republisher)
         if config.allow_msg_schedules and self.schedules is None:
             self.schedules = Schedules(self)
         # With none of these a message without headers needs no look at all.

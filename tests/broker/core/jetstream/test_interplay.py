@@ -1,0 +1,160 @@
+"""Features that meet: what one of them leaves behind must not trip another."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from headrace.broker.core.jetstream.dedupe import DuplicateWindow
+from jetstream_world import Client, HeldStorage, World
+
+
+def state(client: Client, name: str = "S") -> dict[str, Any]:
+    found: dict[str, Any] = client.api(f"STREAM.INFO.{name}")["state"]
+    return found
+
+
+def test_an_id_that_is_known_twice_is_forgotten_without_a_fuss() -> None:
+    window = DuplicateWindow(10, ids_max=3)
+    window.add(b"a", 1, 0)
+    window.add(b"a", 2, 5)
+    assert window.find(b"a", 12) == 2
+    assert window.find(b"a", 15) == 0
+    for sequence in range(3, 9):
+        window.add(b"b", sequence, 16)
+    assert window.find(b"b", 17) == 8
+    window.add(b"c", 9, 18)
+    assert window.find(b"b", 26) == 0
+    assert window.find(b"c", 27) == 9
+
+
+def test_a_longer_window_and_a_restart_find_an_id_twice() -> None:
+    world = World()
+    client = world.client()
+    client.stream(duplicate_window=100_000_000)
+    client.put(b"s.a", Nats_Msg_Id="x")
+    world.advance(1)
+    assert client.put(b"s.a", Nats_Msg_Id="x")["seq"] == 2
+    config = client.api("STREAM.INFO.S")["config"] | {"duplicate_window": 60_000_000_000}
+    client.api("STREAM.UPDATE.S", config)
+    world.restart()
+    client = world.client()
+    world.advance(59.5)
+    assert client.put(b"s.a", Nats_Msg_Id="x")["seq"] == 2
+    world.advance(60)
+    assert client.put(b"s.a", Nats_Msg_Id="x")["seq"] == 3
+
+
+def test_a_mirror_that_becomes_a_stream_knows_ids_its_origin_had_forgotten() -> None:
+    world = World()
+    client = world.client()
+    client.stream(duplicate_window=100_000_000)
+    mirror = {"name": "M", "mirror": {"name": "S"}, "duplicate_window": 60_000_000_000}
+    client.api("STREAM.CREATE.M", mirror)
+    for _ in range(3):
+        client.put(b"s.a", Nats_Msg_Id="x")
+        world.advance(1)
+    assert state(client, "M")["messages"] == 3
+    client.api("STREAM.UPDATE.M", {**mirror, "mirror": None, "subjects": ["m.>"]})
+    world.advance(100)
+    assert client.put(b"m.a", Nats_Msg_Id="x")["seq"] == 4
+
+
+def test_an_id_whose_message_was_not_kept_is_not_the_last_one() -> None:
+    window = DuplicateWindow(10)
+    window.add(b"a", 5, 0)
+    window.forget_after(4)
+    assert (window.last_id, window.last_sequence) == (b"", 0)
+
+
+def test_an_update_loses_nothing_that_is_still_to_be_republished() -> None:
+    storage = HeldStorage()
+    world = World(storage)
+    client = world.client()
+    created = client.stream(republish={"src": ">", "dest": "out.>"})
+    heard = client.subscribe(b"out.>")
+    storage.hold = True
+    client.publish(b"s.a")
+    client.request(
+        b"$JS.API.STREAM.UPDATE.S", json.dumps({**created["config"], "description": "x"}).encode()
+    )
+    client.publish(b"s.b")
+    storage.hold = False
+    while storage.held:
+        storage.release()
+        world.tick()
+    assert [message.subject for message in heard.take()] == [b"out.s.a", b"out.s.b"]
+
+
+def test_an_update_that_ends_republishing_lets_what_came_before_go_out() -> None:
+    storage = HeldStorage()
+    world = World(storage)
+    client = world.client()
+    created = client.stream(republish={"src": ">", "dest": "out.>"})
+    heard = client.subscribe(b"out.>")
+    storage.hold = True
+    client.publish(b"s.a")
+    config = {key: value for key, value in created["config"].items() if key != "republish"}
+    client.request(b"$JS.API.STREAM.UPDATE.S", json.dumps(config).encode())
+    client.publish(b"s.b")
+    storage.hold = False
+    while storage.held:
+        storage.release()
+        world.tick()
+    assert [message.subject for message in heard.take()] == [b"out.s.a"]
+
+
+def test_a_sealed_stream_takes_no_message_from_its_schedules() -> None:
+    world = World()
+    client = world.client()
+    created = client.stream(allow_msg_schedules=True)
+    client.put(b"s.plan", Nats_Schedule="@every 1s", Nats_Schedule_Target="s.made")
+    world.advance(1.5)
+    before = state(client)["last_seq"]
+    sealed = client.api("STREAM.UPDATE.S", {**created["config"], "sealed": True})
+    assert "error" not in sealed, sealed
+    world.advance(5)
+    assert state(client)["last_seq"] == before
+
+
+def test_a_sealed_stream_takes_no_marker() -> None:
+    world = World()
+    client = world.client()
+    created = client.stream(
+        subject_delete_marker_ttl=1_000_000_000,
+        max_age=3_000_000_000,
+        duplicate_window=1_000_000_000,
+    )
+    client.put(b"s.a", Nats_TTL="2s")
+    sealed = client.api("STREAM.UPDATE.S", {**created["config"], "sealed": True})
+    assert "error" not in sealed, sealed
+    world.advance(5)
+    assert state(client)["last_seq"] == 1
+
+
+def test_what_was_copied_leaves_a_work_queue_after_a_restart_too() -> None:
+    storage = HeldStorage()
+    world = World(storage)
+    client = world.client()
+    client.stream(retention="workqueue")
+    client.stream("T", subjects=[], sources=[{"name": "S"}])
+    storage.hold = True
+    client.publish(b"s.a")
+    client.publish(b"s.b")
+    for _ in range(50):
+        world.settle()
+        if storage.held:
+            storage.release()
+        world.tick()
+        world.advance(0.01)
+        if world.hub.engine.registry.streams["T"].store.durable_seq >= 2:
+            break
+    assert world.hub.engine.registry.streams["T"].store.durable_seq == 2
+    world.advance(1)
+    storage.hold = False
+    while storage.held:
+        storage.release()
+        world.tick()
+    world.advance(1)
+    assert state(client)["messages"] == 0
+    assert state(client, "T")["messages"] == 2
