@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import assume, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -168,17 +168,25 @@ class PullConsumer(RuleBasedStateMachine):
         assert [answer.payload for answer in answers] == ([b""] if answered else [])
         self.compare()
 
-    @precondition(lambda self: self.model.stored)
-    @rule(data=st.data())
+    @rule(
+        data=st.data(),
+        kind=st.sampled_from(["delete", "purge", "reset", "pause", "pause", "unpin", "restart"]),
+    )
+    def disturb(self, data: st.DataObject, kind: str) -> None:
+        """What happens now and then: one rule, so that the usual is not crowded out."""
+        getattr(self, kind)(data)
+
     def delete(self, data: st.DataObject) -> None:
+        if not self.model.stored:
+            return
         sequence = data.draw(st.sampled_from(sorted(self.model.stored)))
         self.client.api("STREAM.MSG.DELETE.S", {"seq": sequence})
         self.model.delete(sequence)
         self.compare()
 
-    @precondition(lambda self: len(self.model.stored) > 4)
-    @rule(data=st.data())
     def purge(self, data: st.DataObject) -> None:
+        if len(self.model.stored) < 5:
+            return
         sequence = data.draw(st.integers(2, self.model.last_seq + 1))
         self.client.api("STREAM.PURGE.S", {"seq": sequence})
         self.model.purge_below(sequence)
@@ -189,33 +197,34 @@ class PullConsumer(RuleBasedStateMachine):
         self.world.advance(duration / SECOND)
         self.model.advance_to(self.world.clock.monotonic_ns())
         self.compare()
+        self.ask()
 
-    @precondition(lambda self: self.model.last_seq > 2)
-    @rule(data=st.data())
     def reset(self, data: st.DataObject) -> None:
+        if self.model.last_seq < 3:
+            return
         sequence = data.draw(st.integers(1, self.model.last_seq + 1))
         self.client.api("CONSUMER.RESET.S.C", {"seq": sequence})
         self.model.reset(sequence)
         self.compare()
 
-    @rule(duration=st.one_of(st.none(), DURATIONS))
-    def pause(self, duration: int | None) -> None:
+    def pause(self, data: st.DataObject) -> None:
+        duration = data.draw(st.one_of(st.none(), DURATIONS))
         until = None if duration is None else self.world.clock.now_ns() + duration
         body = None if until is None else {"pause_until": format_time(until)}
         assert "error" not in self.client.api("CONSUMER.PAUSE.S.C", body)
         self.model.pause(0 if duration is None else self.model.now + duration)
         self.compare()
 
-    @precondition(lambda self: self.model.policy == "pinned_client")
-    @rule()
-    def unpin(self) -> None:
+    def unpin(self, data: st.DataObject) -> None:
+        if self.model.policy != "pinned_client":
+            return
         assert "error" not in self.client.api("CONSUMER.UNPIN.S.C", {"group": "A"})
         self.model.unpin()
         self.compare()
 
-    @rule()
-    def restart(self) -> None:
-        assume(self.model.last_seq)
+    def restart(self, data: st.DataObject) -> None:
+        if not self.model.last_seq:
+            return
         self.reopen()
         self.client = self.world.client()
         self.inboxes.clear()
@@ -278,7 +287,6 @@ class PullConsumer(RuleBasedStateMachine):
         assert engine is not None
         return engine.registry.streams["S"].consumers["C"]
 
-    @rule()
     def ask(self) -> None:
         """The same numbers, as clients are told them."""
         info, model = self.client.info(), self.model
@@ -313,13 +321,13 @@ class PullConsumerOnDisk(PullConsumer):
 IN_CI = settings.get_current_profile_name() == "ci"
 TestPullConsumer = PullConsumer.TestCase
 TestPullConsumer.settings = (
-    settings(max_examples=470, stateful_step_count=100)
+    settings(max_examples=442, stateful_step_count=100)
     if IN_CI
     else settings(stateful_step_count=60)
 )
 TestPullConsumerOnDisk = PullConsumerOnDisk.TestCase
 TestPullConsumerOnDisk.settings = (
-    settings(max_examples=240, stateful_step_count=50)
+    settings(max_examples=226, stateful_step_count=50)
     if IN_CI
     else settings(stateful_step_count=40)
 )
