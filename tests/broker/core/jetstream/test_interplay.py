@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 from typing import Any
 
+import pytest
+
 from headrace.broker.core.jetstream.dedupe import DuplicateWindow
+from headrace.broker.store import FileStorage
 from jetstream_world import Client, HeldStorage, World
 
 
@@ -158,3 +163,56 @@ def test_what_was_copied_leaves_a_work_queue_after_a_restart_too() -> None:
     world.advance(1)
     assert state(client)["messages"] == 0
     assert state(client, "T")["messages"] == 2
+
+
+def test_what_comes_between_a_flush_and_the_end_of_its_tick_is_acknowledged() -> None:
+    storage = HeldStorage()
+    world = World(storage)
+    client = world.client()
+    client.stream("A", subjects=["a.>"], republish={"src": "a.>", "dest": "b.>"})
+    client.stream("B", subjects=["b.>"])
+    answers = client.subscribe()
+    storage.hold = True
+    client.publish(b"a.x")
+    storage.release()  # what is republished is in the next flush already, and no tick came yet
+    client.publish(b"b.y", b"", answers.subject)
+    storage.hold = False
+    while storage.held:
+        storage.release()
+        world.tick()
+    assert [json.loads(answer.payload)["seq"] for answer in answers.take()] == [2]
+
+
+def test_streams_that_republish_into_each_other_end_when_headers_are_full() -> None:
+    world = World()
+    client = world.client()
+    client.stream("A", subjects=["a.>"], republish={"src": "a.>", "dest": "b.>"})
+    client.stream("B", subjects=["b.>"], republish={"src": "b.>", "dest": "a.>"})
+    client.publish(b"a.x", b"round")
+    assert 10 < state(client, "A")["last_seq"] < 1000
+    assert client.put(b"a.y")["stream"] == "A"
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_what_was_copied_leaves_its_origin_when_the_power_went_in_between(
+    retention: str, tmp_path: Path
+) -> None:
+    world = World(FileStorage(tmp_path / "a", threaded=False))
+    client = world.client()
+    client.stream("T", subjects=[], sources=[{"name": "S", "filter_subject": "s.a"}])
+    client.stream(retention=retention)
+    client.consumer(filter_subject="s.b")
+    store = world.hub.engine.registry.streams["S"].store
+    client.publish(b"s.b")
+    client.publish(b"s.a")
+    for _ in range(100):
+        world.settle()
+        if state(client, "T")["messages"]:
+            break
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert store.messages <= 2
+    world = World(FileStorage(tmp_path / "b", threaded=False))
+    world.advance(1)
+    client = world.client()
+    assert state(client)["messages"] == 1
+    assert state(client, "T")["messages"] == 1

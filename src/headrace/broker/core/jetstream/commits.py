@@ -43,21 +43,28 @@ class Commits:
         self._storage = storage
         self._members: list[Member] = []
         self.in_flight = False
+        self._flushing = False
 
     def join(self, member: Member) -> None:
         """From here on, take part in every flush for which something was staged."""
         self._members.append(member)
 
     def flush(self) -> None:
-        """Commit what was staged, unless nothing was or a flush is in flight."""
-        if self.in_flight:
+        """Commit what was staged, unless nothing was or a flush is in flight.
+
+        Storage in memory is done before it returns; what that has set off is committed in the next
+        round, not deeper and deeper within this one.
+        """
+        if self._flushing:
             return
-        members = self._members
-        if not any(member.wanted for member in members):
-            return
-        taking_part = [member for member in members if member.has_staged]
-        self.in_flight = True
-        self._storage.flush(partial(self._done, [member.begin() for member in taking_part]))
+        self._flushing = True
+        try:
+            while not self.in_flight and any(m.wanted for m in self._members):
+                taking_part = [member for member in self._members if member.has_staged]
+                self.in_flight = True
+                self._storage.flush(partial(self._done, [m.begin() for m in taking_part]))
+        finally:
+            self._flushing = False
 
     def _done(self, told: list[Done], error: Exception | None) -> None:
         self.in_flight = False

@@ -56,6 +56,14 @@ class Copies:
                     self._make_ready((copy,))
         self.opened(stream)
 
+    def all_recovered(self) -> None:
+        """Every stream was opened again: origins let go of what they only held for the power cut."""
+        for stream in self._streams.values():
+            for copy in list(stream.readers):
+                copy.let_go()
+            if stream.readers:
+                stream.retention.consumers_changed()
+
     def opened(self, stream: Stream) -> None:
         """There is a stream."""
         config = stream.config

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Copy", "MirrorCopy", "SourceCopy"]
 
 _BATCH_BYTES: Final = 1024 * 1024
+_LET_GO: Final = 1024
 _SPAN: Final = 32_768  # sequences looked at in one turn, however few of them match
 _PASSED: Final = 8192  # so many sequences passed over without a message are worth a note
 _NEVER_S: Final = -1e-9  # -1 ns, as the public server says never
@@ -192,6 +193,18 @@ class Copy:
             origin.remove(done)
         else:
             origin.retention.acknowledged(self, done)
+
+    def let_go(self) -> None:
+        """After a restart: a work queue may still hold what was copied, if the power went in between."""
+        origin = self.origin
+        if origin is None or origin.config.retention != "workqueue":
+            return
+        start, last = self._before_start(origin) + 1, self.settled
+        while start <= last and (
+            batch := origin.store.read(start, self.filter, _LET_GO, _BATCH_BYTES, last)
+        ):
+            start = batch[-1].sequence + 1
+            origin.remove_done([message.sequence for message in batch])
 
     def roll_back(self, position: int) -> None:
         """What was copied since did not become durable."""

@@ -182,6 +182,8 @@ class JetStream:
         self._context.copies.stage()
         context = self._context
         self._flushing, context.appended = context.appended, {}
+        for stream in self._flushing:
+            stream.flush_begins()
         self._removing, context.removed = context.removed, {}
 
     def _completed(self, error: Exception | None) -> None:

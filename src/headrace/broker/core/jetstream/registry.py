@@ -185,6 +185,7 @@ class Registry:
         for stream in self.streams.values():
             saved = journal.get(INTAKE + stream.name)
             self._copies.recovered(stream, saved[0] if saved is not None else None)
+        self._copies.all_recovered()
         for stream in self.streams.values():
             stream.open()
 

@@ -298,6 +298,10 @@ class Stream(CopyingStream):
             self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
         self.arm()
 
+    def flush_begins(self) -> None:
+        """What comes from here on needs another flush, even if this tick is not over."""
+        self._dirty = False
+
     def on_durable(self) -> None:
         """New messages are on disk: who waits may have them."""
         if self.republisher is not None:
