@@ -21,7 +21,8 @@ import pytest
 import peers
 
 DEADLINE_S = 110
-CUT = 62_000  # two micro-batches
+CUT = 6_000
+BATCH = 4_000  # so that the cut is two micro-batches
 
 
 def command(directory: Path, *flags: str) -> list[str]:
@@ -98,23 +99,25 @@ def test_killed_in_the_middle_it_goes_on_then_finds_nothing_new_then_exactly_the
 ) -> None:
     need_java()
     out = tmp_path / "demo"
-    with started(out, "--limit", str(CUT)) as process:
+    cut = ("--batch", str(BATCH), "--limit")
+    with started(out, *cut, str(CUT)) as process:
         wait_for(out / "legs" / "batch=00000", process)
         process.kill()
 
-    after_the_kill = demo(out, "--limit", str(CUT))
+    after_the_kill = demo(out, *cut, str(CUT))
     assert after_the_kill.returncode == 0, after_the_kill.stderr
     assert after_the_kill.stderr == ""
     assert legs(out)["sequence"].to_pylist() == list(range(1, CUT + 1))
     assert (out / "delays.png").read_bytes().startswith(b"\x89PNG")
     done = batches(out)
+    assert len(done) == 2
 
-    nothing_new = demo(out, "--limit", str(CUT))
+    nothing_new = demo(out, *cut, str(CUT))
     assert nothing_new.returncode == 0, nothing_new.stderr
     assert "Nothing new since the last run" in nothing_new.stdout
     assert batches(out) == done
 
-    the_rest = demo(out, "--limit", str(CUT + 2000))
+    the_rest = demo(out, *cut, str(CUT + 2000))
     assert the_rest.returncode == 0, the_rest.stderr
     assert f"{CUT:,} flights are published already" in the_rest.stdout
     assert re.search(r"Publish +2,000 +\d", the_rest.stdout)

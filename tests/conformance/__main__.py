@@ -11,7 +11,7 @@ import difflib
 import tempfile
 from pathlib import Path
 
-from conformance.pool import Pool
+from conformance.pool import KINDS, Pool
 from conformance.scenarios.everything import ALL
 
 
@@ -25,12 +25,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         pool = Pool(Path(directory))
         try:
+            pool.play_ahead(chosen, [arguments.only] if arguments.only else KINDS)
             for scenario in chosen:
                 if arguments.only:
-                    lines = pool.run(arguments.only, scenario)
+                    lines = pool.transcript(arguments.only, scenario)
                 else:
-                    expected = pool.run("nats-server", scenario)
-                    actual = pool.run("headrace", scenario)
+                    expected = pool.transcript("nats-server", scenario)
+                    actual = pool.transcript("headrace", scenario)
                     diff = difflib.unified_diff(
                         expected, actual, "nats-server", "headrace", "", "", 4, ""
                     )

@@ -7,7 +7,7 @@ must really differ, so that the list shrinks when the difference does.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -16,15 +16,24 @@ from conformance.pool import Pool
 from conformance.scenarios.everything import ALL
 from conformance.table import Scenario
 
+ATTEMPTS = 3
+
 
 @pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+def pool(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pool]:
+    """Plays ahead what this run of pytest will ask for."""
     servers = Pool(tmp_path_factory.mktemp("conformance"))
+    servers.play_ahead(_asked_for(request.session.items))
     yield servers
     servers.close()
 
 
-ATTEMPTS = 3
+def _asked_for(items: Iterable[pytest.Item]) -> Iterator[Scenario]:
+    for item in items:
+        if isinstance(item, pytest.Function) and item.function is test_both_servers_say_the_same:
+            yield item.callspec.params["scenario"]
 
 
 @pytest.mark.peer

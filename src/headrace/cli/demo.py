@@ -31,6 +31,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="publish only the first N flights; a later run with a larger N, or none, adds the rest",
     )
     parser.add_argument(
+        "--batch",
+        type=_count,
+        default=60_000,
+        metavar="N",
+        help="at most so many flights in one micro-batch (default: %(default)s)",
+    )
+    parser.add_argument(
         "--port", type=_port, default=0, help="the embedded broker's port (default: any free one)"
     )
     parser.add_argument(
@@ -59,6 +66,7 @@ def run(args: argparse.Namespace) -> int:
     settings = DemoSettings(
         directory=args.dir,
         limit=args.limit,
+        batch=args.batch,
         port=args.port,
         reset=args.reset,
         spark_master=args.spark_master,

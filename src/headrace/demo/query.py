@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["ChainQuery", "check_java", "start_spark"]
 
 JAVA_MIN: Final = 17
-BATCH_MESSAGES: Final = 60_000
 PROGRESS_CONSUMER: Final = "delays"
 
 
@@ -112,6 +111,7 @@ class ChainQuery:
     stream: str
     partitions: int
     tasks: int
+    batch_messages: int
     checkpoint: Path
     results: Results
     on_batch: Callable[[int], None]
@@ -140,7 +140,7 @@ class ChainQuery:
             splitBy="partition",
             partitions=self.partitions,
             maxTasks=self.tasks,
-            maxOffsetsPerTrigger=BATCH_MESSAGES,
+            maxOffsetsPerTrigger=self.batch_messages,
         ).load()
         writer = source.writeStream.queryName("flight-chains").foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(self.checkpoint))

