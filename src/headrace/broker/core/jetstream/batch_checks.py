@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....api.errors import Errors
 from .context import Refused
 from .counters import counted, read_increment
-from .publish_headers import read_headers
 from .ranges import read_number
 from .statuses import with_headers
 from .ttl import NOTED_NS, read_ttl
@@ -56,11 +56,15 @@ class BatchChecks:
         self._staged = 0
         self._nbytes = 0
 
-    def admit(self, subject: bytes, headers: bytes, payload: bytes) -> Staged:
-        """Raises Refused with the answer for the whole batch."""
+    def admit(
+        self, subject: bytes, headers: bytes, payload: bytes, found: Mapping[bytes, bytes]
+    ) -> Staged:
+        """``found`` are headers of ours. Raises Refused with the answer for the whole batch."""
         config = self._config
         subject = self._stream.renamed(subject)
-        found = read_headers(headers)
+        if not found and not config.allow_msg_counter:
+            self._count_in(subject, headers, payload, b"")
+            return Staged(subject, headers, payload, self._now_ns, 0, b"", b"", b"")
         increment = read_increment(found, payload, allowed=config.allow_msg_counter)
         expected = found.get(_EXPECTED_STREAM)
         if expected and expected != self._stream.name.encode():
@@ -83,13 +87,17 @@ class BatchChecks:
         if found.get(_TTL):
             expires_ns, changed = self._checks.lifetime(found[_TTL], headers, self._now_ns)
             headers = changed or headers
-        self._staged += 1
-        self._counts[subject] = self._counts.get(subject, 0) + 1
-        self._nbytes += self._checks.size(subject, headers, payload)
-        self._check_room(subject, rollup)
+        self._count_in(subject, headers, payload, rollup)
         return Staged(subject, headers, payload, self._now_ns, expires_ns, message_id, rollup, ends)
 
-    def _check_ttl(self, found: dict[bytes, bytes]) -> None:
+    def _count_in(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
+        self._staged += 1
+        self._counts[subject] = self._counts.get(subject, 0) + 1
+        if self._config.discard == "new":
+            self._nbytes += self._checks.size(subject, headers, payload)
+            self._check_room(subject, rollup)
+
+    def _check_ttl(self, found: Mapping[bytes, bytes]) -> None:
         ttl = found.get(_TTL)
         if not ttl:
             return
@@ -98,7 +106,7 @@ class BatchChecks:
         if read_ttl(ttl) is None:
             raise Refused(Errors.MESSAGE_TTL_INVALID)
 
-    def _check_id(self, found: dict[bytes, bytes]) -> bytes:
+    def _check_id(self, found: Mapping[bytes, bytes]) -> bytes:
         message_id = found.get(_MSG_ID, b"")
         if message_id:
             if message_id in self._ids or self._stream.window.find(message_id, self._now_ns):
@@ -114,7 +122,7 @@ class BatchChecks:
         self._totals[subject] = headers, body
         return headers, body
 
-    def _check_last(self, found: dict[bytes, bytes]) -> None:
+    def _check_last(self, found: Mapping[bytes, bytes]) -> None:
         wanted = found.get(_EXPECTED_LAST)
         if not wanted:
             return
@@ -124,7 +132,7 @@ class BatchChecks:
         if self._staged:  # only the first message of a batch may say so
             raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
 
-    def _check_subject_last(self, subject: bytes, found: dict[bytes, bytes]) -> None:
+    def _check_subject_last(self, subject: bytes, found: Mapping[bytes, bytes]) -> None:
         wanted, other = found.get(_EXPECTED_SUBJECT_LAST), found.get(_EXPECTED_SUBJECT)
         if not wanted:
             if other:
@@ -140,7 +148,9 @@ class BatchChecks:
             raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
         self._expected[about] = last
 
-    def _check_rollup(self, subject: bytes, found: dict[bytes, bytes], *, scheduled: bool) -> bytes:
+    def _check_rollup(
+        self, subject: bytes, found: Mapping[bytes, bytes], *, scheduled: bool
+    ) -> bytes:
         value = found.get(_ROLLUP, b"") or (b"sub" if scheduled else b"")
         if not value:
             return b""
@@ -153,8 +163,6 @@ class BatchChecks:
 
     def _check_room(self, subject: bytes, rollup: bytes) -> None:
         config, store = self._config, self._stream.store
-        if config.discard != "new":
-            return
         if 0 < config.max_msgs < store.messages + self._staged:
             raise Refused(Errors.STREAM_STORE_FAILED, err="maximum messages exceeded")
         if 0 < config.max_bytes < store.bytes + self._nbytes:

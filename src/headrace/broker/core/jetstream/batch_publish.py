@@ -26,7 +26,7 @@ from ..ports import Timer
 from .batch_checks import BatchChecks, Staged
 from .context import Context, Refused
 from .gate import store_refusal
-from .publish_headers import read_headers
+from .publish_headers import MARK, header_value, read_headers
 from .ranges import read_number
 from .statuses import with_headers
 from .ttl import without_header
@@ -43,6 +43,9 @@ _SEQUENCE: Final = b"Nats-Batch-Sequence"
 _COMMIT: Final = b"Nats-Batch-Commit"
 _LEVEL: Final = b"Nats-Required-Api-Level"
 _EXPECTED_LAST_ID: Final = b"Nats-Expected-Last-Msg-Id"
+_LEAST: Final = (
+    2  # headers of ours in every message: with no more of them, there is nothing to read
+)
 _ID_BYTES_MAX: Final = 64
 _IDLE_NS: Final = round(ATOMIC_BATCH_IDLE_S * 1_000_000_000)
 
@@ -86,19 +89,19 @@ class Batches:
             self._context.bus.publish(reply, b"", b"", body)
 
     def _take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        found = read_headers(headers)
         config = self._stream.config
         self._stream.check_not_sealed()
         if 0 <= config.max_msg_size < len(headers) + len(payload):
             raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
         if not config.allow_atomic:
             raise Refused(Errors.BATCH_DISABLED)
-        batch_id = found[_ID]
+        batch_id = header_value(headers, _ID)
         if len(batch_id) > _ID_BYTES_MAX:
             raise Refused(Errors.BATCH_INVALID_ID)
-        sequence = read_number(found.get(_SEQUENCE, b""))
+        sequence = read_number(header_value(headers, _SEQUENCE))
         if sequence is None:
             raise Refused(Errors.BATCH_MISSING_SEQUENCE)
+        found = {} if headers.count(MARK) == _LEAST else read_headers(headers)
         commit = found.get(_COMMIT, b"")
         ends = commit == b"eob"  # the end of the batch, and no message of it
         batch = self._open.get(batch_id) or self._begin(batch_id, sequence - ends, sequence)
@@ -186,10 +189,11 @@ class Batches:
         for subject, headers, payload in batch.messages:
             if len(headers) > HEADER_BYTES_MAX:
                 raise Refused(Errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
-            if read_headers(headers).get(_EXPECTED_LAST_ID):
+            found = {} if headers.count(MARK) == _LEAST else read_headers(headers)
+            if found.get(_EXPECTED_LAST_ID):
                 name = _EXPECTED_LAST_ID.decode()
                 raise Refused(Errors.BATCH_UNSUPPORTED_HEADER, header=name)
-            staged.append(checks.admit(subject, headers, payload))
+            staged.append(checks.admit(subject, headers, payload, found))
         if ends:
             last = staged[-1]
             staged[-1] = last._replace(headers=with_headers(last.headers, b"%b: 1\r\n" % _COMMIT))

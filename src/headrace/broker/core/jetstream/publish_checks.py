@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ....api.errors import Errors
@@ -159,7 +160,7 @@ class PublishChecks:
         return Admission(msg_id, 0, rollup, expires_ns, headers, ends=ends)
 
     def schedule(
-        self, subject: bytes, found: dict[bytes, bytes], now_ns: int
+        self, subject: bytes, found: Mapping[bytes, bytes], now_ns: int
     ) -> tuple[bool, bytes]:
         """Whether a message is a schedule, and the subject of the one it ends. Raises Refused."""
         config = self._config
