@@ -9,6 +9,7 @@ the power goes, one of the two is whole.
 from __future__ import annotations
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -72,6 +73,22 @@ class Compaction:
         self._header = header
         self._copied = 0
         self._finish = finish
+
+    def install(self, first: int) -> None:
+        """Let the segment's index tell of the copy; messages below ``first`` are gone meanwhile."""
+        segment, positions = self.segment, self.positions
+        live = [segment.is_live(at) and segment.sequence(at) >= first for at in positions]
+        segment.head = bisect_left(positions, segment.lower(first))
+        segment.sizes = array("I", map(segment.sizes.__getitem__, positions))
+        segment.sids = array("I", map(segment.sids.__getitem__, positions))
+        segment.stamps = array("q", map(segment.stamps.__getitem__, positions))
+        segment.alive = bytearray(map(segment.is_live, positions))
+        segment.offsets, segment.rel = self.offsets, self.rel
+        segment.dead = live.count(False)
+        segment.counts, segment.counted = {}, 0
+        segment.version += 1
+        segment.expiries = self.expiries
+        segment.data_end = self.data_end
 
     def chore(self, writer: Writer) -> bool:
         """One slice of the work; whether there is more."""

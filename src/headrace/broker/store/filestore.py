@@ -8,8 +8,8 @@ at the end of a stream never touches the disk.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Final
 from zlib import crc32
 
@@ -28,16 +28,18 @@ from .record import (
     U32,
     encode_commit,
     encode_removals,
+    encode_run,
     encode_skip,
     flagged,
 )
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
 from .shelf import Shelf
+from .spans import coalesce, segment_path
 from .watermark import Watermark
 from .writer import SegmentWrite, Work
 
-__all__ = ["FileLog", "coalesce", "segment_path"]
+__all__ = ["FileLog"]
 
 _CHUNK_BYTES: Final = 256 * 1024
 _COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
@@ -47,23 +49,6 @@ _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is lef
 
 _pack = HEAD.pack
 _pack_u32 = U32.pack
-
-
-def segment_path(directory: str, serial: int, generation: int = 0) -> str:
-    """Where a segment lies: ``0000000001.seg``, compacted ``0000000001.1.seg`` and so on."""
-    return f"{directory}/{serial:010d}{f'.{generation}' if generation else ''}.seg"
-
-
-def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Inclusive ranges, sorted, overlapping and adjacent ones joined."""
-    joined: list[tuple[int, int]] = []
-    for low, high in sorted(ranges):
-        if joined and low <= joined[-1][1] + 1:
-            if high > joined[-1][1]:
-                joined[-1] = (joined[-1][0], high)
-        else:
-            joined.append((low, high))
-    return joined
 
 
 class FileLog(RecordReader):
@@ -167,6 +152,36 @@ class FileLog(RecordReader):
         self.bytes += size
         self.last_seq = sequence
         return sequence
+
+    def append_many(self, subject: bytes, payloads: Sequence[bytes], timestamp_ns: int) -> None:
+        """``append`` for messages of one subject without headers; when it raises, the first are staged."""
+        overhead = OVERHEAD + len(subject)
+        sizes = [overhead + len(payload) for payload in payloads]
+        if not sizes or self._occurrences is not None or self._end + sum(sizes) > self._limit:
+            super().append_many(subject, payloads, timestamp_ns)
+            return
+        if self._clean:
+            self._check_writable()
+        table, count = self._table, len(sizes)
+        sid = table.ids.get(subject)
+        if sid is None:
+            sid = self._intern(subject)
+        sequence, tail = self.last_seq + 1, self._segments[-1]
+        self._chunk.parts += encode_run(sequence, subject, payloads, timestamp_ns, self._salt)
+        *offsets, end = accumulate(sizes, initial=self._end)
+        tail.offsets.extend(offsets)
+        tail.sizes.extend(sizes)
+        tail.sids.extend([sid] * count)
+        tail.stamps.extend([timestamp_ns] * count)
+        self.last_seq += count
+        if table.counts[sid]:
+            table.counts[sid] += count
+        else:
+            table.add(sid, sequence, self.last_seq, count)
+        table.lasts[sid] = self.last_seq
+        self.messages += count
+        self.bytes += end - self._end
+        self._end = end
 
     def _gather(self, nbytes: int) -> None:
         self._check_writable()
@@ -441,22 +456,7 @@ class FileLog(RecordReader):
     def switch(self, done: Compaction) -> None:
         """The compacted file is on disk: use it from now on, and remove the old one."""
         segment, old = done.segment, done.segment.path
-        live = [
-            segment.is_live(position) and segment.sequence(position) >= self._first
-            for position in done.positions
-        ]
-        head = segment.lower(self._first)
-        segment.head = bisect_left(done.positions, head)
-        segment.sizes = array("I", map(segment.sizes.__getitem__, done.positions))
-        segment.sids = array("I", map(segment.sids.__getitem__, done.positions))
-        segment.stamps = array("q", map(segment.stamps.__getitem__, done.positions))
-        segment.alive = bytearray(map(segment.is_live, done.positions))
-        segment.offsets, segment.rel = done.offsets, done.rel
-        segment.dead = live.count(False)
-        segment.counts, segment.counted = {}, 0
-        segment.version += 1
-        segment.expiries = done.expiries
-        segment.data_end = done.data_end
+        done.install(self._first)
         self._shelf.discard(segment)
         segment.path = done.target
         self._shelf.chore(unlink_chore(old))

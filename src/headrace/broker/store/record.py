@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -55,6 +55,7 @@ __all__ = [
     "encode_commit",
     "encode_message",
     "encode_removals",
+    "encode_run",
     "encode_skip",
     "flagged",
     "ranges_of",
@@ -111,6 +112,20 @@ def encode_message(
     size = OVERHEAD + len(subject) + len(payload)
     head = HEAD.pack(size, MARK, MESSAGE, 0, sequence, timestamp_ns, len(subject))
     return _seal(head + subject + payload, salt)
+
+
+def encode_run(
+    sequence: int, subject: bytes, payloads: Sequence[bytes], timestamp_ns: int, salt: int
+) -> list[bytes]:
+    """The records of messages of one subject without headers, from ``sequence`` on."""
+    pack, seal, length = HEAD.pack, U32.pack, len(subject)
+    overhead = OVERHEAD + length
+    records = []
+    for number, payload in enumerate(payloads, sequence):
+        size = overhead + len(payload)
+        body = pack(size, MARK, MESSAGE, 0, number, timestamp_ns, length) + subject + payload
+        records.append(body + seal(crc32(body, salt)))
+    return records
 
 
 def flagged(record: bytes, flag: int, salt: int) -> bytes:

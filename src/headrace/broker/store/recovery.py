@@ -14,7 +14,7 @@ from typing import Final
 
 from .appends import ExpiryOf
 from .expiries import NEVER_NS, Expiries
-from .filestore import FileLog, coalesce, segment_path
+from .filestore import FileLog
 from .findings import Finding, Quarantine, damage
 from .index import Segment, SubjectTable
 from .inventory import ArrayLoader, Inventory, SegmentFile, read_file
@@ -40,6 +40,7 @@ from .segment import (
     Summary,
 )
 from .shelf import Shelf
+from .spans import coalesce, segment_path
 from .watermark import Watermark, read_watermark
 
 __all__ = ["new_log", "open_log"]
