@@ -91,8 +91,9 @@ class TrustedTokens:
                 raise TokenError("the account does not take bearer tokens")
         elif not self._keys.signed(user.sub, options.sig, peer.nonce):
             raise TokenError("the nonce is not signed by its user")
-        granted_by: Mapping[str, Any] = account.keys[user.iss] or content
-        content = dict(granted_by)
+        template = account.keys[user.iss]
+        if template is not None:
+            content = dict(template)
         check_origin(content, peer)
         granted = permissions_of(content)
         if granted is None:

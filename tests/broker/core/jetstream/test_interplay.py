@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import shutil
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from headrace.broker.core.jetstream.dedupe import DuplicateWindow
 from headrace.broker.store import FileStorage
+from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, HeldStorage, World
 
 
@@ -216,3 +219,70 @@ def test_what_was_copied_leaves_its_origin_when_the_power_went_in_between(
     client = world.client()
     assert state(client)["messages"] == 1
     assert state(client, "T")["messages"] == 1
+
+
+def test_a_stream_that_is_deleted_leaves_no_timer_and_is_forgotten() -> None:
+    world = World()
+    client = world.client()
+    listening = client.subscribe(b"push.p")
+    before = len(world.hub.timers)
+    client.stream("O", subjects=["o.>"])
+    client.stream(
+        allow_atomic=True,
+        allow_msg_schedules=True,
+        allow_msg_ttl=True,
+        max_age=60_000_000_000,
+        subject_delete_marker_ttl=1_000_000_000,
+        republish={"src": ">", "dest": "out.>"},
+    )
+    client.stream(
+        "T", subjects=[], sources=[{"name": "S"}, {"name": "O"}], max_msgs=2, discard="new"
+    )
+    client.stream("M", subjects=[], mirror={"name": "S"})
+    made = {}
+    made["P"] = client.consumer(
+        "P", deliver_subject="push.p", idle_heartbeat=1_000_000_000, flow_control=True
+    )
+    made["G"] = client.consumer("G", priority_policy="pinned_client", priority_groups=["g"])
+    made["U"] = client.consumer("U", pause_until="2033-01-01T00:00:00Z")
+    assert not any("error" in answer for answer in made.values()), made
+    client.pull({"batch": 5, "expires": 50_000_000_000, "group": "g"}, "G")
+    client.publish(b"s.b", Nats_Batch_Id="1", Nats_Batch_Sequence="1")
+    client.put(b"s.plan", Nats_Schedule="@every 1s", Nats_Schedule_Target="s.made")
+    for _ in range(5):
+        client.put(b"s.ttl", Nats_TTL="30s")
+        client.put(b"o.x")
+    world.advance(3)
+    assert listening.take()
+    seen = [weakref.ref(stream) for stream in world.hub.engine.registry.streams.values()]
+    for name in ("S", "T", "O", "M"):
+        client.api(f"STREAM.DELETE.{name}")
+    world.advance(5)
+    assert len(world.hub.timers) == before
+    gc.collect()
+    assert [ref().name for ref in seen if ref() is not None] == []
+
+
+def test_a_work_queue_gives_up_what_was_copied_although_a_flush_failed() -> None:
+    fs = FaultFS()
+    world = World(FileStorage("/store", fs=fs, threaded=False))
+    client = world.client()
+    client.stream(retention="workqueue")
+    client.stream("T", subjects=[], sources=[{"name": "S"}])
+    client.publish(b"s.a")
+    engine = world.hub.engine
+    assert engine is not None
+    target, origin = (engine.registry.streams[name].store for name in "TS")
+    for _ in range(20):
+        if target.durable_seq:
+            break
+        world.settle()
+    assert target.durable_seq == 1
+    assert origin.messages == 0  # but this is not on disk yet
+    fs.fail(fs.operations + 1, "enospc")
+    assert "error" in client.put(b"s.b")
+    world.advance(5)
+    assert client.put(b"s.c")["stream"] == "S"
+    world.advance(5)
+    assert state(client, "T")["messages"] == 2
+    assert state(client)["messages"] == 0

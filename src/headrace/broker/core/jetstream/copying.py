@@ -190,7 +190,7 @@ class Copy:
         if origin is None or not done:
             return
         if origin.config.retention == "workqueue":
-            origin.remove(done)
+            origin.remove_copied(done)
         else:
             origin.retention.acknowledged(self, done)
 

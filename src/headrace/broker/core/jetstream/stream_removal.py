@@ -63,6 +63,11 @@ class RemovingStream:
             self.make_way()
         return removed
 
+    def remove_copied(self, sequences: Sequence[int]) -> None:
+        """Remove messages that another stream has now, for good: a flush that fails brings none back."""
+        self.remove(sequences)
+        self._note_done(sequences)
+
     def remove_done(self, sequences: Sequence[int]) -> None:
         """Remove messages nobody needs any more; committed with the next flush."""
         if sequences and self.writable() and self.store.remove(sequences):
