@@ -16,7 +16,7 @@ from conformance import masking
 __all__ = ["CLOSED", "Closed", "Session", "Step", "Wire"]
 
 REPLY_SECONDS = 2.0
-QUIET_SECONDS = 0.06
+QUIET_SECONDS = 0.1
 
 Step = Callable[["Session"], None]
 
