@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.core.jetstream import schedules
 from headrace.broker.core.jetstream.dedupe import DuplicateWindow
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
@@ -286,3 +287,24 @@ def test_a_work_queue_gives_up_what_was_copied_although_a_flush_failed() -> None
     world.advance(5)
     assert state(client, "T")["messages"] == 2
     assert state(client)["messages"] == 0
+
+
+def test_schedules_that_were_purged_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "_GONE_MAX", 4)
+    world = World()
+    client = world.client()
+    client.stream(allow_msg_schedules=True)
+    for number in range(10):
+        subject = b"s.plan.%d" % number
+        client.put(subject, Nats_Schedule="@every 2s", Nats_Schedule_Target="s.made")
+    client.put(b"s.stays", Nats_Schedule="@every 2s", Nats_Schedule_Target="s.made")
+    client.api("STREAM.PURGE.S", {"filter": "s.plan.*"})
+    world.advance(3)
+    engine = world.hub.engine
+    assert engine is not None
+    kept = engine.registry.streams["S"].schedules
+    assert kept is not None
+    assert list(kept._current) == [b"s.stays"]
+    before = state(client)["last_seq"]
+    world.advance(2)
+    assert state(client)["last_seq"] == before + 1

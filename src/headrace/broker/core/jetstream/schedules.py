@@ -49,6 +49,7 @@ _LEFT_OUT: Final = (
     b"Nats-Batch-",
 )
 _GRAIN_NS: Final = 250_000_000  # schedules fire no more often than this
+_GONE_MAX: Final = 1024  # so many schedules that were purged may be remembered in any case
 _PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
 
 ZoneOf = Callable[[str], tzinfo | None]
@@ -157,6 +158,7 @@ class Schedules:
         self._zone_of = stream.context.options.time_zone
         self._current: dict[bytes, _Entry] = {}
         self._wheel = Wheel()
+        self._gone = 0  # reminders of schedules that were not there any more
         self._timer: Timer | None = None
         self._timer_ns = 0
 
@@ -251,9 +253,19 @@ class Schedules:
             for sequence in sorted(due):
                 message = self._stream.store.get(sequence)
                 entry = self._current.get(message.subject) if message is not None else None
-                if message is not None and entry is not None and entry.sequence == sequence:
+                if message is None:
+                    self._gone += 1
+                elif entry is not None and entry.sequence == sequence:
                     self._fire(message, entry)
+            if self._gone > _GONE_MAX + len(self._current) // 2:
+                self._forget_gone()
         self.arm()
+
+    def _forget_gone(self) -> None:
+        """Forget schedules that were purged or deleted."""
+        self._gone = 0
+        alive = self._stream.store.expires_ns
+        self._current = {s: entry for s, entry in self._current.items() if alive(entry.sequence)}
 
     def _fire(self, schedule: StoredMessage, entry: _Entry) -> None:
         """Publish what a schedule asks for, and see to its next time, or its end."""
