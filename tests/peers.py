@@ -73,6 +73,8 @@ class ServerProcess:
     monitoring_port: int = 0
     credentials: Mapping[str, str] = field(default_factory=dict)
     scheme: str = "nats"
+    command: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def url(self) -> str:
@@ -85,6 +87,15 @@ class ServerProcess:
         """End it the hard way: SIGKILL, nothing is flushed."""
         self.process.kill()
         self.process.wait(STOP_SECONDS)
+
+    def start_again(self) -> None:
+        """Start it as before, once it has ended: on its port, with its store."""
+        self.process = _spawn(self.command, self.log, self.env)
+        try:
+            _wait_until_it_answers(self)
+        except BaseException:
+            self.kill()
+            raise
 
     def stop(self) -> int:
         """End it politely; returns the exit status, which is negative if it had to be killed."""
@@ -118,6 +129,18 @@ def _wait_until_it_answers(server: ServerProcess) -> None:
         time.sleep(0.005)  # nothing to wait for: a port opening raises no event in another process
 
 
+def _spawn(command: Sequence[str], log: Path, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    with log.open("ab") as sink:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sink,
+            stderr=sink,
+            cwd=log.parent,
+            env={**os.environ, **env},
+        )
+
+
 def _launch(
     name: str,
     command: Sequence[str],
@@ -126,16 +149,11 @@ def _launch(
     log: Path,
     env: Mapping[str, str] | None = None,
 ) -> ServerProcess:
-    with log.open("ab") as sink:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=sink,
-            stderr=sink,
-            cwd=log.parent,
-            env={**os.environ, **(env or {})},
-        )
-    server = ServerProcess(name, process, "127.0.0.1", port, store_dir, log)
+    env = env or {}
+    process = _spawn(command, log, env)
+    server = ServerProcess(
+        name, process, "127.0.0.1", port, store_dir, log, command=command, env=env
+    )
     try:
         _wait_until_it_answers(server)
     except BaseException:

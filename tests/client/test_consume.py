@@ -235,9 +235,9 @@ async def test_closing_the_connection_ends_it_with_an_error(
 
 
 async def test_it_goes_on_after_a_killed_server_comes_back(
-    nats_server: Callable[..., peers.ServerProcess], free_port: int
+    nats_server: Callable[..., peers.ServerProcess],
 ) -> None:
-    server = nats_server(port=free_port)
+    server = nats_server(sync="always")
     async with connect(server.url, reconnect_wait=0.02, reconnect_wait_max=0.05) as connection:
         js = connection.jetstream()
         stream = await js.create_stream(name="S", subjects=["s.>"])
@@ -248,13 +248,13 @@ async def test_it_goes_on_after_a_killed_server_comes_back(
             await first.ack_sync()
             server.kill()
             await asyncio.wait_for(anext(connection.events()), 5)
-            again = peers.start_nats_server(server.store_dir.parent, port=free_port)
-            try:
-                await connection.flush(5)
-                await js.publish("s.a", b"2", retries=20)
-                assert (await asyncio.wait_for(anext(messages), 10)).payload == b"2"
-            finally:
-                again.stop()
+            server.start_again()
+            await connection.flush(5)
+            await js.publish("s.a", b"2", retries=20)
+            following = await asyncio.wait_for(anext(messages), 10)
+            if following.payload == b"1":  # nats-server may forget an ack when it is killed
+                following = await asyncio.wait_for(anext(messages), 10)
+            assert following.payload == b"2"
 
 
 async def test_silence_is_reported_and_pulled_anew() -> None:

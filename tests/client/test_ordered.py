@@ -87,10 +87,10 @@ async def test_a_missing_stream_is_an_error(js: JetStream) -> None:
 
 
 async def test_nothing_is_missed_or_repeated_over_killed_servers(
-    nats_server: Callable[..., peers.ServerProcess], free_port: int
+    nats_server: Callable[..., peers.ServerProcess],
 ) -> None:
     source = random.Random(5)
-    server = nats_server(port=free_port)
+    server = nats_server(sync="always")
     async with connect(server.url, reconnect_wait=0.01, reconnect_wait_max=0.05) as connection:
         js = connection.jetstream()
         stream = await js.create_stream(name="S", subjects=["S.>"])
@@ -106,8 +106,7 @@ async def test_nothing_is_missed_or_repeated_over_killed_servers(
                 if len(seen) % 1_000 == 0 and restarts < 2:
                     restarts += 1
                     server.kill()
-                    server = peers.start_nats_server(server.store_dir.parent, port=free_port)
+                    server.start_again()
                     await asyncio.sleep(source.uniform(0, 0.05))
         assert seen == list(range(5_000))
         assert ordered.resets >= 1
-    server.stop()

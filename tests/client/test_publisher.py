@@ -119,32 +119,27 @@ async def test_a_message_nobody_answers_is_sent_again_and_then_reported(js: JetS
 
 @pytest.mark.parametrize("deduplicate", [False, True])
 async def test_nothing_is_lost_when_the_server_is_killed_in_between(
-    nats_server: Callable[..., peers.ServerProcess], free_port: int, deduplicate: bool
+    nats_server: Callable[..., peers.ServerProcess], deduplicate: bool
 ) -> None:
-    server = nats_server(port=free_port)
+    server = nats_server(sync="always")
     async with connect(server.url, reconnect_wait=0.02, reconnect_wait_max=0.05) as connection:
         js = connection.jetstream()
         await js.create_stream(name="S", subjects=["s.>"])
-        again = None
         async with js.publisher(window=500, deduplicate=deduplicate) as publisher:
             for number in range(6_000):
                 await publisher.send("s.a", b"%d" % number)
                 if number == 3_000:
                     server.kill()
-                    again = peers.start_nats_server(server.store_dir.parent, port=free_port)
+                    server.start_again()
             await publisher.flush()
             assert (publisher.acked, publisher.failed) == (6_000, 0)
-        try:
-            consumer = await js.create_consumer("S", durable_name="c", max_ack_pending=-1)
-            seen: list[int] = []
-            while batch := await consumer.fetch(5_000, no_wait=True):
-                seen += [int(payload) for payload in batch.payloads]
-            assert set(seen) == set(range(6_000))
-            if deduplicate:
-                assert len(seen) == 6_000
-        finally:
-            assert again is not None
-            again.stop()
+        consumer = await js.create_consumer("S", durable_name="c", max_ack_pending=-1)
+        seen: list[int] = []
+        while batch := await consumer.fetch(5_000, no_wait=True):
+            seen += [int(payload) for payload in batch.payloads]
+        assert set(seen) == set(range(6_000))
+        if deduplicate:
+            assert len(seen) == 6_000
 
 
 async def test_without_retries_a_lost_connection_reports_what_was_in_flight(
