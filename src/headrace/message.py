@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-__all__ = ["StoredMessage", "StreamState", "SubjectState"]
+__all__ = ["StoredMessage", "StoredRow", "StreamState", "SubjectState"]
 
 
 class StoredMessage(NamedTuple):
@@ -15,6 +15,11 @@ class StoredMessage(NamedTuple):
     headers: bytes
     payload: bytes
     timestamp_ns: int
+
+
+StoredRow: TypeAlias = tuple[int, bytes, bytes, bytes, int]
+"""The fields of a ``StoredMessage`` as a bare tuple, for reading many: it is made in half the time, and
+the garbage collector soon looks at it no more, as it does at instances of classes."""
 
 
 class SubjectState(NamedTuple):

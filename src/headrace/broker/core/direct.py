@@ -7,8 +7,10 @@ socket, and control lines still are bytes, read by the same parser.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING
 
+from ...message import StoredRow
 from ...wire.direct import FRAME_BYTES, Chunk
 from ...wire.frames import MSG, Frame
 from .answers import ExpectedAnswers
@@ -74,6 +76,21 @@ class _DirectSubscription(GuardedSubscription):
             return
         sid = self._sid
         frames = [(MSG, s, sid, r, h, p) for s, r, h, p in messages]
+        self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        if self.closed or self._checked or self.messages_max >= 0 or not self.output.has_headers:
+            super().send_stored(rows, reply, consumer_seq, pending)
+            return
+        sid = self._sid
+        frames: list[Frame] = [
+            (MSG, subject, sid, reply % (seq, at, time_ns, left), headers, payload)
+            for (seq, subject, headers, payload, time_ns), at, left in zip(
+                rows, count(consumer_seq), count(pending, -1)
+            )
+        ]
         self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
 
     @property

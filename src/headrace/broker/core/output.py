@@ -85,6 +85,15 @@ class Output:
         if size > self.room:
             self.session.overflow()
 
+    def write_frames(self, frames: list[bytes]) -> None:
+        """Add whole frames, at least one."""
+        if not self.parts:
+            self.touched.append(self)
+        self.parts += frames
+        self.size = size = self.size + sum(map(len, frames))
+        if size > self.room:
+            self.session.overflow()
+
     def take(self) -> list[bytes]:
         """Hand over everything that waits."""
         parts = self.parts

@@ -10,7 +10,7 @@ import builtins  # a stream store has a property called bytes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from ...message import StoredMessage, StreamState, SubjectState
+from ...message import StoredMessage, StoredRow, StreamState, SubjectState
 from ...subjects import SubjectFilter
 from ...wire.frames import Frame
 from .interest import Watch
@@ -131,6 +131,17 @@ class StreamStore(Protocol):
         max_bytes: int,
         last_seq: int,
     ) -> list[StoredMessage]:
+        """``rows`` as messages, for those who read few."""
+        ...
+
+    def rows(
+        self,
+        start_seq: int,
+        filter: SubjectFilter | None,
+        max_messages: int,
+        max_bytes: int,
+        last_seq: int,
+    ) -> list[StoredRow]:
         """Live messages matching ``filter`` in ``[start_seq, last_seq]``, in order.
 
         Stops after ``max_messages`` or once ``max_bytes`` of payload+headers+subject are exceeded (at
@@ -277,6 +288,16 @@ class Target(Protocol):
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
+        ...
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        """``send`` for stored messages as they are, in one go.
+
+        The reply subject of each is ``reply % (sequence, its consumer sequence, timestamp_ns, how many
+        are pending after it)``; ``consumer_seq`` and ``pending`` are those of the first.
+        """
         ...
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:

@@ -22,7 +22,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from ...message import StoredRow
 from .interest import InterestWatches, Watch
+from .outgoing import answered
 from .output import head_of, tail_of
 from .ports import ManySink, Origin, Randomness, Sink, Target
 from .router_trie import Leaf, Node, Trie
@@ -444,6 +446,11 @@ class _SinkTarget:
         # A sink knows its messages by their address; `subject` is for the eyes of clients.
         self._sink(self._inbox, reply, headers, payload, None)
 
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        self.send_many(answered(rows, reply, consumer_seq, pending))
+
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         for message in messages:
             self.send(*message)
@@ -464,6 +471,11 @@ class _FanOut:
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         for receiver in self._receivers:
             receiver.send(subject, reply, headers, payload)
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        self.send_many(answered(rows, reply, consumer_seq, pending))
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         for message in messages:

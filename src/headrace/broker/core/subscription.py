@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 
+from ...message import StoredRow
 from ...subjects import SubjectFilter
 from .answers import ExpectedAnswers
-from .output import Output, head_of, tail_of
+from .outgoing import answered
+from .output import COPY_BYTES_MAX, Output, head_of, tail_of
 
 __all__ = ["GuardedSubscription", "Subscription"]
 
@@ -74,6 +77,25 @@ class Subscription:
         if delivered == self.messages_max:
             self._on_exhausted(self)
 
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        """``send`` for stored messages as they are; see ``Target.send_stored``."""
+        output = self.output
+        if self.closed or self.messages_max >= 0 or not _plain(rows):
+            self.send_many(answered(rows, reply, consumer_seq, pending))
+            return
+        sid = self.sid.replace(b"%", b"%%")
+        frame = b"MSG %%b%b%b %%d\r\n%%b\r\n" % (sid, reply)
+        frames = [
+            frame % (subject, seq, at, time_ns, left, len(payload), payload)
+            for (seq, subject, _, payload, time_ns), at, left in zip(
+                rows, count(consumer_seq), count(pending, -1)
+            )
+        ]
+        self.delivered += len(frames)
+        output.write_frames(frames)
+
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         """``send`` for several messages: subject, reply, headers and payload of each."""
         send = self.send
@@ -119,3 +141,15 @@ class GuardedSubscription(Subscription):
         if reply and self._answers is not None:
             self._answers.expect(reply)
         super().send(subject, reply, headers, payload)
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        self.send_many(answered(rows, reply, consumer_seq, pending))
+
+
+def _plain(rows: Sequence[StoredRow]) -> bool:
+    """Whether none has headers, or a payload that is better not copied."""
+    return [row[2] for row in rows].count(b"") == len(rows) and (
+        max([len(row[3]) for row in rows]) <= COPY_BYTES_MAX
+    )

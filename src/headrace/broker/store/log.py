@@ -12,7 +12,7 @@ from itertools import compress, pairwise
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
-from ...message import StoredMessage, StreamState, SubjectState
+from ...message import StoredMessage, StoredRow, StreamState, SubjectState
 from .index import Segment, SubjectTable
 from .occurrences import Occurrences
 from .views import View, make_view
@@ -48,7 +48,7 @@ class MessageLog:
         self._scanned = 0  # positions looked at for repairs since the stream was opened
 
     def _decode(
-        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+        self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
         """Append the messages at live positions to ``out`` while they fit into ``room`` bytes.
 
@@ -85,9 +85,9 @@ class MessageLog:
         segment, position = self._locate(sequence)
         if position < 0:
             return None
-        out: list[StoredMessage] = []
+        out: list[StoredRow] = []
         self._decode(segment, (position,), out, 0)
-        return out[0] if out else None
+        return StoredMessage(*out[0]) if out else None
 
     def deleted(self) -> list[int]:
         """Sequences between the first and the last that are gone, ascending."""
@@ -272,12 +272,24 @@ class MessageLog:
         max_bytes: int,
         last_seq: int,
     ) -> list[StoredMessage]:
+        """``rows`` as messages."""
+        rows = self.rows(start_seq, filter, max_messages, max_bytes, last_seq)
+        return [StoredMessage(*row) for row in rows]
+
+    def rows(
+        self,
+        start_seq: int,
+        filter: SubjectFilter | None,
+        max_messages: int,
+        max_bytes: int,
+        last_seq: int,
+    ) -> list[StoredRow]:
         """Live messages matching ``filter`` in ``[start_seq, last_seq]``, in order.
 
         At most ``max_messages``, and at most ``max_bytes`` of subject, headers and payload together,
         but at least one message if there is one. Damaged messages are skipped and reported.
         """
-        out: list[StoredMessage] = []
+        out: list[StoredRow] = []
         view = self._view(filter)
         start = max(view.skip_quiet(start_seq), self._first)
         last = min(last_seq, self.last_seq)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from ...errors import StoreError
-from ...message import StoredMessage
+from ...message import StoredRow
 from .appends import AppendingLog, ExpiryOf
 from .edits import EditableLog, Part
 from .index import Segment
@@ -20,8 +20,6 @@ __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
 
 _SEGMENT_MESSAGES: Final = 4096
 _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 in memory
-
-_new = tuple.__new__
 
 
 class MemoryLog(AppendingLog):
@@ -169,7 +167,7 @@ class MemoryLog(AppendingLog):
         self._clean = False
 
     def _decode(
-        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+        self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
         names, sids, stamps, bodies = (
             self._table.names,
@@ -177,6 +175,24 @@ class MemoryLog(AppendingLog):
             segment.stamps,
             segment.bodies,
         )
+        if isinstance(positions, range) and segment.rel is None:
+            start, stop = positions.start, positions.stop
+            some = bodies[start:stop]
+            rows = [
+                (sequence, names[sid], body[0], body[1], timestamp_ns)
+                for sequence, sid, body, timestamp_ns in zip(
+                    range(segment.base + start, segment.base + stop),
+                    sids[start:stop],
+                    some,
+                    stamps[start:stop],
+                    strict=True,
+                )
+                if body is not None
+            ]
+            size = sum([len(row[1]) + len(row[2]) + len(row[3]) for row in rows])
+            if size <= room:
+                out += rows
+                return room - size
         for position in positions:
             body = bodies[position]
             assert body is not None  # live messages keep their bytes
@@ -185,8 +201,8 @@ class MemoryLog(AppendingLog):
             room -= len(subject) + len(headers) + len(payload)
             if room < 0 and out:
                 return room
-            fields = (segment.sequence(position), subject, headers, payload, stamps[position])
-            out.append(_new(StoredMessage, fields))
+            sequence = segment.sequence(position)
+            out.append((sequence, subject, headers, payload, stamps[position]))
         return room
 
 

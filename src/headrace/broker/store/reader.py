@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
-from ...message import StoredMessage
+from ...message import StoredRow
 from .appends import AppendingLog
 from .findings import damage
 from .index import Chunk, Segment
-from .record import CRC_BYTES, FLAG_HEADERS, HEAD_BYTES, U32
+from .record import CRC_BYTES, FLAG_HEADERS, HEAD_BYTES, OVERHEAD, U32
 from .shelf import BLOCK_BYTES, Shelf
 
 __all__ = ["RecordReader"]
@@ -23,7 +23,6 @@ __all__ = ["RecordReader"]
 _BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead of each
 
 _unpack_u32 = U32.unpack_from
-_new = tuple.__new__
 
 
 class RecordReader(AppendingLog):
@@ -32,7 +31,7 @@ class RecordReader(AppendingLog):
     _shelf: Shelf
 
     def _decode(
-        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+        self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
         chunks = segment.chunks
         split = bisect_left(positions, chunks[0].first) if chunks else len(positions)
@@ -56,11 +55,31 @@ class RecordReader(AppendingLog):
         segment: Segment,
         chunk: Chunk,
         positions: Sequence[int],
-        out: list[StoredMessage],
+        out: list[StoredRow],
         room: int,
     ) -> int:
         names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
         parts, first, base = chunk.parts, chunk.first, segment.base
+        if isinstance(positions, range) and rel is None:
+            start, stop = positions.start, positions.stop
+            records = parts[start - first : stop - first]
+            net = sum(map(len, records)) - OVERHEAD * len(records)
+            if net <= room:
+                rows = [
+                    (seq, name := names[sid], b"", record[HEAD_BYTES + len(name) : -CRC_BYTES], ns)
+                    if not record[7] & FLAG_HEADERS
+                    else _with_headers(seq, names[sid], record, ns)
+                    for seq, sid, record, ns in zip(
+                        range(base + start, base + stop),
+                        sids[start:stop],
+                        records,
+                        stamps[start:stop],
+                        strict=True,
+                    )
+                ]
+                out += rows
+                headed = len(rows) - [row[2] for row in rows].count(b"")
+                return room - net + U32.size * headed
         for position in positions:
             record = parts[position - first]
             subject = names[sids[position]]
@@ -75,11 +94,11 @@ class RecordReader(AppendingLog):
             if room < 0 and out:
                 return room
             sequence = base + (position if rel is None else rel[position])
-            out.append(_new(StoredMessage, (sequence, subject, headers, payload, stamps[position])))
+            out.append((sequence, subject, headers, payload, stamps[position]))
         return room
 
     def _decode_disk(
-        self, segment: Segment, positions: Sequence[int], out: list[StoredMessage], room: int
+        self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
         offsets = segment.offsets
         at = 0
@@ -98,7 +117,7 @@ class RecordReader(AppendingLog):
         segment: Segment,
         number: int,
         positions: Sequence[int],
-        out: list[StoredMessage],
+        out: list[StoredRow],
         room: int,
     ) -> int:
         """Decode positions whose records begin in one block, checking each record's checksum."""
@@ -131,7 +150,7 @@ class RecordReader(AppendingLog):
             if room < 0 and out:
                 return room
             sequence = base + (position if rel is None else rel[position])
-            out.append(_new(StoredMessage, (sequence, subject, headers, payload, stamps[position])))
+            out.append((sequence, subject, headers, payload, stamps[position]))
         return room
 
     def _damaged(self, segment: Segment, position: int) -> None:
@@ -143,3 +162,10 @@ class RecordReader(AppendingLog):
         segment.mark_dead(position)
         self._drop(segment, position)
         self._advance_first()
+
+
+def _with_headers(sequence: int, subject: bytes, record: bytes, timestamp_ns: int) -> StoredRow:
+    """The fields of a sound record that has headers."""
+    at = HEAD_BYTES + len(subject) + U32.size
+    end = at + _unpack_u32(record, HEAD_BYTES)[0]
+    return sequence, subject, record[at:end], record[end:-CRC_BYTES], timestamp_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["AckDispatch"]
 
 _POSITIONS: Final = 5  # delivered, stream sequence, consumer sequence, time, pending
+_NUMBERS: Final = rb"\.[0-9]{1,19}\.([0-9]{1,19})(?:\.[0-9]{1,19}){3}\n"
 
 
 class AckDispatch:
@@ -22,12 +24,15 @@ class AckDispatch:
 
     def __init__(self) -> None:
         self._consumers: dict[bytes, Consumer] = {}
+        self._positions: dict[bytes, re.Pattern[bytes]] = {}  # finds their acks' stream sequences
 
     def add(self, consumer: Consumer) -> None:
         self._consumers[_key(consumer.stream.name, consumer.name)] = consumer
 
     def remove(self, consumer: Consumer) -> None:
-        self._consumers.pop(_key(consumer.stream.name, consumer.name), None)
+        key = _key(consumer.stream.name, consumer.name)
+        self._consumers.pop(key, None)
+        self._positions.pop(key, None)
 
     def sink(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
@@ -56,18 +61,17 @@ class AckDispatch:
         consumer = self._consumers.get(key)
         if consumer is None or not consumer.acks.takes_many(body):
             return acks
-        prefix = key + b"."
-        start = len(prefix)
-        positions = []
-        for _op, subject, reply, _headers, payload in acks:
-            if payload != body or reply or not subject.startswith(prefix):
-                return acks
-            positions.append(subject[start:].split(b"."))
-        try:
-            sequences = [int(stream_seq) for _, stream_seq, _, _, _ in positions]
-        except ValueError:
+        bodies = [frame[4] for frame in acks]
+        if bodies.count(body) != len(acks) or [frame[2] for frame in acks].count(b"") != len(acks):
             return acks
-        consumer.acks.take_many(sequences)
+        pattern = self._positions.get(key)
+        if pattern is None:
+            pattern = self._positions[key] = re.compile(re.escape(key) + _NUMBERS)
+        # One expression over all of them is quicker than taking each apart.
+        sequences = pattern.findall(b"\n".join([frame[1] for frame in acks]) + b"\n")
+        if len(sequences) != len(acks):
+            return acks
+        consumer.acks.take_many(list(map(int, sequences)))
         return ()
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from ....api.consumers import ConsumerConfig
 from ....api.times import parse_time
-from ....message import StoredMessage
+from ....message import StoredRow
 from ....subjects import SubjectFilter
 from . import journal, statuses
 from .acks import Acks
@@ -99,6 +99,7 @@ class Consumer:
             self.policy.timeout_ns = round(config.priority_timeout * _NS)
         if self.push is not None:
             self.push.configure(config)
+        self.acks.give_up_exhausted()
         self.stream.hungry.discard(self)
         self.wake()
         self.alarm.arm()
@@ -144,7 +145,7 @@ class Consumer:
         state = self.state
         backoff_ns = tuple(round(pause * _NS) for pause in config.backoff)
         state.set_waits(round(config.ack_wait * _NS), backoff_ns)
-        state.max_deliver = config.max_deliver
+        state.set_max_deliver(config.max_deliver)
         self.queue.max_waiting = config.max_waiting
         self._max_ack_pending = config.max_ack_pending if state.tracks else -1
         self.inactive_ns = round(config.inactive_threshold * _NS)
@@ -227,7 +228,7 @@ class Consumer:
                 room = min(room, due)
         return room
 
-    def read(self, max_messages: int, max_bytes: int) -> list[StoredMessage]:
+    def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
         """The next messages to deliver for the first time; only durable ones."""
         store = self.stream.store
         if self.chosen:
@@ -235,16 +236,16 @@ class Consumer:
         next_seq = self.state.next_seq
         if next_seq > store.durable_seq:
             return []
-        return store.read(next_seq, self.filter, max_messages, max_bytes, store.durable_seq)
+        return store.rows(next_seq, self.filter, max_messages, max_bytes, store.durable_seq)
 
-    def _read_chosen(self, max_messages: int, max_bytes: int) -> list[StoredMessage]:
+    def _read_chosen(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
         """Messages chosen when the consumer was made, without those delivered since."""
         store, chosen = self.stream.store, self.chosen
         while chosen and chosen[-1] <= self.state.delivered_stream:
             chosen.pop()
         if chosen and chosen[-1] > store.durable_seq:
             return []
-        found: list[StoredMessage] = []
+        found: list[StoredRow] = []
         for sequence in reversed(chosen):
             message = store.get(sequence)
             if message is not None and sequence <= store.durable_seq:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ....api.acks import ack_prefix
 from ....limits import INGEST_PENDING_BYTES_MAX
-from ....message import StoredMessage
+from ....message import StoredRow
 from .delivery import Run
 from .push import Push
 from .push_window import FlowWindow
@@ -117,7 +117,7 @@ class PushTurn:
             self._count()
             self._hand_out(messages)
 
-    def _hand_out(self, messages: list[StoredMessage]) -> None:
+    def _hand_out(self, messages: list[StoredRow]) -> None:
         """Send a batch, or as much of it as may go."""
         consumer, push = self._consumer, self._push
         state = consumer.state
@@ -129,20 +129,20 @@ class PushTurn:
                 if self._obstacle() is not None:
                     break
                 self._pending -= 1
-                self._send(message, 1, state.deliver_new(run, message.sequence))
+                self._send(message, 1, state.deliver_new(run, message[0]))
         else:
             self._send_all(messages, run)
         state.end_run(run)
         consumer.advance_pending(self._pending)
 
-    def _send_all(self, messages: list[StoredMessage], run: Run) -> None:
+    def _send_all(self, messages: list[StoredRow], run: Run) -> None:
         """Send a batch to one listener, up to the last message it wants."""
         assert self._target is not None
         consumed: list[int] = []
         self._target.send_many(self._frames(messages, consumed))
         self._note(consumed, run)
 
-    def _send_by_window(self, messages: list[StoredMessage], run: Run, window: FlowWindow) -> None:
+    def _send_by_window(self, messages: list[StoredRow], run: Run, window: FlowWindow) -> None:
         """Send a batch under flow control, up to the end of the window."""
         assert self._target is not None
         send, report = self._target.send, self._push.sent
@@ -169,7 +169,7 @@ class PushTurn:
             self._left -= len(consumed)
             self.delivered = True
 
-    def _frames(self, messages: list[StoredMessage], consumed: list[int]) -> Iterator[Outgoing]:
+    def _frames(self, messages: list[StoredRow], consumed: list[int]) -> Iterator[Outgoing]:
         """What is sent of messages, as long as somebody listens; ``consumed`` tells how far that went."""
         consumer, push = self._consumer, self._push
         template, altered = self._first_reply, consumer.alters_messages
@@ -185,7 +185,7 @@ class PushTurn:
             reply = template % (sequence, consumer_seq, timestamp_ns, pending)
             yield subject, reply, headers, payload
 
-    def _send(self, message: StoredMessage, count: int, consumer_seq: int) -> None:
+    def _send(self, message: StoredRow, count: int, consumer_seq: int) -> None:
         sequence, subject, headers, payload, timestamp_ns = message
         reply = self._reply % (count, sequence, consumer_seq, timestamp_ns, self._pending)
         if self._consumer.alters_messages:

@@ -39,7 +39,7 @@ class OriginalReplay:
         following = consumer.read(1, 1)
         if not following or not self._stored_ns:
             return 1
-        due_ns = self._sent_ns + following[0].timestamp_ns - self._stored_ns
+        due_ns = self._sent_ns + following[0][4] - self._stored_ns
         if due_ns <= now_ns:
             return 1
         self.due_ns = due_ns

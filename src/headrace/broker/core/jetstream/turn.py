@@ -10,7 +10,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from ....api.acks import ack_prefix
-from ....message import StoredMessage
+from ....message import StoredMessage, StoredRow
+from ..outgoing import answered
 from . import statuses
 from .delivery import Run
 from .policy import SERVE, SKIP
@@ -138,7 +139,7 @@ class Turn:
             if not self._hand_out(messages):
                 return self._stopped()
 
-    def _hand_out(self, messages: list[StoredMessage]) -> bool:
+    def _hand_out(self, messages: list[StoredRow]) -> bool:
         """Give a batch to the requests; False when no request was left for some of it."""
         consumer = self._consumer
         run: Run | None = None
@@ -202,7 +203,7 @@ class Turn:
     def _send_new(
         self,
         request: WaitingRequest,
-        messages: list[StoredMessage],
+        messages: list[StoredRow],
         index: int,
         stop: int,
         run: Run,
@@ -243,7 +244,7 @@ class Turn:
         self._after(request, index - start, total, fitted=index == stop)
         return index
 
-    def _send_in_turn(self, messages: list[StoredMessage], index: int, run: Run) -> int:
+    def _send_in_turn(self, messages: list[StoredRow], index: int, run: Run) -> int:
         """Send messages from ``index`` on, one to each request in turn; returns how far that went.
 
         For consumers that serve everybody and alter nothing.
@@ -260,15 +261,12 @@ class Turn:
             some = some[:count]
         first = state.delivered_consumer + 1
         pending = self._pending - 1
-        frames = [
-            (subject, template % (seq, first + at, time_ns, pending - at), headers, payload)
-            for at, (seq, subject, headers, payload, time_ns) in enumerate(some)
-        ]
         if targets.count(targets[0]) == count:
-            targets[0].send_many(frames)
+            targets[0].send_stored(some, template, first, pending)
         else:
-            for target, frame in zip(targets, frames, strict=True):
-                target.send(*frame)
+            outgoing = answered(some, template, first, pending)
+            for target, message in zip(targets, outgoing, strict=True):
+                target.send(*message)
         state.deliver_many(run, [message[0] for message in some])
         self._pending -= count
         return index + count
@@ -276,7 +274,7 @@ class Turn:
     def _send_as_they_are(
         self,
         request: WaitingRequest,
-        messages: list[StoredMessage],
+        messages: list[StoredRow],
         index: int,
         stop: int,
         run: Run,
@@ -285,15 +283,8 @@ class Turn:
         state, template = self._consumer.state, self._first_reply
         assert request.target is not None
         some = messages if index == 0 and stop == len(messages) else messages[index:stop]
-        # (consumer sequence, pending after it) of each: one goes up while the other goes down.
         first = state.delivered_consumer + 1
-        pending = self._pending - 1
-        request.target.send_many(
-            [
-                (subject, template % (seq, first + at, time_ns, pending - at), headers, payload)
-                for at, (seq, subject, headers, payload, time_ns) in enumerate(some)
-            ]
-        )
+        request.target.send_stored(some, template, first, self._pending - 1)
         state.deliver_many(run, [message[0] for message in some])
         self._pending -= len(some)
         self._after(request, len(some), 0, fitted=True)
