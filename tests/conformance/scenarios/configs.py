@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from conformance.scenarios.consumers import INFO, SECOND, case, change, create
-from conformance.steps import Step, api, consumer, publish_all, pull, quiet, stream
+from conformance.steps import Step, api, consumer, publish_all, pull, stream
 from conformance.table import Scenario, Table
 
 MS = SECOND // 1000
@@ -256,18 +256,20 @@ ACTIONS: Table = [
             api(INFO),
         ],
     ),
-    Scenario(
-        "config: fewer deliveries hold from the next on",
-        [
-            stream(subjects=["a.>"]),
-            publish_all("a.x"),
-            consumer(ack_wait=100 * MS),
-            pull("1", 1),
-            consumer(ack_wait=100 * MS, max_deliver=1),
-            pull({"expires": 400 * MS}, 1),
-            quiet(),
-        ],
-    ),
+    *[
+        Scenario(
+            f"config: fewer deliveries hold from {which}",
+            [
+                stream(subjects=["a.>"]),
+                publish_all("a.x"),
+                consumer(ack_wait=100 * MS),
+                pull("1", 1, after=late),
+                consumer(ack_wait=100 * MS, max_deliver=1),
+                pull({"expires": 400 * MS}, 1),
+            ],
+        )
+        for which, late in [("the next on", 0), ("what is late on", 0.25)]
+    ],
 ]
 
 TABLE: Table = [*VALIDATION, *LIMITS, *PEDANTIC, *ACTIONS]

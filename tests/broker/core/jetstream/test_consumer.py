@@ -384,6 +384,18 @@ def test_another_ack_wait_holds_for_what_is_pending_too(client: Client) -> None:
     assert [m.tokens[:2] for m in again.take()] == [(3, 1)]
 
 
+def test_fewer_deliveries_hold_for_what_is_late_already(client: Client) -> None:
+    advisories = client.subscribe(b"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C")
+    client.consumer(ack_wait=SECOND)
+    fill(client, 1)
+    client.pull(b"1")
+    client.world.advance(2)
+    client.consumer(ack_wait=SECOND, max_deliver=1)
+    assert len(advisories.take()) == 1
+    assert client.info()["num_ack_pending"] == 0
+    assert [m.status for m in client.pull({"no_wait": True}).take()] == ["404 No Messages"]
+
+
 def test_a_pull_that_does_not_wait_is_answered_in_a_pause(client: Client) -> None:
     client.consumer(pause_until="2099-01-01T00:00:00Z")
     fill(client, 1)

@@ -139,6 +139,18 @@ def test_a_message_is_given_up_after_the_last_delivery_allowed() -> None:
     assert floor(subject) == (3, 2)
 
 
+def test_fewer_deliveries_hold_for_what_waits_to_be_delivered_again() -> None:
+    subject = state()
+    deliver(subject, 1, 2, 3)
+    subject.acknowledge(2)
+    assert subject.expire(SECOND)
+    subject.deliver_again(1, SECOND)
+    subject.refuse(1, 1, SECOND)
+    subject.set_max_deliver(2)
+    assert subject.exhausted == [(1, 2)]
+    assert subject.peek_redelivery() == 3
+
+
 def test_ack_all_finishes_everything_up_to_a_message() -> None:
     subject = state()
     deliver(subject, 1, 2, 3)

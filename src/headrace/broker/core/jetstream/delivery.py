@@ -319,6 +319,14 @@ class DeliveryState:
             self.pending[sequence] = (consumer_seq, deadline_ns + change_ns)
         self._sweep_deadlines()
 
+    def set_max_deliver(self, max_deliver: int) -> None:
+        """Another limit: what waits to be delivered again and has reached it is given up."""
+        self.max_deliver = max_deliver
+        for sequence in sorted(self._queued):
+            count = self.deliveries.get(sequence, 1)
+            if 0 < max_deliver <= count:
+                self._give_up(sequence, count)
+
     @property
     def late(self) -> int:
         """How many messages wait to be delivered again."""
@@ -353,11 +361,14 @@ class DeliveryState:
         for sequence in stream_seqs:
             count = self.deliveries.get(sequence, 1)
             if 0 < self.max_deliver <= count:
-                self.acknowledge(sequence)
-                self.exhausted.append((sequence, count))
+                self._give_up(sequence, count)
             elif sequence not in self._queued:
                 self._queued.add(sequence)
                 self.redeliver.append(sequence)
+
+    def _give_up(self, stream_seq: int, count: int) -> None:
+        self.acknowledge(stream_seq)
+        self.exhausted.append((stream_seq, count))
 
     def _set_deadline(self, stream_seq: int, deadline_ns: int) -> None:
         self.pending[stream_seq] = (self.pending[stream_seq][0], deadline_ns)
