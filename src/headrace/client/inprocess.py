@@ -7,37 +7,23 @@ control lines stay bytes, messages that go by the thousand are handed over as fr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, cast
 
-from ..errors import (
-    AuthorizationError,
-    ConnectFailedError,
-    ConnectionClosedError,
-    LimitExceededError,
-    ServerError,
-)
-from ..limits import CONTROL_LINE_BYTES_MAX
-from ..subjects import check_subject
+from ..errors import AuthorizationError, ConnectFailedError, ConnectionClosedError, ServerError
 from ..wire.direct import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
 from ..wire.frames import PUB, Frame
+from .directpublisher import DirectPublisher
 from .handshake import ServerAddress, connect_command
 from .link import Handshake, Link
-from .message import HeadersLike
 from .options import Options
 from .outbox import Outbox
-from .publisher import HEADS_KEPT_MAX, Publisher
 from .reconnect import ServerGoneError
 from .session import Session
 
 __all__ = ["InProcessSession"]
 
-_FIELDS_BYTES: Final = 64  # what verb, subject and reply of a publish count, about
-_PIECE_MAX: Final = (
-    256  # messages handed over together: few enough to be still in the processor's cache
-)
 _ERRORS: Final = (ConnectionClosedError, ServerError)
 
 
@@ -147,103 +133,6 @@ def answer_frames(replies: list[bytes], body: bytes) -> Chunk:
     """What sends ``body`` to each of these reply subjects."""
     size = sum(map(len, replies)) + len(replies) * (len(body) + FRAME_BYTES)
     return FrameBatch([(PUB, reply, b"", b"", body) for reply in replies], size)
-
-
-class DirectPublisher(Publisher):
-    """A publisher whose commands are frames."""
-
-    @staticmethod
-    def _size(command: Any) -> int:
-        return len(command[3]) + len(command[4]) + _FIELDS_BYTES
-
-    def _total(self, commands: list[Any]) -> int:
-        fields = sum([len(command[3]) + len(command[4]) for command in commands])
-        return fields + _FIELDS_BYTES * len(commands)
-
-    async def send_many(
-        self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
-    ) -> int:
-        before = self.sent
-        iterator = iter(messages)
-        exhausted = False
-        while not exhausted:
-            if self._is_full:
-                await self._wait_for_window()
-            exhausted = self._send_some(iterator)
-            await asyncio.sleep(0)  # the broker works on this piece while it is still at hand
-        return self.sent - before
-
-    def _send_some(
-        self, iterator: Iterator[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
-    ) -> bool:
-        if self._adds_headers:
-            return super()._send_some(iterator)
-        unacked, heads, prefix, command = self._unacked, self._heads, self._prefix, self._command
-        index, size = self.sent, self._unacked_bytes
-        last = index + min(self._window - len(unacked), _PIECE_MAX)
-        size_max, window_bytes = self._max_payload, self._window_bytes
-        out: list[Any] = []
-        try:
-            for message in iterator:
-                subject, payload, *headers = message
-                head = heads.get(subject)
-                key = b"%d" % index
-                if head and not headers and type(payload) is bytes and len(payload) <= size_max:
-                    frame = unacked[key] = (PUB, head, prefix + key, b"", payload)
-                    size += len(payload) + _FIELDS_BYTES
-                else:
-                    frame = unacked[key] = command(index, *message)
-                    size += len(frame[3]) + len(frame[4]) + _FIELDS_BYTES
-                out.append(frame)
-                index += 1
-                if index == last or size >= window_bytes:
-                    return False
-            return True
-        finally:
-            before, self._unacked_bytes = self._unacked_bytes, size
-            self.sent = index
-            if out and self._session.link is not None:
-                self._put(out, size - before)
-
-    def _put(self, commands: list[Any], size: int) -> None:
-        self._session.counts.published += len(commands)
-        self._session.outbox.put_once(FrameBatch(commands, size))
-
-    def _command(
-        self,
-        index: int,
-        subject: str,
-        payload: bytes,
-        headers: HeadersLike = None,
-        msg_id: str = "",
-    ) -> Any:
-        head = self._heads.get(subject) or self._head(subject)
-        block = b""
-        if headers or msg_id or self._adds_headers:
-            block = self._block(index, headers, msg_id)
-        if len(payload) + len(block) > self._max_payload:
-            self._connection._check_size(len(block) + len(payload))
-        if type(payload) is not bytes:
-            payload = bytes(payload)  # the caller may change what it has given
-        return (PUB, head, b"%b%d" % (self._prefix, index), block, payload)
-
-    def _head(self, subject: str) -> bytes:
-        """The subject, checked once; its length, too, since no parser will."""
-        self._check_open()
-        head = check_subject(subject.encode())
-        if len(head) + len(self._prefix) + FRAME_BYTES > CONTROL_LINE_BYTES_MAX:
-            raise LimitExceededError(
-                f"a subject of {len(head)} bytes; with its reply subject it must fit into a line "
-                f"of {CONTROL_LINE_BYTES_MAX}"
-            )
-        if len(self._heads) < HEADS_KEPT_MAX:
-            self._heads[subject] = head
-        return head
-
-    @staticmethod
-    def _subject_of(command: Any) -> str:
-        subject: bytes = command[1]
-        return subject.decode()
 
 
 class InProcessSession(Session):

@@ -340,18 +340,21 @@ class Publisher:
 
     def _receive(self, frames: list[Frame]) -> None:
         take, start = self._unacked.pop, len(self._prefix)
-        acked: list[Any] = []
-        for frame in frames:
-            payload = frame[5]
-            if payload[:9] == _OK_START:
-                command = take(frame[1][start:], None)
-                if command is not None:
-                    acked.append(command)
-                    self._last_ack = payload
-                    if _DUPLICATE in payload:
-                        self.duplicates += 1
-            else:
-                self._refused(frame[1][start:], frame)
+        good = [frame for frame in frames if frame[5][:9] == _OK_START]
+        if len(good) < len(frames):
+            for frame in frames:
+                if frame[5][:9] != _OK_START:
+                    self._refused(frame[1][start:], frame)
+        commands = [take(frame[1][start:], None) for frame in good]
+        acked = [command for command in commands if command is not None]
+        if acked:
+            self._last_ack = good[-1][5]
+            if [True for frame in good if _DUPLICATE in frame[5]]:
+                self.duplicates += sum(
+                    _DUPLICATE in frame[5]
+                    for frame, command in zip(good, commands, strict=True)
+                    if command is not None
+                )
         self.acked += len(acked)
         self._unacked_bytes -= self._total(acked)
         self._progress()

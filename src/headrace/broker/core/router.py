@@ -239,9 +239,11 @@ class Router:
         take = None if subscription is None else subscription.send_payloads
         if take is None:
             return False
-        prefix = head + b"."
-        start = len(prefix)
-        if [True for s, _ in messages if not s.startswith(prefix) or b"." in s[start:]]:
+        # Each subject is `head`, a dot and one more token: counted in all of them together.
+        start = b"\n" + head + b"."
+        text = b"\n" + b"\n".join([subject for subject, _ in messages])
+        count = len(messages)
+        if text.count(start) != count or text.count(b".") != count * start.count(b"."):
             return False
         take(messages)
         return True
