@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 from sim import vocabulary as v
 from sim.vocabulary import Delivery, Request, Stored
@@ -65,6 +65,8 @@ class Model:
             self.say(request.inbox, v.MISMATCH)
             return
         available = self.num_pending() + len(self.late)
+        if request.no_wait and available < sum(max(r.left, 1) for r in self.waiting):
+            self.drop_deaf()
         if request.no_wait and not available and request.expires_at is None:
             self.say(request.inbox, v.NOTHING_LEFT)
         elif request.no_wait and 0 < available < sum(max(r.left, 1) for r in self.waiting):
@@ -138,16 +140,20 @@ class Model:
             ends += [self.paused_until] * (self.paused_until > self.now)
             ends += [self.pin_until] * (self.pin is not None)
             ends += [self.handover_until] * self.handing_over()
-            due = [end for end in ends if end <= time]
-            if not due:
+            if min(ends, default=time + 1) > time:
                 break
-            self.now = max(self.now, min(due))
-            self.expire_requests()
+            self.now = max(self.now, min(ends))
+            for request in [r for r in self.waiting if (r.expires_at or self.now + 1) <= self.now]:
+                self.waiting.remove(request)
+                self.say(request.inbox, v.EXPIRED, request)
             self.out_of_time()
             if self.pin is not None and self.pin_until <= self.now:
                 self.unpin()
             self.serve()
         self.now = time
+
+    def drop_deaf(self) -> None:
+        self.waiting = [r for r in self.waiting if r.inbox not in self.deaf]
 
     def serve(self) -> None:
         """Late messages first, then new ones, to the requests in turn."""
@@ -205,9 +211,8 @@ class Model:
         count = before.count + 1 if before else 1
         consumer_seq = self.delivered[0] + 1
         pending = self.num_pending() - (not before)
-        stored = self.stored[sequence]
-        reply = f"$JS.ACK.S.C.{count}.{sequence}.{consumer_seq}.{stored.time}.{pending}"
-        size = len(stored.subject) + len(reply) + stored.size
+        subject, size, time = astuple(self.stored[sequence])
+        size += len(f"{subject}$JS.ACK.S.C.{count}.{sequence}.{consumer_seq}.{time}.{pending}")
         chosen = self.policy == "pinned_client" and self.pin is None and not request.plain
         self.pins += chosen  # a pin is used up even if the message turns out too large
         if request.bytes_left is not None and size > request.bytes_left:
@@ -220,8 +225,8 @@ class Model:
             self.late.remove(sequence)
         self.delivered = (consumer_seq, self.delivered[1] if before else sequence)
         self.next_seq = self.next_seq if before else sequence + 1
-        first_seq = before.consumer_seq if before else consumer_seq
-        self.pending[sequence] = Delivery(first_seq, self.now + self.wait(count), count)
+        first = before.consumer_seq if before else consumer_seq
+        self.pending[sequence] = Delivery(first, self.now + self.wait(count), count)
         self.said.append((request.inbox, (count, sequence, consumer_seq, pending, self.pin)))
         request.left -= 1
         request.delivered += 1
@@ -252,11 +257,6 @@ class Model:
             if request.no_wait and (request.expires_at is None or request.delivered):
                 self.waiting.remove(request)
                 self.say(request.inbox, v.NOTHING_LEFT)
-
-    def expire_requests(self) -> None:
-        for request in [r for r in self.waiting if (r.expires_at or self.now + 1) <= self.now]:
-            self.waiting.remove(request)
-            self.say(request.inbox, v.EXPIRED, request)
 
     def out_of_time(self) -> None:
         for sequence in sorted(self.pending):

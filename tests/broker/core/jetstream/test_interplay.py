@@ -308,3 +308,30 @@ def test_schedules_that_were_purged_are_forgotten(monkeypatch: pytest.MonkeyPatc
     before = state(client)["last_seq"]
     world.advance(2)
     assert state(client)["last_seq"] == before + 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"), [("limits", "interest", 0), ("interest", "limits", 1)]
+)
+def test_acknowledged_messages_stay_or_go_as_an_update_says(
+    before: str, after: str, left: int
+) -> None:
+    client = World().client()
+    config = client.stream(retention=before)["config"]
+    client.consumer()
+    client.put(b"s.a")
+    [message] = client.pull(b"1").take()
+    assert "error" not in client.api("STREAM.UPDATE.S", {**config, "retention": after})
+    client.ack(message)
+    assert state(client)["messages"] == left
+
+
+def test_subjects_that_are_no_text_are_shown_as_well_as_they_can_be() -> None:
+    client = World().client()
+    client.stream(allow_direct=True)
+    client.send(b"PUB s.\xff\xfe 1\r\nx\r\nPUB s.\xff\xfd 1\r\nx\r\n")
+    message = client.api("STREAM.MSG.GET.S", {"seq": 1})["message"]
+    assert message["subject"] == "s.\ufffd\ufffd"
+    shown = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]
+    assert shown["num_subjects"] == 2
+    assert list(shown["subjects"]) == ["s.\ufffd\ufffd"]

@@ -94,6 +94,7 @@ class Alarm:
         consumer = self._consumer
         if consumer.push is not None:
             return False
+        consumer.pulls.drop_abandoned()
         if consumer.queue.waiting or self.acked_lately:
             self.acked_lately = False
             self.last_active_ns = now_ns

@@ -12,6 +12,7 @@ from ....subjects import SubjectFilter
 from . import journal, statuses
 from .acks import Acks
 from .alarm import Alarm
+from .chosen import Chosen
 from .consumer_start import choose_messages, filter_of, start_sequence
 from .context import Context
 from .delivery import DeliveryState
@@ -57,8 +58,7 @@ class Consumer:
         self.alarm = Alarm(self)
         self.push: Push | None = Push(self) if config.deliver_subject else None
         self.turn = Turn(self) if self.push is None else PushTurn(self, self.push)
-        self.chosen: list[int] = []
-        """Stream sequences to deliver before anything else, the next one last."""
+        self.chosen = Chosen(stream)
         self.replay: OriginalReplay | None = None
         self.last_delivered_ns = 0
         self._delta_bytes = 0
@@ -70,9 +70,11 @@ class Consumer:
     def start(self) -> None:
         """Take up the position a new consumer starts from."""
         store = self.stream.store
+        start = start_sequence(self.config, store, self.filter)
         if self.config.deliver_policy == "last_per_subject":
-            self.chosen = choose_messages(store, self.filter)[::-1]
-        start = self.chosen[-1] if self.chosen else start_sequence(self.config, store, self.filter)
+            chosen = choose_messages(store, self.filter)
+            self.chosen.begin(chosen)
+            start = chosen[0] if chosen else start
         self.state.reset(start)
         self._begin_replay()
         if self.push is not None:  # who asked for it hears that it exists, and then gets messages
@@ -83,7 +85,7 @@ class Consumer:
     def restore(self, snapshot: bytes, deltas: list[bytes]) -> None:
         """Take up what the journal says. Raises StoreFormatError."""
         chosen = journal.restore(self.state, snapshot, deltas, self.wall_offset_ns())
-        self.chosen = chosen[::-1]
+        self.chosen.begin(chosen)
         if self.state.pending:
             self.stream.holding[self] = None
             if self.pinning is not None:
@@ -107,7 +109,7 @@ class Consumer:
     def restart_at(self, sequence: int) -> None:
         """Forget every delivery; the next one is the first message from ``sequence`` on."""
         self.state.reset(sequence)
-        self.chosen.clear()
+        self.chosen.begin(())
         self.last_delivered_ns = self.acks.last_ns = 0
         self._begin_replay()
         self.stream.hungry.discard(self)
@@ -141,7 +143,8 @@ class Consumer:
     def _configure(self, config: ConsumerConfig) -> None:
         self.filter: SubjectFilter | None = filter_of(config)
         self.pending_count = PendingCount(self.stream, self.filter)
-        self.paused_until_ns = parse_time(config.pause_until or "")
+        until_ns = parse_time(config.pause_until or "")
+        self.paused_until_ns = until_ns if until_ns > self.context.clock.now_ns() else 0
         state = self.state
         backoff_ns = tuple(round(pause * _NS) for pause in config.backoff)
         state.set_waits(round(config.ack_wait * _NS), backoff_ns)
@@ -231,31 +234,15 @@ class Consumer:
     def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
         """The next messages to deliver for the first time; only durable ones."""
         store = self.stream.store
-        if self.chosen:
-            return self._read_chosen(max_messages, max_bytes)
         next_seq = self.state.next_seq
+        if next_seq < self.chosen.after:
+            if self.chosen.count(self.state.delivered_stream):
+                return self.chosen.read(max_messages)
+            self.skip_to(self.chosen.after)
+            next_seq = self.state.next_seq
         if next_seq > store.durable_seq:
             return []
         return store.rows(next_seq, self.filter, max_messages, max_bytes, store.durable_seq)
-
-    def _read_chosen(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
-        """Messages chosen when the consumer was made, without those delivered since."""
-        store, chosen = self.stream.store, self.chosen
-        while chosen and chosen[-1] <= self.state.delivered_stream:
-            chosen.pop()
-        if chosen and chosen[-1] > store.durable_seq:
-            return []
-        found: list[StoredRow] = []
-        for sequence in reversed(chosen):
-            message = store.get(sequence)
-            if message is not None and sequence <= store.durable_seq:
-                found.append(message)
-                if len(found) >= max_messages:
-                    break
-        if not found:
-            chosen.clear()
-            return self.read(max_messages, max_bytes)
-        return found
 
     def altered(self, headers: bytes, payload: bytes) -> tuple[bytes, bytes]:
         """A message as this consumer's configuration wants it delivered."""
@@ -286,7 +273,8 @@ class Consumer:
     def snapshot(self) -> bytes:
         """The whole state for the journal; the log starts anew."""
         self._delta_bytes = 0
-        value = journal.encode_snapshot(self.state, self.wall_offset_ns(), self.chosen[::-1])
+        chosen = self.chosen.to_journal(self.state.delivered_stream)
+        value = journal.encode_snapshot(self.state, self.wall_offset_ns(), chosen)
         self.state.clear_log()
         return value
 
@@ -309,12 +297,8 @@ class Consumer:
     def num_pending(self) -> int:
         """How many messages are still to be delivered for the first time."""
         state = self.state
-        # Chosen messages that were purged since are not waited for.
-        start = max(state.delivered_stream + 1, self.stream.store.first_seq)
-        left = sum(1 for sequence in self.chosen if sequence >= start)
-        if left:
-            return left + self.pending_count.value(self.chosen[0] + 1)
-        return self.pending_count.value(state.next_seq)
+        left = self.chosen.count(state.delivered_stream)
+        return left + self.pending_count.value(max(state.next_seq, self.chosen.after))
 
     def advance_pending(self, pending: int) -> None:
         """A turn moved the position; ``pending`` is what is left."""

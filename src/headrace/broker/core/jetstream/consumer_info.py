@@ -21,6 +21,7 @@ def consumer_info(consumer: Consumer, *, listed: bool = False) -> ConsumerInfo:
     """The answer to CONSUMER.INFO, and part of others; ``listed`` among others, a little less."""
     context = consumer.context
     state = consumer.state
+    consumer.pulls.drop_abandoned()
     now_ns = context.clock.now_ns()
     paused = consumer.is_paused(now_ns)
     return ConsumerInfo(

@@ -119,7 +119,7 @@ class ConsumersApi:
         until = format_time(until_ns) if until_ns else None
         consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until))
         self._registry.journal_consumer(consumer)
-        self._context.advisories.paused(consumer, until_ns if pauses else 0)
+        self._context.advisories.paused(consumer, until_ns)
         return PauseResponse(
             paused=pauses,
             pause_until=until or ZERO_TIME,

@@ -365,10 +365,23 @@ class DeliveryState:
             elif sequence not in self._queued:
                 self._queued.add(sequence)
                 self.redeliver.append(sequence)
+        if len(self.redeliver) > 2 * len(self._queued) + _SWEEP_AT:
+            self._sweep_redeliveries()
 
     def _give_up(self, stream_seq: int, count: int) -> None:
         self.acknowledge(stream_seq)
         self.exhausted.append((stream_seq, count))
+
+    def _sweep_redeliveries(self) -> None:
+        """Rebuild the queue without the entries that do not count."""
+        withdrawn, self._withdrawn = self._withdrawn, {}
+        kept: dict[int, None] = {}
+        for sequence in self.redeliver:
+            if withdrawn.get(sequence, 0):
+                withdrawn[sequence] -= 1
+            elif sequence in self._queued:
+                kept.setdefault(sequence)
+        self.redeliver = deque(kept)
 
     def _set_deadline(self, stream_seq: int, deadline_ns: int) -> None:
         self.pending[stream_seq] = (self.pending[stream_seq][0], deadline_ns)

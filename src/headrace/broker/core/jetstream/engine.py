@@ -93,7 +93,7 @@ class JetStream:
             streams, context.dirty_streams = context.dirty_streams, []
             for stream in streams:
                 stream.end_of_batch()
-        if context.ready:
+        if context.ready or context.later:
             self._serve()
         if context.settling:
             self._settle()

@@ -88,7 +88,7 @@ class MessagesApi:
         call.wait = message.sequence > stream.store.durable_seq
         return GetMessageResponse(
             message=StoredMessageDocument(
-                subject=message.subject.decode(),
+                subject=message.subject.decode(errors="replace"),
                 seq=message.sequence,
                 hdrs="" if request.no_hdr else b64encode(message.headers).decode(),
                 data=b64encode(message.payload).decode(),

@@ -58,6 +58,10 @@ class Pulls:
         request.seen_seq = consumer.stream.store.last_seq
         request.lane = consumer.policy.lane(request)
         consumer.queue.add(request)
+        if (
+            request.expires_ns and request.expires_ns < now_ns
+        ):  # it asked for a time that has passed
+            self.end(request, statuses.REQUEST_TIMEOUT, with_pending=True)
         consumer.wake()
         consumer.alarm.arm()
 
@@ -67,6 +71,8 @@ class Pulls:
         if consumer.context.ready.pop(consumer, False) is None:
             consumer.deliver()  # who came before is served before
         available = consumer.num_pending() + consumer.state.late
+        if available < consumer.queue.wanted:
+            self.drop_abandoned()
         if not available and not request.expires_ns:
             self.say(request.inbox, statuses.NO_MESSAGES)
             return False
@@ -76,14 +82,19 @@ class Pulls:
         return True
 
     def _evict(self, now_ns: int) -> bool:
-        """Make room in a full queue by dropping requests nobody listens to any more."""
+        """Make room in a full queue, if there is some to make."""
         queue = self._consumer.queue
         if now_ns - self._evicted_ns >= _EVICT_EVERY_NS:
             self._evicted_ns = now_ns
-            for request in list(queue):
-                if self._bus.resolve(request.inbox) is None:
-                    queue.finish(request)
+            self.drop_abandoned()
         return not queue.is_full
+
+    def drop_abandoned(self) -> None:
+        """Drop requests nobody listens to any more."""
+        queue = self._consumer.queue
+        for request in list(queue):
+            if self._bus.resolve(request.inbox) is None:
+                queue.finish(request)
 
     def say(self, inbox: bytes, block: bytes) -> None:
         """Send a status."""

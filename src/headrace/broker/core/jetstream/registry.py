@@ -81,6 +81,8 @@ class Registry:
         interest_matters = stream.config.retention != config.retention
         stream.reconfigure(config)
         if interest_matters:
+            for consumer in stream.consumers.values():
+                consumer.acks.configure()
             stream.retention.consumers_changed()
         self._journal_stream(stream)
         self._copies.changed(stream)

@@ -264,7 +264,7 @@ class StreamsApi:
         counts = sorted((s, state.count) for s, state in stream.store.subjects(scope))
         offset = max(request.offset, 0)
         page = counts[offset : offset + SUBJECTS_PER_PAGE]
-        return {subject.decode(): count for subject, count in page}, len(counts)
+        return {subject.decode(errors="replace"): count for subject, count in page}, len(counts)
 
 
 def _filter(pattern: str) -> SubjectFilter | None:

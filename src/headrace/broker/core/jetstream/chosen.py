@@ -1,0 +1,69 @@
+"""The messages a consumer starts with when it begins with the last of each subject.
+
+They are chosen when the consumer is made and delivered first; what follows begins after the last of them,
+whatever became of them meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ....message import StoredRow
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+__all__ = ["Chosen"]
+
+
+class Chosen:
+    """Stream sequences still to deliver before anything else; false when there are none."""
+
+    __slots__ = ("_left", "_removals", "_stream", "after")
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._left: list[int] = []  # the next one last
+        self._removals = 0
+        self.after = 0
+        """The sequence with which the rest of the stream begins, for the consumer."""
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def begin(self, sequences: Sequence[int]) -> None:
+        """Deliver these, which are ascending, or nothing of the kind."""
+        self._left = [*reversed(sequences)]
+        self._removals = -1
+        self.after = sequences[-1] + 1 if sequences else 0
+
+    def to_journal(self, delivered: int) -> list[int]:
+        """What ``begin`` is to be told after a restart, with what is delivered up to a sequence."""
+        if self._left or self.after <= delivered + 1:
+            return self._left[::-1]
+        return [self.after - 1]  # it is gone, but where to go on has to be known
+
+    def count(self, delivered: int) -> int:
+        """How many are left, with everything delivered up to a sequence."""
+        left, stream = self._left, self._stream
+        first = max(delivered + 1, stream.store.first_seq)
+        while left and left[-1] < first:
+            left.pop()
+        if left and self._removals != stream.removals:
+            self._removals = stream.removals
+            count = stream.store.count  # of one message more, if it is there
+            left[:] = [seq for seq in left if count(None, seq) > count(None, seq + 1)]
+        return len(left)
+
+    def read(self, max_messages: int) -> list[StoredRow]:
+        """The next ones that are durable; only to be asked while ``count`` says that some are left."""
+        found: list[StoredRow] = []
+        store = self._stream.store
+        for sequence in reversed(self._left):
+            if sequence > store.durable_seq or len(found) >= max_messages:
+                break
+            message = store.get(sequence)
+            if message is not None:
+                found.append(message)
+        return found

@@ -1,0 +1,76 @@
+"""What a consumer delivers first that begins with the last of each subject."""
+
+from __future__ import annotations
+
+from jetstream_world import Client, HeldStorage, World
+
+
+def chosen_of(world: World, *subjects: bytes) -> Client:
+    client = world.client()
+    client.stream()
+    for subject in subjects:
+        client.publish(subject)
+    client.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
+    return client
+
+
+def pulled(client: Client, batch: int = 10) -> list[int]:
+    inbox = client.pull(b"%d" % batch)
+    found = [message.stream_seq for message in inbox.take()]
+    inbox.close()
+    return found
+
+
+def test_what_was_removed_is_not_waited_for() -> None:
+    client = chosen_of(World(), b"s.a", b"s.b", b"s.c", b"s.b")
+    assert client.info()["num_pending"] == 3
+    client.api("STREAM.MSG.DELETE.S", {"seq": 3})
+    assert client.info()["num_pending"] == 2
+    client.publish(b"s.d")
+    assert client.info()["num_pending"] == 3
+    assert pulled(client, 2) == [1, 4]
+    assert client.info()["num_pending"] == 1
+    assert pulled(client) == [5]
+
+
+def test_with_nothing_left_of_them_everything_since_follows() -> None:
+    client = chosen_of(World(), b"s.a", b"s.b", b"s.b")
+    client.publish(b"s.b")
+    client.api("STREAM.PURGE.S", {"keep": 1})
+    assert client.info()["num_pending"] == 1
+    assert pulled(client) == [4]
+
+
+def test_a_reset_forgets_them() -> None:
+    world = World()
+    client = world.client()
+    client.stream()
+    for subject in (b"s.a", b"s.b", b"s.b"):
+        client.publish(subject)
+    client.consumer(deliver_policy="last_per_subject", filter_subject="s.>")
+    assert world.hub.engine is not None
+    consumer = world.hub.engine.registry.streams["S"].consumers["C"]
+    consumer.restart_at(2)
+    assert client.info()["num_pending"] == 2
+    assert pulled(client) == [2, 3]
+
+
+def test_one_that_is_not_on_disk_yet_waits_for_that() -> None:
+    storage = HeldStorage()
+    world = World(storage)
+    client = world.client()
+    client.stream()
+    client.publish(b"s.a")
+    storage.hold = True
+    client.publish(b"s.b")
+    client.publish(b"s.b")
+    config = b'{"stream_name":"S","config":{"durable_name":"C","ack_policy":"explicit",'
+    config += b'"deliver_policy":"last_per_subject","filter_subject":"s.>"}}'
+    client.publish(b"$JS.API.CONSUMER.CREATE.S.C", config)
+    inbox = client.pull(b"10")
+    assert [message.stream_seq for message in inbox.take()] == [1]
+    storage.hold = False
+    while storage.held:
+        storage.release()
+        world.tick()
+    assert [message.stream_seq for message in inbox.take()] == [3]
