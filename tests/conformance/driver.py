@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -36,8 +37,11 @@ class Wire:
         self._socket = socket.create_connection((host, port), timeout=REPLY_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
+        self._early: deque[tuple[bytes, ...]] = deque()  # read by ``settle``, for ``frame``
+        self._settled = True
 
     def send(self, data: bytes) -> None:
+        self._settled = not data.endswith(b"\r\n")  # nothing can follow half a line
         try:
             self._socket.sendall(data)
         except OSError:
@@ -48,6 +52,21 @@ class Wire:
 
     def frame(self, timeout: float = REPLY_SECONDS) -> tuple[bytes, ...] | None:
         """The next frame, or None when nothing came in time. Raises Closed."""
+        return self._early.popleft() if self._early else self._frame(timeout)
+
+    def settle(self) -> None:
+        """Wait until the server knows everything that was sent here; frames on the way are kept."""
+        if self._settled:
+            return
+        self.send(b"PING\r\n")
+        try:
+            while (frame := self._frame(REPLY_SECONDS)) is not None and frame[0] != b"PONG":
+                self._early.append(frame)
+        except Closed:
+            pass  # who reads here next is told
+        self._settled = True
+
+    def _frame(self, timeout: float) -> tuple[bytes, ...] | None:
         deadline = time.monotonic() + timeout
         while True:
             line = self._until_line(deadline)
@@ -116,6 +135,7 @@ class Session:
     def __init__(self, host: str, port: int) -> None:
         self._address = (host, port)
         self._wires: dict[str, Wire] = {}
+        self._settling: set[str] = set()  # connections that said CONNECT
         self._inboxes = 0
         self.transcript: list[str] = []
         self.ack_replies: list[bytes] = []  # reply subjects of delivered messages, in order
@@ -127,6 +147,7 @@ class Session:
 
     def greet(self, on: str, *, record: bool) -> None:
         """Open a connection and read the server's INFO; nothing is sent."""
+        self._settling.discard(on)
         wire = self._wires[on] = Wire(*self._address)
         if record:
             self._record(on, wire)
@@ -141,6 +162,7 @@ class Session:
 
     def connect(self, on: str, options: Mapping[str, Any]) -> None:
         """Open a connection, say CONNECT, wait for PONG; none of that is recorded."""
+        self._settling.add(on)
         wire = self._wires[on] = Wire(*self._address)
         assert wire.frame() is not None, "no INFO"
         wire.send(b"CONNECT " + json.dumps(options).encode() + b"\r\n")
@@ -209,13 +231,20 @@ class Session:
             pass
         self.note(f"{on}: (still open)")
 
-    # Requests
+    # Sending
+
+    def send(self, on: str, data: bytes) -> None:
+        """Send once the server knows what was sent on the other connections."""
+        wire = self.wire(on)
+        for other in self._settling - {on}:
+            self._wires[other].settle()
+        wire.send(data)
 
     def inbox(self, on: str) -> bytes:
         """Subscribe a fresh inbox; inboxes are numbered, so both servers see the same names."""
         self._inboxes += 1
         name = b"_INBOX.conformance.%d" % self._inboxes
-        self.wire(on).send(b"SUB %s %d\r\n" % (name, 1000 + self._inboxes))
+        self.send(on, b"SUB %s %d\r\n" % (name, 1000 + self._inboxes))
         return name
 
     def publish(
@@ -227,7 +256,7 @@ class Session:
             frame = b"HPUB %s %s\r\n%s%s\r\n" % (target, sizes, headers, payload)
         else:
             frame = b"PUB %s %d\r\n%s\r\n" % (target, len(payload), payload)
-        self.wire(on).send(frame)
+        self.send(on, frame)
 
 
 def run(steps: tuple[Step, ...], host: str, port: int) -> list[str]:

@@ -33,6 +33,7 @@ _ACK = re.compile(r"(\$JS\.ACK\.[^.]+\.)([^.]+)(\.\d+\.\d+\.\d+\.)\d+(\.\d+)")
 _FLOW = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
 _SOURCE = re.compile(r"^(Nats-Stream-Source: (?:[^ ]+ ){5})\S+")
 _PIN = re.compile(r"^(Nats-Pin-Id: )\S+")
+_VIOLATED = re.compile(r"^(change to limits violates consumers: )(.*)$")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -57,12 +58,22 @@ def _mask_field(key: str, value: Any, names: Mapping[str, str]) -> Any:
         return mask_json(json.loads(value), names)
     if key in MACHINE:
         return f"<{key}>"
+    if key == "sources" and isinstance(value, list):
+        value = sorted(value, key=_as_it_stands)
     return mask_json(value, names)
+
+
+def _as_it_stands(source: Any) -> str:
+    """What to sort by; where sources tell of their lag they come in any order, else in their own."""
+    return (
+        json.dumps(source, sort_keys=True) if isinstance(source, dict) and "lag" in source else ""
+    )
 
 
 def mask_text(text: str, names: Mapping[str, str]) -> str:
     for mask, name in names.items():
         text = text.replace(name, mask)
+    text = _VIOLATED.sub(lambda found: found[1] + ", ".join(sorted(found[2].split(", "))), text)
     text = _FLOW.sub(r"\1<id>", text)
     text = _SOURCE.sub(r"\1<identity>", text)
     text = _PIN.sub(r"\1<pin>", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from conformance.driver import QUIET_SECONDS, REPLY_SECONDS, Closed, Session, Step
@@ -48,7 +49,7 @@ def connect(on: str = "a", **options: Any) -> Step:
 def raw(text: str | bytes, on: str = "a") -> Step:
     """Send lines as they are; ``\\n`` in a str becomes CR LF, bytes go untouched."""
     data = text.replace("\n", "\r\n").encode() if isinstance(text, str) else text
-    return lambda session: session.wire(on).send(data)
+    return lambda session: session.send(on, data)
 
 
 def drain(on: str = "a") -> Step:
@@ -159,28 +160,49 @@ def publish_all(*subjects: str, payload: str = "x") -> Step:
 
 def stream(name: str = "S", **config: Any) -> Step:
     """Create a stream without recording the reply."""
-    return _unrecorded(f"STREAM.CREATE.{name}", {"name": name, **config})
+    return unrecorded(f"STREAM.CREATE.{name}", {"name": name, **config})
 
 
 def update_stream(name: str = "S", **config: Any) -> Step:
     """Change a stream without recording the reply."""
-    return _unrecorded(f"STREAM.UPDATE.{name}", {"name": name, **config})
+    return unrecorded(f"STREAM.UPDATE.{name}", {"name": name, **config})
 
 
 def consumer(name: str = "C", stream: str = "S", **config: Any) -> Step:
     """Create a durable pull consumer with explicit acks, without recording the reply."""
     settings = {"durable_name": name, "ack_policy": "explicit", **config}
     body = {"stream_name": stream, "config": settings}
-    return _unrecorded(f"CONSUMER.CREATE.{stream}.{name}", body)
+    return unrecorded(f"CONSUMER.CREATE.{stream}.{name}", body)
 
 
-def _unrecorded(call: str, body: object) -> Step:
+def unrecorded(call: str, body: object) -> Step:
+    """A JetStream API request whose answer is waited for, but not recorded."""
+
     def step(session: Session) -> None:
         inbox = session.inbox("set-up")
         session.publish("set-up", f"$JS.API.{call}".encode(), inbox, b"", _body(body))
         frame = session.wire("set-up").frame()
         if frame is None or b'"error"' in frame[-1]:
             session.note(f"set-up failed: {call}: {frame!r}")
+
+    return step
+
+
+def counted(pending: int, consumer: str = "C", stream: str = "S") -> Step:
+    """Wait until a consumer has so many messages before it: nats-server tells it after the ack."""
+
+    def step(session: Session) -> None:
+        deadline = time.monotonic() + REPLY_SECONDS
+        inbox = session.inbox("set-up")
+        while True:
+            subject = f"$JS.API.CONSUMER.INFO.{stream}.{consumer}".encode()
+            session.publish("set-up", subject, inbox, b"", b"")
+            frame = session.wire("set-up").frame()
+            if frame is None or time.monotonic() > deadline:
+                session.note(f"{consumer} never had {pending} messages before it: {frame!r}")
+                return
+            if json.loads(frame[-1]).get("num_pending") == pending:
+                return
 
     return step
 

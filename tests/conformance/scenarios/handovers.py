@@ -108,10 +108,10 @@ HANDOVERS: Table = [
     Scenario(
         "handover: the ack wait ends it",
         [
-            *policy("pinned_client", 2, ack_wait=400 * MS),
-            pull(A, 1),
+            *policy("pinned_client", 2, ack_wait=750 * MS),
+            pull(A, 1, after=0),
             api(UNPIN, {"group": "A"}),
-            pull({**A, "batch": 2, "idle_heartbeat": 150 * MS}, 4),
+            pull({**A, "batch": 2, "idle_heartbeat": 300 * MS}, 4),
         ],
     ),
     Scenario(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import datetime
 
+from conformance.driver import Step
 from conformance.scenarios.consumers import create
 from conformance.scenarios.control import listen
 from conformance.scenarios.pulls import ready
-from conformance.steps import ack, api, connect, pull, quiet, stream
+from conformance.steps import ack, api, connect, pull, quiet, read, stream
 from conformance.table import Scenario, Table
 
 MS = 1_000_000
@@ -15,19 +16,22 @@ SECOND = 1000 * MS
 CONSUMERS = listen("$JS.EVENT.ADVISORY.CONSUMER.>")
 AUDIT = listen("$JS.EVENT.ADVISORY.API")
 
+
+def told(call: Step) -> list[Step]:
+    """A call, and what is told of it: nats-server tells of one call beside the next."""
+    return [call, read(1, on="b")]
+
+
 TABLE: Table = [
     Scenario(
         "audit: calls that change something",
         [
             *AUDIT,
             connect("c", name="me", lang="py", version="1"),
-            api("STREAM.CREATE.S", {"name": "S", "subjects": ["a"]}, on="c"),
-            quiet(on="b"),
-            create({"ack_policy": "explicit"}),
-            quiet(on="b"),
-            api("CONSUMER.DELETE.S.C"),
-            quiet(on="b"),
-            api("STREAM.DELETE.S"),
+            *told(api("STREAM.CREATE.S", {"name": "S", "subjects": ["a"]}, on="c")),
+            *told(create({"ack_policy": "explicit"})),
+            *told(api("CONSUMER.DELETE.S.C")),
+            *told(api("STREAM.DELETE.S")),
             quiet(on="b"),
         ],
     ),
@@ -36,10 +40,10 @@ TABLE: Table = [
         [
             *ready(0),
             *AUDIT,
-            api("CONSUMER.INFO.S.C"),
-            api("CONSUMER.INFO.S.D"),
-            api("CONSUMER.INFO.S.C", "nonsense"),
-            api("STREAM.NAMES"),
+            *told(api("CONSUMER.INFO.S.C")),
+            *told(api("CONSUMER.INFO.S.D")),
+            *told(api("CONSUMER.INFO.S.C", "nonsense")),
+            *told(api("STREAM.NAMES")),
             quiet(on="b"),
         ],
     ),

@@ -7,6 +7,7 @@ from conformance.steps import (
     api,
     ask,
     consumer,
+    counted,
     publish,
     publish_all,
     pull,
@@ -99,8 +100,7 @@ REQUESTS: Table = [
             ask({"batch": 2, "expires": 2 * SECOND}),
             ask({"batch": 2, "expires": 2 * SECOND}),
             ask({"batch": 2, "expires": 2 * SECOND}),
-            publish_all(*["a.x"] * 6),
-            read(6),
+            *[step for _ in range(6) for step in (publish_all("a.x"), read(1))],
         ],
     ),
     Scenario(
@@ -256,6 +256,7 @@ BYTES: Table = [
         [
             *ready(0),
             publish("a.x", "x" * 200),
+            counted(1),
             pull({"batch": 1, "max_bytes": 100, "no_wait": True}, 1),
         ],
     ),

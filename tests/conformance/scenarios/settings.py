@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
-from conformance.driver import Step
+from conformance.driver import Session, Step
 from conformance.steps import api, publish, publish_all, stream
 from conformance.table import Scenario, Table
 
 INFO = "STREAM.INFO.S"
 _SECOND = 1_000_000_000
 _MS = 1_000_000
+_numbers = itertools.count(1)
 
 
 def _create(**config: Any) -> Step:
-    """Create a stream, record the reply, and delete it again without recording."""
-    name = config.pop("name", "S")
+    """Create a stream, record the reply, and delete it again without recording.
 
-    def step(session: Any) -> None:
+    Each has a name of its own: nats-server may still remove the files of the one before.
+    """
+    name = config.pop("name", None) or f"S{next(_numbers)}"
+
+    def step(session: Session) -> None:
         api(f"STREAM.CREATE.{name}", {"name": name, **config})(session)
         inbox = session.inbox("set-up")
         session.publish("set-up", f"$JS.API.STREAM.DELETE.{name}".encode(), inbox, b"", b"")
