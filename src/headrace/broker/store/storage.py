@@ -367,7 +367,7 @@ class FileStorage:
         for log in staged.dirty:
             batch.parts.append(log.stage(work))
         work.meta = self._meta.take()
-        batch.nbytes = sum(len(b) for write in work.writes for b in write.buffers)
+        batch.nbytes = sum([sum(map(len, write.buffers)) for write in work.writes])
         self._pending_bytes += batch.nbytes
 
     def _succeed(self, flight: _Flight) -> None:
