@@ -54,6 +54,12 @@ ATOMIC_BATCHES_BYTES_MAX: Final = (
     256 * 1024 * 1024
 )  # what open batches hold together; beyond: err_code 10210, batch abandoned
 ATOMIC_BATCH_IDLE_S: Final = 10.0  # a batch that gets no message for so long is abandoned
+FAST_BATCHES_PER_STREAM_MAX: Final = 1000  # one more open fast batch: err_code 10211
+FAST_BATCHES_MAX: Final = 50_000  # the same, of all streams together
+FAST_BATCH_IDLE_S: Final = 10.0  # a fast batch that gets nothing for so long is forgotten
+FAST_BATCH_FLOW_MAX: Final = (
+    500  # messages between two acknowledgements, shared by a stream's batches
+)
 INGEST_PENDING_BYTES_MAX: Final = (
     128 * 1024 * 1024
 )  # appended, not yet durable: publishers are paused

@@ -364,10 +364,15 @@ class Errors:
     )
     SCHEDULES_SOURCE_INVALID: Final = ErrorSpec(10203, 400, "message schedules source is invalid")
     CONSUMER_INVALID_RESET: Final = ErrorSpec(10204, 400, "invalid reset: {err}")
+    FAST_BATCH_DISABLED: Final = ErrorSpec(10205, 400, "batch publish is disabled")
+    FAST_BATCH_INVALID_PATTERN: Final = ErrorSpec(10206, 400, "batch publish pattern is invalid")
+    FAST_BATCH_INVALID_ID: Final = ErrorSpec(10207, 400, "batch publish ID is invalid")
+    FAST_BATCH_UNKNOWN: Final = ErrorSpec(10208, 400, "batch publish ID unknown")
     MIRROR_WITH_BATCH_PUBLISH: Final = ErrorSpec(
         10209, 400, "stream mirrors can not also use batch publishing"
     )
     BATCH_TOO_MANY: Final = ErrorSpec(10210, 429, "atomic publish too many inflight")
+    FAST_BATCH_TOO_MANY: Final = ErrorSpec(10211, 429, "batch publish too many inflight")
     SCHEDULES_SCHEDULER_INVALID: Final = ErrorSpec(
         10212, 400, "message schedules invalid scheduler"
     )

@@ -11,6 +11,7 @@ from conformance.scenarios import (
     core,
     counting,
     direct,
+    fastbatch,
     handovers,
     keeping,
     lifetimes,
@@ -49,6 +50,7 @@ ALL: Table = [
     *sources.TABLE,
     *counting.TABLE,
     *batches.TABLE,
+    *fastbatch.TABLE,
     *scheduling.TABLE,
     *keeping.TABLE,
 ]

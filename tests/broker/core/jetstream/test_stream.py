@@ -281,19 +281,6 @@ def test_a_given_up_message_stays_in_a_work_queue(client: Client) -> None:
     assert client.info()["num_ack_pending"] == 0
 
 
-@pytest.mark.parametrize(
-    "feature",
-    [
-        {"allow_batched": True},
-    ],
-)
-def test_what_is_not_supported_is_refused_in_words(client: Client, feature: Any) -> None:
-    error = client.stream(**feature)["error"]
-    assert error["err_code"] == 10052
-    assert "not supported" in error["description"]
-    assert client.api("STREAM.NAMES")["total"] == 0
-
-
 def test_limits_on_the_number_of_streams_and_consumers_hold() -> None:
     options = JetStreamOptions(max_streams=1, max_consumers_per_stream=1)
     client = World(options=options).client()

@@ -32,6 +32,8 @@ class BatchRoom:
     def __init__(self) -> None:
         self.batches = 0
         self.nbytes = 0
+        self.fast = 0
+        """How many fast batches are open; they hold nothing."""
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours

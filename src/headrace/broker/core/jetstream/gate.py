@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -20,7 +20,7 @@ from ....errors import StoreFullError
 from ..ports import Bus, Timer, Timers
 from .commits import Commits
 
-__all__ = ["DurableGate", "PubAcks", "store_refusal"]
+__all__ = ["Awaiting", "DurableGate", "PubAcks", "store_refusal"]
 
 _DUPLICATE: Final = b',"duplicate":true'
 _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
@@ -31,6 +31,14 @@ def store_refusal(error: Exception) -> ErrorSpec:
     if isinstance(error, StoreFullError):
         return Errors.INSUFFICIENT_RESOURCES
     return Errors.STREAM_STORE_FAILED.with_(err=str(error) or type(error).__name__)
+
+
+class Awaiting(Protocol):
+    """What a flush releases; ``PubAcks`` are, and others may be."""
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        """A flush begins: returns what to call with its outcome."""
+        ...
 
 
 class PubAcks:
@@ -119,7 +127,7 @@ class DurableGate:
         self._timers = timers
         self._stage = stage
         self._completed = completed
-        self._acks: dict[PubAcks, None] = {}
+        self._acks: dict[Awaiting, None] = {}
         self._replies: list[_Reply] = []
         self._soon: Timer | None = None
         self.wanted = False
@@ -129,7 +137,7 @@ class DurableGate:
     def has_staged(self) -> bool:
         return self.wanted or self._soon is not None
 
-    def want(self, acks: PubAcks | None = None) -> None:
+    def want(self, acks: Awaiting | None = None) -> None:
         """Something was staged: commit it at the end of this tick, then release ``acks``."""
         self.wanted = True
         if acks is not None:

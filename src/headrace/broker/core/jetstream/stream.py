@@ -21,9 +21,11 @@ from .batch_publish import BATCH_MARK, Batches
 from .context import Context, Refused
 from .dedupe import DuplicateWindow
 from .expiry import Expiry
+from .fast_batches import FastBatches
+from .fast_reply import FAST
 from .gate import PubAcks, store_refusal
 from .hungry import Hungry
-from .publish_checks import PublishChecks
+from .publish_checks import Admission, PublishChecks
 from .publish_headers import MARK, message_id
 from .republish import republisher_of
 from .retention import Retention, retention_of
@@ -38,6 +40,7 @@ __all__ = ["Stream"]
 
 _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
+_FAST_END: Final = FAST[-1]
 
 
 class Stream(CopyingStream):
@@ -73,6 +76,7 @@ class Stream(CopyingStream):
         self.expiry = Expiry(self)
         self.schedules: Schedules | None = None
         self.batches = Batches(self)
+        self.fast = FastBatches(self)
         self.republisher = None
         self._sinks: tuple[bytes, ...] = ()
         self._configure()
@@ -93,6 +97,7 @@ class Stream(CopyingStream):
         if self.schedules is not None:
             self.schedules.cancel()
         self.batches.close()
+        self.fast.close()
 
     def reconfigure(self, config: StreamConfig) -> None:
         """Take an updated, checked configuration."""
@@ -100,6 +105,8 @@ class Stream(CopyingStream):
         self._configure()
         if not config.allow_atomic:
             self.batches.close()
+        if not config.allow_batched:
+            self.fast.close()
         self._listen(config.subjects)
         self.trim()
         self.expiry.cancel()
@@ -135,7 +142,7 @@ class Stream(CopyingStream):
         if config.allow_msg_schedules and self.schedules is None:
             self.schedules = Schedules(self)
         # With none of these a message without headers needs no look at all.
-        self._plain = (
+        self.is_plain = (
             self.transform is None
             and self.republisher is None
             and not config.sealed
@@ -170,9 +177,13 @@ class Stream(CopyingStream):
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
     ) -> None:
         """Take one published message: stage it, or answer why not."""
-        if headers or not self._plain:
-            self._ingest_checked(subject, reply, headers, payload)
-            return
+        if headers or not self.is_plain or (reply and reply[-1] == _FAST_END):
+            if reply[-4:] == FAST:
+                self.fast.ingest(subject, reply, headers, payload)
+                return
+            if headers or not self.is_plain:
+                self._ingest_checked(subject, reply, headers, payload)
+                return
         now_ns = self._now_ns()
         if now_ns < self._last_ns:
             now_ns = self._last_ns  # the clock was set back; a stream's times never are
@@ -189,7 +200,9 @@ class Stream(CopyingStream):
 
     def ingest_many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
         """Take published messages of one subject, if they need no more than staging; else leave them."""
-        if not self._plain or any([frame[3] for frame in frames]):  # noqa: C419 - quicker as a list
+        if not self.is_plain or any([frame[3] for frame in frames]):  # noqa: C419 - quicker as a list
+            return frames
+        if frames[0][2][-4:] == FAST:  # frames that come together are of one publisher
             return frames
         store = self.store
         first = store.last_seq + 1
@@ -224,7 +237,7 @@ class Stream(CopyingStream):
             self._mark_dirty()
 
     def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        if self._plain and headers.count(MARK) == 1 and len(headers) <= HEADER_BYTES_MAX:
+        if self.is_plain and headers.count(MARK) == 1 and len(headers) <= HEADER_BYTES_MAX:
             name = message_id(headers)
             if name:
                 self._ingest_named(subject, reply, headers, payload, name)
@@ -234,38 +247,52 @@ class Stream(CopyingStream):
         if BATCH_MARK in headers:
             self.batches.take(subject, reply, headers, payload)
             return
-        if self.transform is not None:
-            subject = self.transform.apply(subject) or subject
-        now_ns = self._last_ns = max(self._now_ns(), self._last_ns)
         try:
-            found = self.checks.admit(subject, headers, payload, now_ns)
-            if found.duplicate_of:
-                self._acknowledge_duplicate(found.duplicate_of, reply)
-                return
-            if found.headers:
-                headers = found.headers
-            if found.payload is not None:
-                payload = found.payload
-            content_bytes = len(subject) + len(headers) + len(payload)
-            self.context.quota.admit(self.config.storage, content_bytes)
-            sequence = self._store(subject, headers, payload, now_ns, found.expires_ns)
+            sequence, found = self.take_checked(subject, headers, payload)
         except Refused as refusal:
             self._refuse(reply, refusal.error)
             return
         except StoreError as error:
             self._refuse(reply, store_refusal(error))
             return
-        if found.message_id:
-            self.window.add(found.message_id, sequence, now_ns)
-        if reply and found.extra:
+        if found.duplicate_of:
+            self._acknowledge_duplicate(sequence, reply)
+        elif reply and found.extra:
             self.acks.add(sequence, reply, found.extra)
         elif reply:
             self.acks.waiting.append((sequence, reply))
+
+    def take_plain(self, subject: bytes, payload: bytes) -> int:
+        """Stage a message without headers of a plain stream; returns its sequence. Raises StoreError."""
+        sequence = self._append(subject, b"", payload, self.time())
+        if not self._dirty:
+            self._mark_dirty()
+        return sequence
+
+    def take_checked(self, subject: bytes, headers: bytes, payload: bytes) -> tuple[int, Admission]:
+        """Stage a message as its headers and the configuration want, unless it is a duplicate.
+
+        Returns the sequence it has, or had already. Raises Refused, StoreError.
+        """
+        subject, now_ns = self.renamed(subject), self.time()
+        found = self.checks.admit(subject, headers, payload, now_ns)
+        if found.duplicate_of:
+            return found.duplicate_of, found
+        if found.headers:
+            headers = found.headers
+        if found.payload is not None:
+            payload = found.payload
+        content_bytes = len(subject) + len(headers) + len(payload)
+        self.context.quota.admit(self.config.storage, content_bytes)
+        sequence = self._store(subject, headers, payload, now_ns, found.expires_ns)
+        if found.message_id:
+            self.window.add(found.message_id, sequence, now_ns)
         self._after_append(subject, sequence, found.rollup)
         if found.ends:
             self.purge(SubjectFilter([found.ends]))
         if not self._dirty:
             self._mark_dirty()
+        return sequence, found
 
     def _acknowledge_duplicate(self, sequence: int, reply: bytes) -> None:
         if not reply:

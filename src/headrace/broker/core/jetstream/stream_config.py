@@ -121,7 +121,6 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
         raise Refused(Errors.REPLICAS_NEGATIVE)
     if config.num_replicas > 1:
         raise Refused(Errors.STREAM_REPLICAS_NOT_SUPPORTED)
-    _check_unsupported(config)
     _check_persistence(config)
     _check_times(config)
     _check_discard(config)
@@ -132,15 +131,6 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     if config.placement is not None and config.placement.preferred:
         raise _invalid("preferred server not permitted in placement")
     _check_size(config, options)
-
-
-def _check_unsupported(config: StreamConfig) -> None:
-    features = {
-        "batch publish": config.allow_batched,
-    }
-    for feature, asked in features.items():
-        if asked:
-            raise _invalid(f"{feature} not supported by this server")
 
 
 def _check_persistence(config: StreamConfig) -> None:

@@ -24,7 +24,7 @@ class CopyingStream(StoringStream):
 
     readers: dict[Copy, None]
     """Who copies from this stream."""
-    _plain: bool
+    is_plain: bool
 
     def take_copy(self, subject: bytes, headers: bytes, payload: bytes) -> bool:
         """Store a message of a source, which its headers name; False for a duplicate, passed over.
@@ -32,7 +32,7 @@ class CopyingStream(StoringStream):
         Raises Refused when it can not be stored now, StoreError.
         """
         now_ns = self.time()
-        if self._plain and headers.count(MARK) == 1:  # the source's name and nothing else of ours
+        if self.is_plain and headers.count(MARK) == 1:  # the source's name and nothing else of ours
             self.store.append(subject, headers, payload, now_ns)
             if not self._dirty:
                 self._mark_dirty()
@@ -64,7 +64,7 @@ class CopyingStream(StoringStream):
         expires_ns, rollup = 0, b""
         if MARK in headers:
             headers = without_expectations(headers)
-        if MARK in headers or not self._plain:
+        if MARK in headers or not self.is_plain:
             subject = self.renamed(subject)
             found = self.checks.admit_copy(subject, headers, payload, stamp_ns, replica=True)
             self.context.quota.admit(
@@ -78,7 +78,7 @@ class CopyingStream(StoringStream):
             self._leave_gap(sequence, stamp_ns)
         self._last_ns = max(self._last_ns, stamp_ns)
         self._store(subject, headers, payload, stamp_ns, expires_ns)
-        if rollup or not self._plain:
+        if rollup or not self.is_plain:
             self._after_append(subject, sequence, rollup)
         if not self._dirty:
             self._mark_dirty()
