@@ -446,6 +446,17 @@ REDELIVERIES: Table = [
 ]
 
 PAUSES: Table = [
+    Scenario(
+        "pull: the first heartbeat ends a no-wait request that acknowledgements keep",
+        [
+            *ready(3, max_ack_pending=2),
+            pull(
+                {"batch": 9, "no_wait": True, "expires": 2 * SECOND, "idle_heartbeat": 100 * MS},
+                3,
+            ),
+            api(INFO),
+        ],
+    ),
     Scenario("pause: an empty document resumes", [*ready(1), api(PAUSE, {}), api(INFO)]),
     Scenario("pause: until a broken time", [*ready(1), api(PAUSE, {"pause_until": "soon"})]),
     Scenario("pause: of a stream that is not there", [api(PAUSE)]),

@@ -155,6 +155,14 @@ TABLE: Table = [
         ],
     ),
     Scenario(
+        "settings: mirror direct without a mirror",
+        [
+            api("STREAM.CREATE.M", {"name": "M", "mirror_direct": True}),
+            stream(subjects=["a"]),
+            _update(mirror_direct=True),
+        ],
+    ),
+    Scenario(
         "settings: limits for consumers",
         [
             stream(

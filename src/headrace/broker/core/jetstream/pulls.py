@@ -126,13 +126,25 @@ class Pulls:
                 self.end(request, statuses.NO_MESSAGES, with_pending=False)
 
     def run_due(self, now_ns: int) -> None:
-        """Expired requests get their 408, quiet ones a heartbeat, abandoned ones nothing."""
+        """Expired requests get their 408, quiet ones a heartbeat, abandoned ones nothing.
+
+        The time of one request is the end of all that do not wait: those that ``max_ack_pending``
+        had kept hear it here.
+        """
         state = self._consumer.state
+        quiet: list[WaitingRequest] = []
+        some_due = False
         for request, expired in self._consumer.queue.due(now_ns):
+            some_due = True
             if self._bus.resolve(request.inbox) is None:
                 self._consumer.queue.finish(request)
             elif expired:
                 self.end(request, statuses.REQUEST_TIMEOUT, with_pending=True)
             else:
+                quiet.append(request)
+        if some_due:
+            self.end_one_shots()
+        for request in quiet:
+            if request.waiting:
                 position = (state.delivered_consumer, state.delivered_stream)
                 self.say(request.inbox, statuses.heartbeat(*position))

@@ -126,6 +126,11 @@ class StreamsApi:
                 Errors.STREAM_INVALID_CONFIG,
                 err="stream configuration for create can not be sealed",
             )
+        if config.mirror_direct and config.mirror is None:
+            raise Refused(
+                Errors.STREAM_INVALID_CONFIG,
+                err="stream has no mirror but does have mirror direct",
+            )
         existing = self._registry.streams.get(config.name)
         if existing is not None:
             if not same_stream(existing.config, config):
