@@ -349,6 +349,49 @@ def test_links_that_cannot_be_are_refused(accounts: list[AccountOptions], compla
         check_accounts(accounts)
 
 
+def streams_for_others() -> Accounts:
+    """A has streams, B reaches them as ``of_a.…`` and hears what A sends to ``for_b.…``."""
+    exports = [
+        Export(kind="service", subject=b"$JS.API.>"),
+        Export(kind="stream", subject=b"for_b.>"),
+    ]
+    imports = [
+        Import(kind="service", account="A", subject=b"$JS.API.>", local=b"of_a.>"),
+        Import(kind="stream", account="A", subject=b"for_b.>", local=b"for_b.>"),
+    ]
+    world = Accounts(
+        AccountOptions(name="A", jetstream=STREAMS, exports=tuple(exports)),
+        AccountOptions(name="B", imports=tuple(imports)),
+    )
+    world.user("A").stream("S")
+    return world
+
+
+def test_a_push_consumer_delivers_to_who_imports_its_subject() -> None:
+    world = streams_for_others()
+    a, b = world.user("A"), world.user("B")
+    config = {"name": "C", "deliver_subject": "for_b.here", "ack_policy": "none"}
+    a.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    a.put(b"s.early")
+    heard = b.subscribe(b"for_b.here")
+    a.put(b"s.late", b"x")
+    assert [m.subject for m in heard.take()] == [b"s.early", b"s.late"]
+    b.send(b"UNSUB 1\r\n")
+    a.put(b"s.later")
+    info = a.api("CONSUMER.INFO.S.C")
+    assert (info["num_pending"], info["delivered"]["stream_seq"]) == (1, 2)
+
+
+def test_a_message_that_was_pulled_through_a_service_shows_its_own_subject() -> None:
+    world = streams_for_others()
+    a, b = world.user("A"), world.user("B")
+    a.put(b"s.x", b"1")
+    config = {"name": "C", "durable_name": "C", "ack_policy": "explicit"}
+    a.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    got = b.request(b"of_a.CONSUMER.MSG.NEXT.S.C", b'{"batch":1,"no_wait":true}').take()
+    assert [(m.subject, m.payload) for m in got] == [(b"s.x", b"1")]
+
+
 def test_connections_and_subscriptions_of_an_account_are_limited() -> None:
     world = Accounts(AccountOptions(name="A", connections_max=1, subscriptions_max=1))
     first = world.user("A")

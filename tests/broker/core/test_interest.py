@@ -97,3 +97,47 @@ def test_a_message_for_a_queue_group_goes_to_a_member_that_keeps_up() -> None:
     assert {router.resolve(b"d") for _ in range(20)} == {quick}
     quick.output.size = 1 << 30
     assert len({router.resolve(b"d") for _ in range(20)}) == 2
+
+
+class Place:
+    """Another router, where subjects have a prefix."""
+
+    def __init__(self, router: Router) -> None:
+        self.router = router
+
+    def name_of(self, subject: bytes) -> bytes | None:
+        return b"from." + subject if subject.startswith(b"d") else None
+
+    def watch(self, watch: Watch) -> None:
+        self.router.watch(watch)
+
+    def unwatch(self, watch: Watch) -> None:
+        self.router.unwatch(watch)
+
+
+def test_who_imports_the_subject_counts_under_its_name_there() -> None:
+    here, there = Router(random.Random(1)), Router(random.Random(1))
+    here.watch_elsewhere([Place(there)])
+    asked, heard = watch(here, b"d.x")
+    _other, nothing = watch(here, b"e")
+    foreign, own = subscription(b"from.d.x"), subscription(b"d.x")
+    there.subscribe(foreign)
+    here.subscribe(own)
+    there.unsubscribe(foreign)
+    assert heard == [True]
+    here.unsubscribe(own)
+    assert heard == [True, False]
+    assert not nothing
+    here.unwatch(asked)
+    there.subscribe(foreign)
+    assert heard == [True, False]
+
+
+def test_a_place_that_comes_or_goes_is_told() -> None:
+    here, there = Router(random.Random(1)), Router(random.Random(1))
+    there.subscribe(subscription(b"from.d"))
+    asked, heard = watch(here, b"d")
+    here.watch_elsewhere([Place(there)])
+    assert asked.listened
+    here.watch_elsewhere([])
+    assert heard == [True, False]

@@ -1,6 +1,7 @@
 """What accounts let each other see: exports and imports within one server.
 
-An imported stream is a sink at the exporter that publishes into the importer. An imported service is a
+An imported stream is a sink at the exporter that publishes into the importer; it also tells who would
+receive there what is sent to an inbox here, and whether somebody listens. An imported service is a
 sink at the importer that asks the exporter, with a reply subject of its own under ``_R_.``, and hands the
 answer back. Who is there is decided by the account a message goes to: without a subscriber a sink declines.
 """
@@ -17,7 +18,9 @@ from ...clock import Clock
 from ...subjects import is_subset
 from ...transforms import SubjectTransform
 from .account_options import Import
-from .ports import Origin, Randomness, Sink
+from .interest import Watch
+from .ports import Origin, Randomness, Sink, Target
+from .router import SinkTarget
 
 if TYPE_CHECKING:
     from .accounts import Account
@@ -54,18 +57,27 @@ class Links:
         for account, pattern, old in self._sinks:
             account.router.remove_sink(pattern, old)
         self._sinks.clear()
+        forwards: dict[Account, list[_Forward]] = {}
         for account in by_name.values():
             for wanted in account.options.imports:
                 exporter = by_name[wanted.account]
                 transform = wanted.transform()
                 if wanted.kind == "stream":
-                    sink: Sink = partial(_forward, account, transform)
-                    self._add(exporter, wanted.subject, sink)
+                    forward = _Forward(account, transform)
+                    self._add(exporter, wanted.subject, forward)
+                    forwards.setdefault(exporter, []).append(forward)
                 else:
                     many = _answers_often(exporter, wanted)
                     self._listen_for_answers(exporter)
                     sink = partial(self._ask, account, exporter, transform, many)
                     self._add(account, wanted.pattern, sink)
+        for account in by_name.values():
+            account.router.watch_elsewhere(forwards.get(account, ()))
+            account.router.imported_from = [
+                by_name[wanted.account].router
+                for wanted in account.options.imports
+                if wanted.kind == "stream"
+            ]
 
     def _add(self, account: Account, pattern: bytes, sink: Sink) -> None:
         account.router.add_sink(pattern, sink)
@@ -74,7 +86,8 @@ class Links:
     def _listen_for_answers(self, exporter: Account) -> None:
         if exporter not in self._asked:
             self._asked[exporter] = {}
-            exporter.router.add_sink(_REPLY + b">", partial(self._answer, self._asked[exporter]))
+            answers = _Answers(self._asked[exporter], self._clock)
+            exporter.router.add_sink(_REPLY + b">", answers)
 
     def _ask(
         self,
@@ -109,23 +122,6 @@ class Links:
         asked.pop(ours, None)
         return False
 
-    def _answer(
-        self,
-        asked: dict[bytes, _Asked],
-        subject: bytes,
-        reply: bytes,
-        headers: bytes,
-        payload: bytes,
-        origin: Origin | None,
-    ) -> bool:
-        """Hand an answer to who asked."""
-        found = asked.get(subject)
-        if found is None or found.until_ns <= self._clock.monotonic_ns():
-            return False
-        if not found.many:
-            del asked[subject]
-        return found.account.router.publish(found.reply, reply, headers, payload) > 0
-
     def _forget_old(self, asked: dict[bytes, _Asked]) -> None:
         now_ns = self._clock.monotonic_ns()
         while asked:
@@ -138,21 +134,88 @@ class Links:
         return b"%012x" % self._random.getrandbits(48)
 
 
-def _forward(
-    importer: Account,
-    transform: SubjectTransform,
-    subject: bytes,
-    reply: bytes,
-    headers: bytes,
-    payload: bytes,
-    origin: Origin | None,
-) -> bool:
-    """Bring a message of an imported stream into the importing account."""
-    ours = transform.apply(subject)
-    if ours is None:
-        return False
-    router = importer.router
-    return router.deliver(router.find(ours), ours, reply, headers, payload, origin, 0) > 0
+class _Answers:
+    """Hands what an exporter answers to who asked."""
+
+    def __init__(self, asked: dict[bytes, _Asked], clock: Clock) -> None:
+        self._asked = asked
+        self._clock = clock
+
+    def __call__(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool:
+        found = self._take(subject)
+        if found is None:
+            return False
+        return found.account.router.publish(found.reply, reply, headers, payload) > 0
+
+    def send(
+        self, inbox: bytes, subject: bytes, reply: bytes, headers: bytes, payload: bytes
+    ) -> None:
+        """An answer that shows another subject than the inbox, as messages of a stream do."""
+        found = self._take(inbox)
+        target = None if found is None else found.account.router.resolve(found.reply)
+        if target is not None:
+            target.send(subject, reply, headers, payload)
+
+    def resolve(self, inbox: bytes) -> Target | None:
+        """Who receives what is sent to ``inbox``; None when it was answered, or nobody asked."""
+        return None if inbox not in self._asked else _AnswerTarget(inbox, self)
+
+    def _take(self, inbox: bytes) -> _Asked | None:
+        found = self._asked.get(inbox)
+        if found is None or found.until_ns <= self._clock.monotonic_ns():
+            return None
+        if not found.many:
+            del self._asked[inbox]
+        return found
+
+
+class _AnswerTarget(SinkTarget):
+    """The inbox of a request that came from another account."""
+
+    __slots__ = ("_answers",)
+
+    def __init__(self, inbox: bytes, answers: _Answers) -> None:
+        super().__init__(inbox, answers)
+        self._answers = answers
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self._answers.send(self._inbox, subject, reply, headers, payload)
+
+
+class _Forward:
+    """Brings the messages of an imported stream into the importing account.
+
+    What is only sent to an imported subject, as a push consumer does, keeps the subject it shows.
+    """
+
+    def __init__(self, importer: Account, transform: SubjectTransform) -> None:
+        self._router = importer.router
+        self._transform = transform
+
+    def __call__(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool:
+        ours = self._transform.apply(subject)
+        if ours is None:
+            return False
+        router = self._router
+        return router.deliver(router.find(ours), ours, reply, headers, payload, origin, 0) > 0
+
+    def resolve(self, inbox: bytes) -> Target | None:
+        """Who receives there what is sent to ``inbox`` here."""
+        ours = self._transform.apply(inbox)
+        return None if ours is None else self._router.resolve(ours)
+
+    def name_of(self, subject: bytes) -> bytes | None:
+        return self._transform.apply(subject)
+
+    def watch(self, watch: Watch) -> None:
+        self._router.watch(watch)
+
+    def unwatch(self, watch: Watch) -> None:
+        self._router.unwatch(watch)
 
 
 def _answers_often(exporter: Account, wanted: Import) -> bool:

@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ...message import StoredRow
-from .interest import InterestWatches, Watch
+from .interest import Elsewhere, InterestWatches, Watch
 from .outgoing import answered
 from .output import head_of, tail_of
 from .ports import ManySink, Origin, Randomness, Sink, Target
 from .router_trie import Leaf, Node, Trie
 from .subscription import GuardedSubscription, Subscription
 
-__all__ = ["NOBODY", "Route", "Router"]
+__all__ = ["NOBODY", "Route", "Router", "SinkTarget"]
 
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
@@ -84,6 +84,8 @@ class Router:
         self._on_unblocked: list[Callable[[], None]] = []
         self._watches = InterestWatches()
         self.subscriptions = 0
+        self.imported_from: list[Router] = []
+        """Of the accounts whose streams are imported here: they may wait for outputs of this one."""
         self.exact: dict[bytes, Route] = {}
         """Step 1, for callers in a hurry: ``exact.get(subject) or find_uncached(subject)``."""
 
@@ -124,13 +126,21 @@ class Router:
     def unwatch(self, watch: Watch) -> None:
         self._watches.remove(watch)
 
+    def watch_elsewhere(self, places: Iterable[Elsewhere]) -> None:
+        """Who imports subjects of this router, from now on: listeners there count for watches here."""
+        self._watches.ask_elsewhere(places)
+
     def on_unblocked(self, callback: Callable[[], None]) -> None:
         self._on_unblocked.append(callback)
 
     def unblocked(self) -> None:
-        """Some output that was ``blocked`` is not any more: tell those who wait."""
-        for callback in self._on_unblocked:
-            callback()
+        """Some output that was ``blocked`` is not any more: tell those who wait, in other accounts, too."""
+        waiting = [self]
+        for router in waiting:  # it grows on the way
+            waiting += [other for other in router.imported_from if other not in waiting]
+        for router in waiting:
+            for callback in router._on_unblocked:
+                callback()
 
     # Looking up
 
@@ -182,7 +192,11 @@ class Router:
             return route.plain[0]
         receivers: list[Target] = [*route.plain]
         receivers += [self._member(group) for group in route.groups]
-        receivers += [_SinkTarget(subject, sink) for sink in route.sinks]
+        for sink in route.sinks:
+            resolve = getattr(sink, "resolve", None)  # of an imported stream: who is there
+            target = SinkTarget(subject, sink) if resolve is None else resolve(subject)
+            if target is not None:
+                receivers.append(target)
         if len(receivers) <= 1:
             return receivers[0] if receivers else None
         return _FanOut(receivers)
@@ -434,7 +448,7 @@ def _sole_receiver(route: Route) -> Subscription | None:
     return subscription if subscription.messages_max < 0 else None
 
 
-class _SinkTarget:
+class SinkTarget:
     """A sink at the end of an inbox."""
 
     __slots__ = ("_inbox", "_sink")
