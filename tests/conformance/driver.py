@@ -38,10 +38,12 @@ class Wire:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = b""
         self._early: deque[tuple[bytes, ...]] = deque()  # read by ``settle``, for ``frame``
-        self._settled = True
+        self._within_a_line = False
+        self.settled = True
 
     def send(self, data: bytes) -> None:
-        self._settled = not data.endswith(b"\r\n")  # nothing can follow half a line
+        self.settled = False
+        self._within_a_line = not data.endswith(b"\r\n")
         try:
             self._socket.sendall(data)
         except OSError:
@@ -54,17 +56,18 @@ class Wire:
         """The next frame, or None when nothing came in time. Raises Closed."""
         return self._early.popleft() if self._early else self._frame(timeout)
 
-    def settle(self) -> None:
-        """Wait until the server knows everything that was sent here; frames on the way are kept."""
-        if self._settled:
-            return
+    def settle(self) -> bool:
+        """Wait until the server knows all that was sent here; whether frames came, which are kept."""
+        if self._within_a_line:
+            return False
         self.send(b"PING\r\n")
         try:
             while (frame := self._frame(REPLY_SECONDS)) is not None and frame[0] != b"PONG":
                 self._early.append(frame)
         except Closed:
             pass  # who reads here next is told
-        self._settled = True
+        self.settled = True
+        return bool(self._early)
 
     def _frame(self, timeout: float) -> tuple[bytes, ...] | None:
         deadline = time.monotonic() + timeout
@@ -208,9 +211,12 @@ class Session:
                 return
 
     def read_until_quiet(self, on: str, quiet: float = QUIET_SECONDS) -> None:
-        """Record whatever comes until nothing has come for ``quiet`` seconds."""
+        """Record whatever comes until nothing has come for ``quiet`` seconds.
+
+        The silence must be that of a server that had its turn, not of one the machine kept waiting.
+        """
         wire = self.wire(on)
-        while self._record(on, wire, quiet):
+        while self._record(on, wire, quiet) or (on in self._settling and wire.settle()):
             pass
 
     def drain(self, on: str) -> None:
@@ -237,7 +243,8 @@ class Session:
         """Send once the server knows what was sent on the other connections."""
         wire = self.wire(on)
         for other in self._settling - {on}:
-            self._wires[other].settle()
+            if not self._wires[other].settled:
+                self._wires[other].settle()
         wire.send(data)
 
     def inbox(self, on: str) -> bytes:

@@ -58,9 +58,10 @@ def _mask_field(key: str, value: Any, names: Mapping[str, str]) -> Any:
         return mask_json(json.loads(value), names)
     if key in MACHINE:
         return f"<{key}>"
-    if key == "sources" and isinstance(value, list):
-        value = sorted(value, key=_as_it_stands)
-    return mask_json(value, names)
+    masked = mask_json(value, names)
+    if key == "sources" and isinstance(masked, list):
+        masked.sort(key=_as_it_stands)
+    return masked
 
 
 def _as_it_stands(source: Any) -> str:

@@ -8,6 +8,7 @@ and is empty when it begins.
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections import defaultdict
@@ -25,6 +26,8 @@ __all__ = ["KINDS", "Pool"]
 KINDS = ("nats-server", "headrace")
 SERVERS = 4  # of a kind with the usual settings; more would crowd the cores and change who is late
 REMOVAL_SECONDS = 2.0
+STREAMS = "jetstream/$G/streams"  # where nats-server keeps them
+KEPT = ".kept"
 
 
 class Pool:
@@ -92,6 +95,7 @@ class Pool:
         directory = self._directory / f"{kind}-{next(self._numbers)}"
         if kind == "nats-server":
             server = peers.start_nats_server(directory, config=settings.for_nats_server())
+            _keep_directory(server)
         else:
             server = peers.start_headrace(directory, config=settings.for_headrace())
         self._started.append(server)
@@ -105,9 +109,16 @@ class Pool:
             server.stop()
 
 
+def _keep_directory(server: peers.ServerProcess) -> None:
+    """nats-server may remove the empty directory of all streams, and fail to make one meanwhile."""
+    directory = server.store_dir / STREAMS
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / KEPT).touch()
+
+
 def _wait_until_files_are_gone(server: peers.ServerProcess) -> None:
     """nats-server removes files after its answer; a stream made meanwhile may find old messages."""
     if server.name == "nats-server":
         deadline = time.monotonic() + REMOVAL_SECONDS
-        while any(server.store_dir.glob("jetstream/*/streams/*")) and time.monotonic() < deadline:
+        while os.listdir(server.store_dir / STREAMS) != [KEPT] and time.monotonic() < deadline:
             time.sleep(0.002)  # another process removes them; there is no event to wait for

@@ -76,11 +76,11 @@ ACKS: Table = [
     Scenario(
         "in progress extends the wait",
         [
-            *ready(1, ack_wait=400 * MS),
+            *ready(1, ack_wait=800 * MS),
             pull("1", 1),
-            quiet(0.25),
+            quiet(0.4),
             ack(0, "+WPI"),
-            pull({"batch": 1, "expires": 250 * MS}, 1, after=0.01),
+            pull({"batch": 1, "expires": 500 * MS}, 1, after=0.01),
             api(INFO),
         ],
     ),

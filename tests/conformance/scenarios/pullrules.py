@@ -436,8 +436,8 @@ REDELIVERIES: Table = [
     Scenario(
         "again: a longer ack wait holds for deliveries to come",
         [
-            *ready(1, ack_wait=150 * MS),
-            pull("1", 1),
+            *ready(1, ack_wait=250 * MS),
+            pull("1", 1, after=0),
             consumer(ack_wait=60 * SECOND),
             pull({"expires": 500 * MS}, 1),
             api(INFO),

@@ -267,7 +267,7 @@ HEARTBEATS: Table = [
         "heartbeats while idle",
         [
             *ready(0),
-            pull({"batch": 1, "expires": 350 * MS, "idle_heartbeat": 150 * MS}, 3),
+            pull({"batch": 1, "expires": 500 * MS, "idle_heartbeat": 200 * MS}, 3),
         ],
     ),
     Scenario(
@@ -275,7 +275,7 @@ HEARTBEATS: Table = [
         [
             *ready(2),
             pull("2", 2),
-            pull({"batch": 1, "expires": 250 * MS, "idle_heartbeat": 110 * MS}, 3),
+            pull({"batch": 1, "expires": 500 * MS, "idle_heartbeat": 200 * MS}, 3),
         ],
     ),
     Scenario(
