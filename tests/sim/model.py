@@ -72,10 +72,13 @@ class Model:
         elif request.no_wait and 0 < available < sum(max(r.left, 1) for r in self.waiting):
             self.say(request.inbox, v.OTHERS_WAIT)
         else:
-            self.waiting.append(request)
-            self.serve()
+            self.join(request)
 
-    def ack(self, sequence: int) -> bool:
+    def join(self, request: Request) -> None:
+        self.waiting.append(request)
+        self.serve()
+
+    def ack(self, sequence: int, consumer_seq: int) -> bool:
         """True when it is answered."""
         if not 0 < sequence < self.next_seq:
             return False
@@ -89,7 +92,7 @@ class Model:
         delivery = self.pending.get(sequence)
         if delivery is not None and self.floor[0] < consumer_seq <= self.delivered[0]:
             if delay:
-                delay += self.wait(delivery.count) - self.waits[0]
+                delay += v.nth(self.waits, delivery.count) - self.waits[0]
             delivery.deadline = self.now + delay
             delivery.postponed = delay > 0
             if not delay:
@@ -101,7 +104,7 @@ class Model:
 
     def in_progress(self, sequence: int) -> bool:
         if delivery := self.pending.get(sequence):
-            delivery.deadline = self.now + self.wait(delivery.count)
+            delivery.deadline = self.now + v.nth(self.waits, delivery.count)
         return 0 < sequence < self.next_seq
 
     def reset(self, sequence: int) -> None:
@@ -143,9 +146,12 @@ class Model:
             if min(ends, default=time + 1) > time:
                 break
             self.now = max(self.now, min(ends))
-            for request in [r for r in self.waiting if (r.expires_at or self.now + 1) <= self.now]:
+            expired = [r for r in self.waiting if (r.expires_at or self.now + 1) <= self.now]
+            for request in expired:
                 self.waiting.remove(request)
                 self.say(request.inbox, v.EXPIRED, request)
+            if expired:
+                self.nothing_left()
             self.out_of_time()
             if self.pin is not None and self.pin_until <= self.now:
                 self.unpin()
@@ -226,7 +232,7 @@ class Model:
         self.delivered = (consumer_seq, self.delivered[1] if before else sequence)
         self.next_seq = self.next_seq if before else sequence + 1
         first = before.consumer_seq if before else consumer_seq
-        self.pending[sequence] = Delivery(first, self.now + self.wait(count), count)
+        self.pending[sequence] = Delivery(first, self.now + v.nth(self.waits, count), count)
         self.said.append((request.inbox, (count, sequence, consumer_seq, pending, self.pin)))
         request.left -= 1
         request.delivered += 1
@@ -269,16 +275,12 @@ class Model:
         elif sequence not in self.late:
             self.late.append(sequence)
 
-    def wait(self, count: int) -> int:
-        return self.waits[min(count, len(self.waits)) - 1]
-
     def done(self, sequence: int) -> None:
         if sequence not in self.pending:
             return
         oldest = min(self.pending)
         del self.pending[sequence]
-        if sequence in self.late:
-            self.late.remove(sequence)
+        self.late = [late for late in self.late if late != sequence]
         if not self.pending:
             self.floor = self.delivered
         elif sequence == oldest:

@@ -21,7 +21,10 @@ MS = SECOND // 1000
 SUBJECTS = st.sampled_from(["s.a", "s.b"])
 DURATIONS = st.sampled_from([50, 100, 150, 400, 1000]).map(lambda ms: ms * MS)
 NOBODY = -1  # the number of a pin that never was
-OUTSIDE = frozenset({"left", "bytes_left", "expires_at", "inbox", "delivered", "pin", "plain"})
+OUTSIDE = frozenset(
+    {"left", "bytes_left", "expires_at", "inbox", "delivered", "pin", "plain"}
+    | {"heartbeat", "quiet_since"}
+)
 
 REQUESTS = st.builds(
     Request,
@@ -135,6 +138,7 @@ class PullConsumer(RuleBasedStateMachine):
             "max_bytes": request.bytes_left,
             "expires": request.expires_at,
             "group": "A",
+            "idle_heartbeat": request.heartbeat or None,
             "id": None if request.pin is None else self.pin_ids.get(request.pin),
             **{k: v for k, v in vars(request).items() if k not in OUTSIDE},
         }
@@ -163,7 +167,7 @@ class PullConsumer(RuleBasedStateMachine):
             elif kind == "+WPI":
                 answered = self.model.in_progress(sequence)
             else:
-                answered = self.model.ack(sequence)
+                answered = self.model.ack(sequence, consumer_seq)
         answers = self.client.ack(message, body)
         assert [answer.payload for answer in answers] == ([b""] if answered else [])
         self.compare()
@@ -205,6 +209,7 @@ class PullConsumer(RuleBasedStateMachine):
         sequence = data.draw(st.integers(1, self.model.last_seq + 1))
         self.client.api("CONSUMER.RESET.S.C", {"seq": sequence})
         self.model.reset(sequence)
+        self.model.drop_deaf()  # whoever tells how many wait has looked
         self.compare()
 
     def pause(self, data: st.DataObject) -> None:

@@ -11,7 +11,15 @@ TOO_LARGE = "409 Message Size Exceeds MaxBytes"
 COMPLETED = "409 Batch Completed"
 MISMATCH = "423 Nats-Pin-Id mismatch"
 WRONG_PIN = "423 Nats-Wrong-Pin-Id"
+FULL = "409 Exceeded MaxWaiting"
+HEARTBEAT = "100 Idle Heartbeat"
+TOO_OFTEN = "400 Bad Request - heartbeat value too large"
 SERVE, SKIP = "serve", "skip"
+
+
+def nth(values: tuple[int, ...], number: int) -> int:
+    """The value for the first, the second, …; the last one for all that follow."""
+    return values[min(number, len(values)) - 1]
 
 
 @dataclass
@@ -29,6 +37,8 @@ class Request:
     pin: int | None = None
     plain: bool = False
     delivered: int = 0
+    heartbeat: int = 0
+    quiet_since: int = 0
 
 
 @dataclass

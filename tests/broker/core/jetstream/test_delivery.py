@@ -211,3 +211,17 @@ def test_a_message_refused_with_a_delay_while_it_waits_to_come_again_gives_up_it
         order.append(sequence)
         subject.deliver_again(sequence, 15 * SECOND)
     assert order == [2, 3, 1]
+
+
+def test_the_floor_stays_below_what_is_pending_although_a_redelivery_is_acknowledged() -> None:
+    state = DeliveryState(start_seq=1, tracks=True, ack_wait_ns=10)
+    run = state.begin_run(0)
+    for sequence in (1, 2, 3):
+        state.deliver_new(run, sequence)
+    state.end_run(run)
+    assert state.refuse(1, 1, 0)
+    assert state.deliver_again(state.peek_redelivery(), 0) == (4, 2)
+    state.forget([1])
+    assert state.acknowledge_all(2, 4) == [2]
+    assert (state.floor_consumer, state.floor_stream) == (2, 2)
+    assert state.refuse(3, 3, 0)

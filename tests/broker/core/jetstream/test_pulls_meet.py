@@ -148,3 +148,19 @@ def test_what_was_not_chosen_stays_unwanted_over_a_restart() -> None:
         world.restart()
         client = world.client()
     assert [message.stream_seq for message in client.pull(b"5").take()] == [5]
+
+
+def test_a_reset_forward_lets_go_of_what_it_passes_over() -> None:
+    world = World()
+    client = world.client()
+    client.stream(retention="interest")
+    client.consumer("A")
+    client.consumer("B", filter_subject="s.b")
+    for subject in (b"s.a", b"s.b", b"s.a", b"s.a"):
+        client.publish(subject)
+    client.api("CONSUMER.RESET.S.A", {"seq": 4})
+    world.advance(1)
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 2
+    client.api("CONSUMER.RESET.S.B", {"seq": 3})
+    world.advance(1)
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 1

@@ -140,6 +140,7 @@ class ConsumersApi:
             _check_reset(consumer, wanted)
         consumer.restart_at(target)
         self._registry.journal_consumer(consumer)
+        consumer.stream.retention.consumers_changed()  # what was passed over is not waited for
         return Answer(consumer_info(consumer), {"reset_seq": target})
 
     def unpin(self, call: Call) -> Answer:

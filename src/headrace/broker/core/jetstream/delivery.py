@@ -234,10 +234,15 @@ class DeliveryState:
                 self.deliveries.pop(sequence, None)
                 self._queued.discard(sequence)
                 self._postponed.discard(sequence)
-        self.floor_consumer, self.floor_stream = consumer_seq, stream_seq
+        self.floor_stream = stream_seq
         self.done += finished
         if not self.pending:
             self._move_floor()
+            return finished
+        while order[0] not in self.pending:
+            order.popleft()
+        # What was said may be the number of a redelivery, after those that are still pending.
+        self.floor_consumer = min(consumer_seq, self.pending[order[0]][0] - 1)
         return finished
 
     def refuse(self, stream_seq: int, consumer_seq: int, now_ns: int, delay_ns: int = 0) -> bool:
