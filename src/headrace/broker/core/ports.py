@@ -286,6 +286,11 @@ class Target(Protocol):
         """
         ...
 
+    @property
+    def steady(self) -> bool:
+        """Whether it takes any number of messages: no receiver ends after a count."""
+        ...
+
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
         ...

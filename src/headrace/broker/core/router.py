@@ -453,6 +453,7 @@ class SinkTarget:
 
     __slots__ = ("_inbox", "_sink")
     blocked = False
+    steady = False  # what it does with a message may end whatever is sent here
 
     def __init__(self, inbox: bytes, sink: Sink) -> None:
         self._inbox = inbox
@@ -483,6 +484,10 @@ class _FanOut:
     @property
     def blocked(self) -> bool:
         return any(receiver.blocked for receiver in self._receivers)
+
+    @property
+    def steady(self) -> bool:
+        return all(receiver.steady for receiver in self._receivers)
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         for receiver in self._receivers:

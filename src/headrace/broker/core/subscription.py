@@ -60,6 +60,10 @@ class Subscription:
     def blocked(self) -> bool:
         return self.output.blocked
 
+    @property
+    def steady(self) -> bool:
+        return self.messages_max < 0
+
     def admits(self, subject: bytes) -> bool:
         """Whether its client may see messages of ``subject``."""
         return True

@@ -6,12 +6,15 @@ one consumer can not keep the others waiting.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from itertools import accumulate
+from typing import TYPE_CHECKING, Final
 
 from ....api.acks import ack_prefix
 from ....limits import INGEST_PENDING_BYTES_MAX
 from ....message import StoredRow
+from ..outgoing import Outgoing, answered
 from .delivery import Run
 from .push import Push
 from .push_window import FlowWindow
@@ -22,8 +25,6 @@ if TYPE_CHECKING:
     from .consumer import Consumer
 
 __all__ = ["PushTurn"]
-
-Outgoing: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 
 _TURN_MESSAGES: Final = 1024
 _TURN_BYTES: Final = 1024 * 1024
@@ -122,18 +123,57 @@ class PushTurn:
         consumer, push = self._consumer, self._push
         state = consumer.state
         run = state.begin_run(self._now_ns)
+        assert self._target is not None
+        at_once = self._target.steady and not consumer.alters_messages
         if push.window is not None and push.rate is None and not push.group:
-            self._send_by_window(messages, run, push.window)
+            if at_once:
+                self._send_pieces(messages, run, push.window)
+            else:
+                self._send_by_window(messages, run, push.window)
         elif push.is_metered or push.group:
             for message in messages:
                 if self._obstacle() is not None:
                     break
                 self._pending -= 1
                 self._send(message, 1, state.deliver_new(run, message[0]))
+        elif at_once:
+            self._send_stored(messages, run)
         else:
             self._send_all(messages, run)
         state.end_run(run)
         consumer.advance_pending(self._pending)
+
+    def _send_stored(self, rows: list[StoredRow], run: Run) -> None:
+        """Send a batch as it is to listeners that take all of it."""
+        assert self._target is not None
+        first = self._consumer.state.delivered_consumer + 1
+        self._target.send_stored(rows, self._first_reply, first, self._pending - 1)
+        self._note([row[0] for row in rows], run)
+
+    def _send_pieces(self, rows: list[StoredRow], run: Run, window: FlowWindow) -> None:
+        """``_send_stored`` under flow control: up to where it is time to ask, or to wait."""
+        start, behind = 0, 0
+        ends = list(accumulate(self._sizes(rows)))
+        while start < len(rows) and not window.is_full:
+            stop = min(bisect_left(ends, behind + window.slack) + 1, len(rows))
+            self._send_stored(rows[start:stop], run)
+            self._push.sent(ends[stop - 1] - behind, self._now_ns)
+            start, behind = stop, ends[stop - 1]
+
+    def _sizes(self, rows: list[StoredRow]) -> list[int]:
+        """What each of these counts when it is sent, with its reply subject."""
+        first, pending, count = (
+            self._consumer.state.delivered_consumer + 1,
+            self._pending,
+            len(rows),
+        )
+        template = self._first_reply
+        ends = [(rows[at][0], first + at, rows[at][4], pending - 1 - at) for at in (0, count - 1)]
+        if [len(b"%d" % n) for n in ends[0]] == [len(b"%d" % n) for n in ends[1]]:
+            size = len(template % ends[0])  # these numbers only rise or fall: all are as long
+            return [size + len(row[1]) + len(row[2]) + len(row[3]) for row in rows]
+        outgoing = answered(rows, template, first, pending - 1)
+        return [sum(map(len, message)) for message in outgoing]
 
     def _send_all(self, messages: list[StoredRow], run: Run) -> None:
         """Send a batch to one listener, up to the last message it wants."""
