@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.store import MemoryStorage
 from headrace.limits import INGEST_PENDING_BYTES_MAX, OUTBOUND_BLOCKED_BYTES
-from jetstream_world import Client, Inbox, World
+from jetstream_world import Client, Inbox, World, publication
 
 SECOND = 1_000_000_000
 
@@ -172,6 +172,26 @@ def test_flow_control_stops_at_a_window_says_so_and_goes_on_with_the_answer() ->
         asked = [message.reply for message in got if "FlowControl" in message.status]
         reply = asked[-1] if asked else reply
     assert received == 100
+
+
+def test_flow_control_counts_every_byte_of_a_frames_fields_while_numbers_grow_longer() -> None:
+    world = World()
+    client = world.client()
+    client.stream()
+    client.subscribe(b"d")
+    config = {"ack_policy": "none", "flow_control": True, "idle_heartbeat": SECOND}
+    for number in range(1_100):  # sequences reach a fourth digit, and what is pending loses two
+        client.session.receive(publication(b"s.x", b"x" * (number % 30)))
+    client.consumer(deliver_subject="d", **config)
+    world.settle()
+    engine = world.hub.engine
+    assert engine is not None
+    push = engine.registry.streams["S"].consumers["C"].push
+    assert push is not None and push.window is not None
+    (inbox,) = [box for box in client._inboxes.values() if box.subject == b"d"]
+    messages = [m for m in inbox.messages if m.reply.startswith(b"$JS.ACK")]
+    assert len(messages) == 1_100
+    assert push.window.outstanding == sum(len(m.subject + m.reply + m.payload) for m in messages)
 
 
 def test_a_listener_that_comes_back_is_not_stopped_by_what_the_last_one_owed() -> None:
