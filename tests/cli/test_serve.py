@@ -9,11 +9,16 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from headrace.cli import main
+from headrace.cli.serve_signal import send_signal
+from headrace.errors import ConfigurationError
 
 LOG_LINE = re.compile(
     r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(DBG|INF|WRN|ERR|FTL)\] (.*)"
@@ -133,6 +138,69 @@ def test_a_hangup_without_a_file_changes_nothing(serve: Callable[..., Served]) -
     served.wait_for("Trapped hangup: no configuration file .*")
     served.process.send_signal(signal.SIGTERM)
     assert served.end() == 0
+
+
+def test_a_log_file_is_opened_anew_and_a_process_file_is_there_while_serving(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    log, moved, pid = (tmp_path / name for name in ("a.log", "b.log", "a.pid"))
+    flags = ("-l", str(log), "-P", str(pid), "--logtime_utc", "--ports_file_dir", str(tmp_path))
+    served = serve("-p", "-1", *flags, "--cluster_name", "c")
+
+    def wait_for(file: Path, text: str) -> None:
+        while not file.exists() or text not in file.read_text():
+            time.sleep(0.01)  # of another process
+            assert served.process.poll() is None, file.read_text()
+
+    wait_for(log, "Server is ready")
+    assert "--cluster_name: not supported, ignored" in log.read_text()
+    assert int(pid.read_text()) == served.process.pid
+    log.rename(moved)
+    assert main(["serve", "-sl", f"reopen={pid}"]) == 0
+    wait_for(log, "File log re-opened")
+    assert main(["serve", "--signal=term=" + str(served.process.pid)]) == 0
+    assert served.end() == 0
+    assert served.lines == []
+    assert "Server Exiting.." in log.read_text()
+    assert [path.name for path in tmp_path.iterdir()] in (["a.log", "b.log"], ["b.log", "a.log"])
+
+
+@pytest.mark.parametrize(
+    ("request_", "complaint"),
+    [
+        ("jump=1", "'jump'; accepted are ldm, stop, quit, term, reopen, reload"),
+        ("reload", "whom to tell is missing; accepted is reload=<pid> or reload=<pid file>"),
+        ("reload=/nowhere", "/nowhere: No such file or directory"),
+        ("reload=0", "0: no process id, nor a file that has one"),
+    ],
+)
+def test_a_signal_to_nobody_is_refused(request_: str, complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f"--signal: {complaint}")):
+        send_signal(request_)
+
+
+def test_without_a_log_file_there_is_none_to_open_anew(serve: Callable[..., Served]) -> None:
+    served = serve("-p", "0", "-T=false")
+    assert served.process.stderr is not None
+    assert re.fullmatch(r"\[\d+\] \[INF\] Starting headrace\n", served.process.stderr.readline())
+    for line in served.process.stderr:
+        if "Server is ready" in line:
+            break
+    served.process.send_signal(signal.SIGUSR1)
+    assert "[WRN] File log re-opening ignored" in served.process.stderr.readline()
+
+
+def test_called_nats_server_it_serves_and_its_ports_are_found_by_that_name(tmp_path: Path) -> None:
+    program = tmp_path / "nats-server"
+    program.symlink_to(Path(sys.executable).with_name("headrace"))
+    command = [program, "-p", "-1", "--ports_file_dir", tmp_path, "-m=-1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "Server is ready" in line:
+                break
+        assert (tmp_path / f"nats-server_{process.pid}.ports").exists()
+        process.terminate()
 
 
 def log_in(port: int, user: str) -> tuple[socket.socket, bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.server import User
-from headrace.cli.serve import add_arguments
+from headrace.cli.serve import add_arguments, spell
 from headrace.cli.serve_config import SETTINGS, broker_options, given_flags, read_file
 from headrace.errors import ConfigurationError
 
@@ -15,7 +15,7 @@ from headrace.errors import ConfigurationError
 def flags(*arguments: str) -> dict[str, object]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_arguments(parser)
-    return given_flags(parser.parse_args(arguments))
+    return given_flags(parser.parse_args(spell(arguments, parser)))
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -36,11 +36,35 @@ def write(tmp_path: Path, text: str) -> Path:
         (["--auth", "t", "-D", "-V"], {"auth": "t", "debug": True, "trace": True}),
         (["-DV"], {}),
         (["--pin_handover", "immediate"], {"pin_handover": "immediate"}),
+        (["-port", "5", "-name=n", "--sd=d"], {"port": 5, "server_name": "n", "store_dir": "d"}),
+        (["-js=false", "--D=true", "-tls=t"], {"jetstream": False, "debug": True, "tls": True}),
+        (["-user", "-js", "-DVV"], {"user": "-js"}),
+        (["-P", "p", "-l=x", "-T=false"], {"pid_file": "p", "log_file": "x", "logtime": False}),
+        (["-cluster_name", "c", "--routes=a,b", "-s", "-p", "1"], {"port": 1}),
         (["--sync=interval:0.1", "--insecure"], {"sync": "interval:0.1", "insecure": True}),
     ],
 )
 def test_flags_are_those_a_nats_user_types(arguments: list[str], values: dict[str, object]) -> None:
     assert flags(*arguments) == values
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["-p"], "argument -p/--port: expected one argument"),
+        (["-p", "x"], "argument -p/--port: invalid int value: 'x'"),
+        (["-js=maybe"], "-js=maybe: accepted after '=' are true and false"),
+        (["-ms", "1"], "no flag -ms; --help lists those there are"),
+        (["--nonsense=1"], "no flag --nonsense; --help"),
+    ],
+)
+def test_a_wrong_flag_is_named(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        flags(*arguments)
+    assert caught.value.code == 2
+    assert complaint in capsys.readouterr().err
 
 
 def test_nothing_given_is_the_usual_port_on_loopback() -> None:

@@ -1,15 +1,21 @@
 """The command line: ``headrace <command>``.
 
-A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, imported only when it is
-asked for, so that ``headrace --version`` answers at once.
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, perhaps also with
+``spell(arguments, parser)`` for flags that are spelt otherwise, imported only when it is asked for, so that
+``headrace --version`` answers at once. Called by the name ``nats-server``, as through a link of that name,
+it is ``headrace serve``: test harnesses start a server that way.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "NATS_SERVER", "main", "program_name"]
+
+NATS_SERVER: Final = "nats-server"
 
 COMMANDS = {
     "serve": "run the broker",
@@ -21,6 +27,8 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit status."""
+    if argv is None and program_name() == NATS_SERVER:
+        return _run("serve", sys.argv[1:])
     arguments = list(sys.argv[1:] if argv is None else argv)
     if arguments and arguments[0] in ("--version", "-v"):
         from .._version import __version__
@@ -37,6 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _run(name, arguments[1:])
 
 
+def program_name() -> str:
+    """``nats-server`` for who calls us by that name, else ``headrace``."""
+    return NATS_SERVER if Path(sys.argv[0]).name == NATS_SERVER else "headrace"
+
+
 def _run(name: str, arguments: list[str]) -> int:
     import argparse
     from importlib import import_module
@@ -48,6 +61,9 @@ def _run(name: str, arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
+    spell = getattr(module, "spell", None)
+    if spell is not None:
+        arguments = spell(arguments, parser)
     status: int = module.run(parser.parse_args(arguments))
     return status
 

@@ -1,7 +1,7 @@
 """Run the broker until it is told to stop.
 
 SIGINT and SIGTERM stop it cleanly (a second one forces), SIGUSR2 announces the end to the clients first,
-SIGHUP reads the configuration file again.
+SIGHUP reads the configuration file again, SIGUSR1 opens the log file anew.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import logging
 import os
 import signal
@@ -20,12 +19,15 @@ from typing import Any, Final
 from .._version import __version__
 from ..broker.core.hub_options import COMPATIBLE_VERSION
 from ..broker.server import Broker, BrokerOptions
-from ..errors import ConfigurationError, HeadraceError
+from ..errors import HeadraceError
 from .serve_config import add_flags, broker_options, given_flags, read_file
-from .serve_log import set_up_logging
+from .serve_files import told_by_files
+from .serve_flags import add_ignored_flags, ignored_flags, spell
+from .serve_log import reopen_log, set_up_logging
 from .serve_nats import FileSettings
+from .serve_signal import send_signal
 
-__all__ = ["add_arguments", "run"]
+__all__ = ["add_arguments", "run", "spell"]
 
 logger = logging.getLogger("headrace.serve")
 
@@ -38,10 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-c", "--config", metavar="FILE", help="file of settings: TOML, or nats-server's own format"
     )
     add_flags(parser)
-    parser.add_argument("-DV", dest="debug_and_trace", action="store_true", help="-D and -V")
+    parser.add_argument(
+        "-DV", "-VV", "-DVV", dest="debug_and_trace", action="store_true", help="-D and -V"
+    )
     parser.add_argument(
         "-t", dest="only_check", action="store_true", help="check the settings and exit"
     )
+    parser.add_argument(
+        "-sl",
+        "--signal",
+        metavar="SIGNAL=PID",
+        help="tell a running broker, by its process or pid file: reload, reopen, ldm, term, quit, stop",
+    )
+    add_ignored_flags(parser)
     parser.add_argument("-v", "--version", action="version", version=f"headrace {__version__}")
 
 
@@ -49,8 +60,13 @@ def run(args: argparse.Namespace) -> int:
     """Serve, or check the settings; returns 0 if all went well, 1 if they or the store are wrong."""
     set_up_logging(debug=bool(args.debug or args.trace or args.debug_and_trace))
     try:
-        values = _settings(args)
-        set_up_logging(debug=_wants_debug(values, args))
+        if args.signal is not None:
+            send_signal(args.signal)
+            return 0
+        values, warnings = _settings(args)
+        if not args.only_check:
+            _log_as_wanted(values, args)
+        _warn(warnings)
         options = broker_options(values)
         if args.only_check:
             _check(options)
@@ -66,19 +82,23 @@ def run(args: argparse.Namespace) -> int:
 def _check(options: BrokerOptions) -> None:
     """What can be known without listening. Raises ConfigurationError."""
     options.check()
-    if options.tls is not None:
-        options.tls.context()
+    for tls in (options.tls, options.websocket.tls if options.websocket is not None else None):
+        if tls is not None:
+            tls.context()
     logger.info("The settings are valid")
 
 
-def _settings(args: argparse.Namespace) -> dict[str, Any]:
-    """What the file and the flags say; the flags win. Raises ConfigurationError."""
+def _settings(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    """What the file and the flags say, and warnings about it; the flags win. Raises ConfigurationError."""
     found = read_file(Path(args.config), os.environ) if args.config else FileSettings()
     flags = given_flags(args)
     assumed = [text for key, text in found.assumed.items() if key not in flags]
-    for warning in (*assumed, *found.warnings):
+    return {**found.values, **flags}, [*assumed, *found.warnings, *ignored_flags(args)]
+
+
+def _warn(warnings: list[str]) -> None:
+    for warning in warnings:
         logger.warning("%s", warning)
-    return {**found.values, **flags}
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -103,8 +123,7 @@ async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.
     broker = Broker(options)
     async with broker:
         _say_where(broker)
-        ports_file = _write_ports_file(broker, values.get("ports_file_dir"))
-        try:
+        with told_by_files(broker, values.get("ports_file_dir"), values.get("pid_file")):
             logger.info("Server is ready")
             hangups.append(lambda: _reload(broker, values, args))
             await stop.wait()
@@ -112,9 +131,6 @@ async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.
                 broker.announce_stop()
                 await asyncio.sleep(values.get("lame_duck_duration", LAME_DUCK_S))
             logger.info("Initiating Shutdown...")
-        finally:
-            if ports_file is not None:
-                ports_file.unlink(missing_ok=True)
     logger.info("Server Exiting..")
 
 
@@ -143,14 +159,15 @@ def _reload(broker: Broker, values: dict[str, Any], args: argparse.Namespace) ->
         return
     logger.info('Trapped "hangup" signal: reading %s again', args.config)
     try:
-        new = _settings(args)
+        new, warnings = _settings(args)
+        _log_as_wanted(new, args)
         left = broker.reload(broker_options(new))
     except HeadraceError as error:
+        _log_as_wanted(values, args)
         logger.error("Nothing was reloaded: %s", error)
         return
-    set_up_logging(debug=_wants_debug(new, args))
-    if new.get("ports_file_dir") != values.get("ports_file_dir"):
-        left.append("ports_file_dir")
+    _warn(warnings)
+    left += [key for key in ("ports_file_dir", "pid_file") if new.get(key) != values.get(key)]
     values.clear()
     values.update(new)
     if left:
@@ -158,8 +175,21 @@ def _reload(broker: Broker, values: dict[str, Any], args: argparse.Namespace) ->
     logger.info("Reloaded server configuration")
 
 
-def _wants_debug(values: Mapping[str, Any], args: argparse.Namespace) -> bool:
-    return bool(values.get("debug") or values.get("trace") or args.debug_and_trace)
+def _log_as_wanted(values: Mapping[str, Any], args: argparse.Namespace) -> None:
+    """Raises ConfigurationError for a log file that cannot be written."""
+    set_up_logging(
+        debug=bool(values.get("debug") or values.get("trace") or args.debug_and_trace),
+        file=values.get("log_file"),
+        time=values.get("logtime", True),
+        utc=values.get("logtime_utc", False),
+    )
+
+
+def _reopen_log() -> None:
+    if reopen_log():
+        logger.info("File log re-opened")
+    else:
+        logger.warning("File log re-opening ignored, not a file logger")
 
 
 def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> list[Callable[[], None]]:
@@ -182,6 +212,7 @@ def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> list[Calla
     loop.add_signal_handler(signal.SIGINT, stop_or_force, "interrupt")
     loop.add_signal_handler(signal.SIGTERM, stop_or_force, "terminated")
     loop.add_signal_handler(signal.SIGUSR2, stop_like_a_lame_duck)
+    loop.add_signal_handler(signal.SIGUSR1, _reopen_log)
 
     def hang_up() -> None:
         if not hangups:
@@ -191,24 +222,3 @@ def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> list[Calla
 
     loop.add_signal_handler(signal.SIGHUP, hang_up)
     return hangups
-
-
-def _write_ports_file(broker: Broker, directory: str | None) -> Path | None:
-    """``headrace_<pid>.ports``, for harnesses that let the server choose its ports."""
-    if directory is None:
-        return None
-    document: dict[str, Any] = {"nats": [broker.client_url]}
-    if broker.monitor_url is not None:
-        document["monitoring"] = [broker.monitor_url]
-    if broker.websocket_url is not None:
-        document["websocket"] = [broker.websocket_url]
-    path = Path(directory) / f"headrace_{os.getpid()}.ports"
-    partial = path.with_suffix(".ports.new")
-    try:
-        partial.write_text(json.dumps(document))
-        partial.rename(path)  # whoever waits for the file finds it whole
-    except OSError as error:
-        raise ConfigurationError(
-            f"ports_file_dir: cannot write {path}: {error.strerror}"
-        ) from error
-    return path

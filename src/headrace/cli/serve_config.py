@@ -158,6 +158,10 @@ SETTINGS: Final = (
         ("--ports_file_dir",),
         "DIR",
     ),
+    Setting("pid_file", _text, "write the process id there while serving", ("-P", "--pid"), "FILE"),
+    Setting("log_file", _text, "log to a file instead of stderr", ("-l", "--log"), "FILE"),
+    Setting("logtime", _switch, "the time in log lines (true)", ("-T", "--logtime")),
+    Setting("logtime_utc", _switch, "that time in UTC", ("--logtime_utc",)),
     Setting("debug", _switch, "log connections", ("-D", "--debug")),
     Setting("trace", _switch, "log as much as there is", ("-V", "--trace")),
     Setting("max_payload", _whole_number, "largest message in bytes"),
@@ -236,6 +240,13 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         options: dict[str, Any] = {"dest": setting.key, "default": None, "help": setting.help}
         if setting.check is _switch:
             options["action"] = "store_true"
+            parser.add_argument(  # what `spell` makes of --flag=false
+                f"--off-{setting.key}",
+                dest=setting.key,
+                action="store_false",
+                default=None,
+                help=argparse.SUPPRESS,
+            )
         else:
             options["metavar"] = setting.metavar
             if setting.check is _whole_number:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
-__all__ = ["LogFormatter", "set_up_logging"]
+from ..errors import ConfigurationError
+
+__all__ = ["LogFormatter", "reopen_log", "set_up_logging"]
 
 _LABELS: Final = {
     logging.DEBUG: "DBG",
@@ -17,29 +19,61 @@ _LABELS: Final = {
     logging.ERROR: "ERR",
     logging.CRITICAL: "FTL",
 }
+_NAMES: Final = ("headrace", "asyncio")
 
 
 class LogFormatter(logging.Formatter):
-    """``[pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text``"""
+    """``[pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text``; ``utc``: not of this place; or without time."""
+
+    def __init__(self, *, time: bool = True, utc: bool = False) -> None:
+        super().__init__()
+        self._time = time
+        self._zone = UTC if utc else None
 
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.fromtimestamp(record.created).strftime("%Y/%m/%d %H:%M:%S.%f")
+        moment = ""
+        if self._time:
+            at = datetime.fromtimestamp(record.created, self._zone)
+            moment = at.strftime("%Y/%m/%d %H:%M:%S.%f ")
         label = _LABELS.get(record.levelno, "TRC")
         text = record.getMessage()
         if record.exc_info:
             text += "\n" + self.formatException(record.exc_info)
-        return f"[{os.getpid()}] {moment} [{label}] {text}"
+        return f"[{os.getpid()}] {moment}[{label}] {text}"
 
 
-def set_up_logging(*, debug: bool) -> None:
-    """Send the log of Headrace and of the event loop to stderr. For a process of our own only."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(LogFormatter())
-    for name, level in (
-        ("headrace", logging.DEBUG if debug else logging.INFO),
-        ("asyncio", logging.WARNING),
+def set_up_logging(
+    *, debug: bool, file: str | None = None, time: bool = True, utc: bool = False
+) -> None:
+    """Send the log of Headrace and of the event loop to ``file`` or stderr. For our own process only.
+
+    Raises ConfigurationError for a file that cannot be written; the log then stays where it is.
+    """
+    before = [handler for name in _NAMES[:1] for handler in logging.getLogger(name).handlers]
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if file is not None:
+        try:
+            handler = logging.FileHandler(file, encoding="utf-8")
+        except OSError as error:
+            raise ConfigurationError(f"log_file: cannot write {file}: {error.strerror}") from error
+    handler.setFormatter(LogFormatter(time=time, utc=utc))
+    for name, level in zip(
+        _NAMES, (logging.DEBUG if debug else logging.INFO, logging.WARNING), strict=True
     ):
         logger = logging.getLogger(name)
         logger.handlers[:] = [handler]
         logger.setLevel(level)
         logger.propagate = False
+    for old in before:
+        if isinstance(old, logging.FileHandler):
+            old.close()
+
+
+def reopen_log() -> bool:
+    """Open the log file anew, once another program has moved it away; False if there is none."""
+    found = False
+    for handler in logging.getLogger(_NAMES[0]).handlers:
+        if isinstance(handler, logging.FileHandler):
+            handler.close()  # the next line opens it again, under its name
+            found = True
+    return found

@@ -23,9 +23,8 @@ from ..errors import ConfigurationError
 __all__ = ["FileSettings", "read_nats_file"]
 
 _HARMLESS: Final = frozenset({
-    "write_deadline", "log_file", "logfile", "log_size_limit", "logfile_size_limit",
-    "log_max_num", "logfile_max_num", "syslog", "remote_syslog", "logtime", "log_time",
-    "logtime_utc", "log_time_utc", "pid_file", "pidfile", "client_advertise", "prof_port",
+    "write_deadline", "log_size_limit", "logfile_size_limit",
+    "log_max_num", "logfile_max_num", "syslog", "remote_syslog", "client_advertise", "prof_port",
     "prof_block_rate", "max_traced_msg_len", "trace_verbose", "trace_headers",
     "connect_error_reports", "reconnect_error_reports", "disable_sublist_cache",
     "lame_duck_grace_period", "max_closed_clients", "no_fast_producer_stall", "server_tags",
@@ -136,6 +135,10 @@ def _listener(top: Fields, settings: FileSettings, file: str) -> None:
     settings.put("trace", top.switch("trace"))
     settings.put("store_dir", top.text("store_dir", "storedir"))
     settings.put("ports_file_dir", top.text("ports_file_dir"))
+    settings.put("pid_file", top.text("pid_file", "pidfile"))
+    settings.put("log_file", top.text("log_file", "logfile"))
+    settings.put("logtime", top.switch("logtime", "log_time"))
+    settings.put("logtime_utc", top.switch("logtime_utc", "log_time_utc"))
 
 
 def _host_and_port(value: ConfigValue, name: str) -> tuple[str | None, int]:
