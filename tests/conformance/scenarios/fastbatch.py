@@ -253,7 +253,7 @@ TABLE: Table = [
             part(1, COMMIT, replies=1, Nats_Expected_Last_Sequence="7"),
             begin(),
             part(2, COMMIT, replies=2, Nats_Expected_Last_Subject_Sequence="9"),
-            begin(Nats_Expected_Last_Sequence="4"),
+            begin(replies=2, Nats_Expected_Last_Sequence="4"),
             part(2, COMMIT, replies=1, Nats_Expected_Last_Msg_Id=""),
             api(INFO),
         ],
