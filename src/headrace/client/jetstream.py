@@ -25,6 +25,7 @@ from .apicalls import Api, check_name, config_from
 from .buckets import Buckets
 from .consumer import Consumer
 from .consumers import Consumers
+from .fastpublisher import FastPublisher
 from .message import HeadersLike
 from .ordered import OrderedConsumer
 from .pubheaders import PublishOptions, with_options
@@ -161,6 +162,7 @@ class JetStream(Buckets, Publishing):
         ack_timeout: float = 10.0,
         retries: int = 3,
         deduplicate: bool = False,
+        fast: bool = False,
         on_failure: Callable[[PublishFailure], object] | None = None,
     ) -> Publisher:
         """A publisher that keeps many messages in flight: ``async with js.publisher() as publisher``.
@@ -171,9 +173,13 @@ class JetStream(Buckets, Publishing):
             retries: how often a message is sent again, after a timeout, "no responders" or a lost
                 connection, before it is reported as failed; 0 reports at once.
             deduplicate: give each message an id, so that what is sent again is stored once.
+            fast: send in fast batches, acknowledged hundreds at a time; all messages go to one stream,
+                which must have ``allow_batched`` (nats-server 2.14). It sets how many are under way,
+                up to ``window``. Without such a stream ``send`` and ``flush`` raise ConfigurationError.
             on_failure: called for each message that failed; without it ``flush`` raises PublishError.
         """
-        return self._connection._session.publisher_type(
+        kind = FastPublisher if fast else self._connection._session.publisher_type
+        return kind(
             self._connection,
             window=window,
             window_bytes=window_bytes,

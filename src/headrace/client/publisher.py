@@ -168,6 +168,9 @@ class Publisher:
             flusher = self._session.loop.create_future()
             self._flushers.append(flusher)
             await flusher
+        self._raise_failures()
+
+    def _raise_failures(self) -> None:
         count, self._failed_since_flush = self._failed_since_flush, 0
         failures, self._failures = self._failures, []
         if count and self._on_failure is None:
@@ -405,8 +408,12 @@ class Publisher:
     def _fail(self, key: bytes, error: Exception) -> None:
         command = self._unacked.pop(key)
         self._unacked_bytes -= self._size(command)
+        self._report(int(key), self._subject_of(command), error)
+
+    def _report(self, index: int, subject: str, error: Exception) -> None:
+        """Count a failure, and keep it or tell it."""
         self.failed += 1
-        failure = PublishFailure(int(key), self._subject_of(command), error)
+        failure = PublishFailure(index, subject, error)
         if self._on_failure is None:
             self._failed_since_flush += 1
             if len(self._failures) < FAILURES_KEPT_MAX:

@@ -130,6 +130,7 @@ class JetStream(Buckets):
         ack_timeout: float = 10.0,
         retries: int = 3,
         deduplicate: bool = False,
+        fast: bool = False,
         on_failure: Callable[[PublishFailure], object] | None = None,
     ) -> Publisher:
         """A publisher that keeps many messages in flight: ``with js.publisher() as publisher``.
@@ -143,6 +144,7 @@ class JetStream(Buckets):
             ack_timeout=ack_timeout,
             retries=retries,
             deduplicate=deduplicate,
+            fast=fast,
             on_failure=on_failure,
         )
         return Publisher(self._portal, inner)
