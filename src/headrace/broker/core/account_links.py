@@ -20,7 +20,7 @@ from ...transforms import SubjectTransform
 from .account_options import Import
 from .interest import Watch
 from .ports import Origin, Randomness, Sink, Target
-from .router import SinkTarget
+from .targets import SinkTarget
 
 if TYPE_CHECKING:
     from .accounts import Account

@@ -31,6 +31,7 @@ class Output:
     """
 
     __slots__ = (
+        "_blocked_at",
         "_bytes_max",
         "_waited_for",
         "has_headers",
@@ -58,6 +59,7 @@ class Output:
         self.session = session
         self.touched = touched
         self._bytes_max = bytes_max
+        self._blocked_at = min(OUTBOUND_BLOCKED_BYTES, bytes_max // 4)
         self._waited_for = False
 
     def write(self, data: bytes) -> None:
@@ -110,7 +112,7 @@ class Output:
     @property
     def blocked(self) -> bool:
         """Whether those with much more to send should wait; remembers that someone asked."""
-        if self.size + self.unsent <= OUTBOUND_BLOCKED_BYTES:
+        if self.size + self.unsent <= self._blocked_at:
             return False
         self._waited_for = True
         return True
@@ -119,7 +121,7 @@ class Output:
         """The shell says how many bytes the socket still owes; True if waiting is over for someone."""
         self.unsent = unsent
         self.room = self._bytes_max - unsent
-        if self._waited_for and self.size + unsent <= OUTBOUND_BLOCKED_BYTES // 2:
+        if self._waited_for and self.size + unsent <= self._blocked_at // 2:
             self._waited_for = False
             return True
         return False

@@ -287,6 +287,11 @@ class Target(Protocol):
         ...
 
     @property
+    def room(self) -> int:
+        """How many bytes fit in before a receiver is closed as a slow consumer."""
+        ...
+
+    @property
     def steady(self) -> bool:
         """Whether it takes any number of messages: no receiver ends after a count."""
         ...

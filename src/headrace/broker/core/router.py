@@ -22,15 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from ...message import StoredRow
 from .interest import Elsewhere, InterestWatches, Watch
-from .outgoing import answered
 from .output import head_of, tail_of
 from .ports import ManySink, Origin, Randomness, Sink, Target
 from .router_trie import Leaf, Node, Trie
 from .subscription import GuardedSubscription, Subscription
+from .targets import FanOut, SinkTarget
 
-__all__ = ["NOBODY", "Route", "Router", "SinkTarget"]
+__all__ = ["NOBODY", "Route", "Router"]
 
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
@@ -199,7 +198,7 @@ class Router:
                 receivers.append(target)
         if len(receivers) <= 1:
             return receivers[0] if receivers else None
-        return _FanOut(receivers)
+        return FanOut(receivers)
 
     # Delivering
 
@@ -446,58 +445,3 @@ def _sole_receiver(route: Route) -> Subscription | None:
         return None
     subscription = route.plain[0]
     return subscription if subscription.messages_max < 0 else None
-
-
-class SinkTarget:
-    """A sink at the end of an inbox."""
-
-    __slots__ = ("_inbox", "_sink")
-    blocked = False
-    steady = False  # what it does with a message may end whatever is sent here
-
-    def __init__(self, inbox: bytes, sink: Sink) -> None:
-        self._inbox = inbox
-        self._sink = sink
-
-    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        # A sink knows its messages by their address; `subject` is for the eyes of clients.
-        self._sink(self._inbox, reply, headers, payload, None)
-
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
-        self.send_many(answered(rows, reply, consumer_seq, pending))
-
-    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
-        for message in messages:
-            self.send(*message)
-
-
-class _FanOut:
-    """Several receivers of one inbox."""
-
-    __slots__ = ("_receivers",)
-
-    def __init__(self, receivers: list[Target]) -> None:
-        self._receivers = receivers
-
-    @property
-    def blocked(self) -> bool:
-        return any(receiver.blocked for receiver in self._receivers)
-
-    @property
-    def steady(self) -> bool:
-        return all(receiver.steady for receiver in self._receivers)
-
-    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        for receiver in self._receivers:
-            receiver.send(subject, reply, headers, payload)
-
-    def send_stored(
-        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
-    ) -> None:
-        self.send_many(answered(rows, reply, consumer_seq, pending))
-
-    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
-        for message in messages:
-            self.send(*message)

@@ -61,6 +61,10 @@ class Subscription:
         return self.output.blocked
 
     @property
+    def room(self) -> int:
+        return self.output.room - self.output.size
+
+    @property
     def steady(self) -> bool:
         return self.messages_max < 0
 

@@ -31,6 +31,7 @@ __all__ = ["DirectGet"]
 _BATCH_BYTES: Final = (
     64 * 1024 * 1024
 )  # what one batch may bring when the request sets no max_bytes
+_FRAME_BYTES: Final = 64  # of a message on the wire, at most, beside its parts
 _READ: Final = 256
 _READ_BYTES: Final = 4 * 1024 * 1024
 _SUBJECTS_MAX: Final = 1024  # more subjects in one answer: 413
@@ -164,9 +165,13 @@ class DirectGet:
         with_headers_too = not request.no_hdr or bool(request.multi_last)
         left = request.batch or (len(request.multi_last) and _SUBJECTS_MAX)
         left_bytes, last_sent = request.max_bytes or _BATCH_BYTES, 0
+        room = target.room * 3 // 4  # who asks for more than it can be sent is sent that much
         for message in messages:
+            headers = _headers(stream, message, pending - 1, last_sent) if with_headers_too else b""
+            room -= len(reply) + len(headers) + len(message.payload) + _FRAME_BYTES
+            if last_sent and room < 0:
+                break
             pending -= 1
-            headers = _headers(stream, message, pending, last_sent) if with_headers_too else b""
             target.send(reply, b"", headers, message.payload)
             last_sent = message.sequence
             left -= 1
