@@ -3,23 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import random
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 import peers
 from headrace.client import JetStream, PublishError, PublishFailure, Stream, connect
+from headrace.embedded import Broker
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
+    DisconnectedError,
     InvalidSubjectError,
     JetStreamApiError,
     LimitExceededError,
     NoRespondersError,
+    ProtocolError,
     TimeoutError_,
 )
 
+_spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
+assert _spec is not None
+assert _spec.loader is not None
+chaos = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(chaos)
+
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
+
+RESETS = 30
 
 
 @pytest.fixture
@@ -274,3 +289,119 @@ async def test_a_lost_connection_alone_costs_no_message_and_brings_none_twice(
                 await asyncio.sleep(0)
     assert (publisher.acked, publisher.failed) == (3_000, 0)
     assert await payloads(js, fast.name) == [*range(3_000)]
+
+
+@pytest.mark.parametrize("deduplicate", [False, True])
+async def test_many_resets_lose_nothing(
+    reference_server: peers.ServerProcess, deduplicate: bool
+) -> None:
+    source = random.Random(1)
+    failures: list[PublishFailure] = []
+    options: dict[str, Any] = {"reconnect_wait": 0.005, "reconnect_wait_max": 0.01}
+    async with (
+        chaos.ChaosProxy(
+            reference_server.host, reference_server.port, reference_server.scheme
+        ) as proxy,
+        connect(proxy.url, **options) as connection,
+    ):
+        js = connection.jetstream()
+        stream = await js.create_stream(
+            name="RESETS", subjects=["resets"], storage="memory", allow_batched=True
+        )
+        over = asyncio.Event()
+
+        async def cut() -> None:
+            for number in range(1, RESETS + 1):
+                await asyncio.sleep(source.uniform(0, 0.02))
+                proxy.reset()
+                while connection.reconnects < number:
+                    await asyncio.sleep(0.002)
+            over.set()
+
+        cutting = asyncio.create_task(cut())
+        async with js.publisher(
+            fast=True,
+            window=300,
+            retries=1_000,
+            deduplicate=deduplicate,
+            on_failure=failures.append,
+        ) as publisher:
+            while not over.is_set():
+                await publisher.send("resets", b"%d" % publisher.sent)
+                if publisher.sent % 50 == 0:
+                    await asyncio.sleep(0)
+        await cutting
+        assert not failures
+        assert publisher.acked == publisher.sent
+        seen = await payloads(js, "RESETS")
+        assert set(seen) == set(range(publisher.sent))
+        if deduplicate:
+            assert len(seen) == publisher.sent
+        await stream.delete()
+
+
+async def answering(js: JetStream, answers: list[bytes]) -> asyncio.Task[None]:
+    """Somebody on the subject ``mute`` who says these things, one to each message."""
+    heard = await js.connection.subscribe("mute")
+
+    async def answer() -> None:
+        for payload in answers:
+            message = await anext(heard)
+            await js.connection.publish(message.reply, payload)
+
+    return asyncio.create_task(answer())
+
+
+async def test_a_server_that_knows_no_fast_batches_is_named(js: JetStream) -> None:
+    task = await answering(js, [b'{"stream":"S","seq":7}'])
+    async with js.publisher(fast=True) as publisher:
+        await publisher.send("mute", b"1")
+        with pytest.raises(ConfigurationError, match=r"2\.14"):
+            await publisher.send("mute", b"2")
+    assert (publisher.acked, publisher.failed, publisher.last_sequence) == (1, 0, 7)
+    await task
+
+
+async def test_a_stream_with_too_many_batches_is_asked_again(js: JetStream) -> None:
+    busy = b'{"error":{"code":429,"err_code":10211,"description":"x"},"stream":"S","seq":0}'
+    taken = b'{"type":"ack","seq":0,"msgs":9}'
+    task = await answering(js, [busy, taken, b'{"stream":"S","seq":9,"batch":"b","count":1}'])
+    async with js.publisher(fast=True) as publisher:
+        await publisher.send("mute", b"1")
+    assert (publisher.acked, publisher.last_sequence) == (1, 9)
+    await task
+
+
+async def test_what_is_not_understood_is_reported(js: JetStream) -> None:
+    failures: list[PublishFailure] = []
+    task = await answering(js, [b"what?"])
+    async with js.publisher(fast=True, on_failure=failures.append) as publisher:
+        await publisher.send("mute", b"1")
+    assert isinstance(failures[0].error, ProtocolError)
+    await task
+
+
+async def test_a_batch_the_stream_forgot_is_sent_again_or_reported(js: JetStream) -> None:
+    taken = b'{"type":"ack","seq":0,"msgs":9}'
+    unknown = b'{"error":{"code":400,"err_code":10208,"description":"x"},"stream":"S","seq":0}'
+    failures: list[PublishFailure] = []
+    task = await answering(js, [taken, unknown] * 2)
+    async with js.publisher(fast=True, retries=1, on_failure=failures.append) as publisher:
+        await publisher.send("mute", b"1")
+    assert [type(failure.error) for failure in failures] == [DisconnectedError]
+    await task
+
+
+async def test_in_process_all_is_stored_in_order(tmp_path: Path) -> None:
+    async with (
+        Broker(port=-1, store_dir=tmp_path / "store") as broker,
+        broker.connect() as connection,
+    ):
+        js = connection.jetstream()
+        await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
+        async with js.publisher(fast=True, deduplicate=True) as publisher:
+            await publisher.send_many(("s.a", b"%d" % number) for number in range(1_500))
+        async with js.publisher(fast=True) as publisher:
+            await publisher.send_many(("s.a", b"%d" % number) for number in range(1_500))
+            await publisher.send("s.a", b"1500")
+        assert await payloads(js, "S") == [*range(1_500), *range(1_501)]

@@ -93,7 +93,8 @@ def read_answer(prefix: bytes, frame: Frame) -> Answer | None:
     """
     subject: bytes = frame[1]
     tokens = subject[len(prefix) :].split(b".")
-    if not subject.startswith(prefix) or len(tokens) != 3:
+    numbers = [token for token in tokens[:2] if token.isdigit()]
+    if not subject.startswith(prefix) or len(tokens) != 3 or len(numbers) != 2:
         return None
     place, operation = int(tokens[0]), int(tokens[1])
     if frame[4] and status_of(frame[4]) == _NO_RESPONDERS:
