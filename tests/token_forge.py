@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from headrace.broker.core.nkeys import encode_key
 
-__all__ = ["Key", "credentials", "token"]
+__all__ = ["Key", "credentials", "old_token", "token"]
 
 _SEEDS = {"O": 14 << 3, "A": 0, "U": 20 << 3}
 
@@ -59,6 +59,22 @@ def token(signer: Key, about: Key, kind: str, *, exp: int = 0, **content: Any) -
         claims["exp"] = exp
     signed = f"{_part({'typ': 'JWT', 'alg': 'ed25519-nkey'})}.{_part(claims)}"
     return f"{signed}.{signer.sign_text(signed)}"
+
+
+def old_token(signer: Key, about: Key, kind: str, **content: Any) -> str:
+    """A token of version 1: the claims alone are signed, the kind stands beside the content."""
+    claims: dict[str, Any] = {
+        "jti": "x",
+        "iat": content.pop("iat", int(time.time())),
+        "iss": signer.public,
+        "name": kind,
+        "sub": about.public,
+        "type": kind,
+    }
+    if content:
+        claims["nats"] = content
+    part = _part(claims)
+    return f"{_part({'typ': 'jwt', 'alg': 'ed25519'})}.{part}.{signer.sign_text(part)}"
 
 
 def _part(document: dict[str, Any]) -> str:

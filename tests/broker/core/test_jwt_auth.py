@@ -20,7 +20,7 @@ from headrace.broker.core.session_connect import ConnectOptions
 from headrace.broker.server.keys import key_checker
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from token_forge import Key, token
+from token_forge import Key, old_token, token
 
 NOW_S = 1_700_000_000
 OPERATOR, ACCOUNT, USER = Key("O"), Key("A"), Key("U")
@@ -124,6 +124,27 @@ def test_the_nonce_must_be_signed_by_the_user_unless_its_token_is_for_the_bearer
     assert tokens.authenticate(ConnectOptions(jwt=user(), sig="?"), peer) is None
     assert tokens.authenticate(ConnectOptions(jwt=user()), peer) is None
     assert tokens.authenticate(ConnectOptions(jwt=user(bearer_token=True)), peer) is not None
+
+
+def test_tokens_of_version_1_are_read_too() -> None:
+    operator = old_token(OPERATOR, OPERATOR, "operator", iat=NOW_S)
+    limits = {"subs": -1, "conn": -1, "data": -1, "payload": -1, "wildcards": True}
+    account = old_token(OPERATOR, ACCOUNT, "account", iat=NOW_S, limits=limits)
+    clock = ManualClock(NOW_S * 10**9)
+    found = TokenTrust((operator,), {ACCOUNT.public: account})
+    tokens = TrustedTokens(found, KEYS, KEYS.verifies, clock)
+    rules: dict[str, Any] = {"pub": {"allow": ["a"]}, "sub": {}, "src": "127.0.0.0/8, 10.0.0.1"}
+    identity = login(tokens, old_token(ACCOUNT, USER, "user", iat=NOW_S, **rules))
+    assert identity is not None
+    assert identity.permissions is not None
+    assert not identity.permissions.may_publish(b"b")
+    elsewhere = old_token(ACCOUNT, USER, "user", iat=NOW_S, src="10.0.0.0/8")
+    assert login(tokens, elsewhere) is None
+    forged = old_token(STRANGER, USER, "user", iat=NOW_S)
+    assert login(tokens, forged) is None
+    good = old_token(ACCOUNT, USER, "user", iat=NOW_S).split(".")
+    header = token(ACCOUNT, USER, "user").split(".")[0]
+    assert login(tokens, ".".join([header, *good[1:]])) is None  # not what the header says
 
 
 def test_a_scoped_key_gives_the_permissions_of_its_scope_and_no_others() -> None:

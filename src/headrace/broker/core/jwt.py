@@ -3,7 +3,8 @@
     base64url({"typ":"JWT","alg":"ed25519-nkey"}) . base64url(claims) . base64url(signature of both)
 
 A token says who signed it (``iss``), about whom it speaks (``sub``), when it was made and ends
-(``iat``, ``exp``, seconds), and its content under ``nats``. Version 2 of the claims is read.
+(``iat``, ``exp``, seconds), and its content under ``nats``. Version 2 of the claims is read, and version 1
+(``"alg":"ed25519"``), where the signature is of the claims alone and ``type`` stands beside ``nats``.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ __all__ = ["Claims", "TokenError", "decode_token"]
 
 TOKEN_BYTES_MAX: Final = 1 << 20
 _ALGORITHM: Final = "ed25519-nkey"
+_ALGORITHM_1: Final = "ed25519"
 _VERSION: Final = 2
 _KINDS: Final = {"operator": OPERATOR, "account": ACCOUNT, "user": USER}
 
@@ -42,7 +44,9 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     exp: int = 0
     nbf: int = 0
     name: str = ""
-    nats: dict[str, Any]
+    type: str = ""
+    """Of version 1; later ones say it in ``nats``."""
+    nats: dict[str, Any] = {}
 
     @property
     def kind(self) -> str:
@@ -77,7 +81,10 @@ def decode_token(token: str, kind: str, verify: Verify) -> Claims:
         signature = _decode(parts[2])
     except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
         raise TokenError("it is not made of base64 and JSON") from None
-    if header.alg != _ALGORITHM:
+    signed = f"{parts[0]}.{parts[1]}"
+    if header.alg == _ALGORITHM_1:
+        signed, claims = parts[1], _of_version_1(claims)
+    elif header.alg != _ALGORITHM:
         raise TokenError(f"its algorithm is not {_ALGORITHM}")
     if claims.kind != kind or claims.nats.get("version") != _VERSION:
         raise TokenError(f"it is not about {kind}s, or not of version {_VERSION}")
@@ -87,9 +94,17 @@ def decode_token(token: str, kind: str, verify: Verify) -> Claims:
         key = public_key(claims.iss, signer)
     except ConfigurationError as error:
         raise TokenError(str(error)) from None
-    if not verify(key, signature, f"{parts[0]}.{parts[1]}".encode()):
+    if not verify(key, signature, signed.encode()):
         raise TokenError("its signature is wrong")
     return claims
+
+
+def _of_version_1(claims: Claims) -> Claims:
+    """Claims of version 1 in the words of version 2."""
+    content = {**claims.nats, "type": claims.type, "version": _VERSION}
+    if isinstance(content.get("src"), str):
+        content["src"] = [network.strip() for network in content["src"].split(",") if network]
+    return msgspec.structs.replace(claims, nats=content)
 
 
 def _decode(text: str) -> bytes:
