@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import threading
 import time
 from collections.abc import Iterator
@@ -306,20 +305,6 @@ def test_a_blocking_call_on_the_background_thread_is_refused(
         with connection.jetstream().publisher(retries=0, on_failure=on_event) as publisher:
             publisher.send("no.stream")
     assert isinstance(errors[0], ConfigurationError)
-
-
-@pytest.mark.peer
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_after_a_fork_the_child_is_told_to_connect_anew(
-    connection: sync.Connection,
-) -> None:
-    portal = connection._portal
-    portal._pid = -1  # as a child sees it
-    try:
-        with pytest.raises(ConnectionClosedError, match="after a fork"):
-            connection.publish("a")
-    finally:
-        portal._pid = os.getpid()
 
 
 def test_a_failed_connect_leaves_no_thread(free_port: int) -> None:

@@ -305,12 +305,20 @@ class Connection:
         Running consumes are drained as well. Gives up waiting for the takers after the option
         ``drain_timeout``, and reports that as an event.
         """
+        await self._drain(asyncio.current_task())
+
+    async def _drain(self, caller: asyncio.Future[Any] | None) -> None:
+        """``drain``, without waiting for ``caller`` to take its messages."""
         session = self._session
         session.raise_if_closed()
         try:
             async with asyncio.timeout(session.options.drain_timeout):
-                drains = [subscription.drain() for subscription in list(session.subscriptions)]
-                drains += [o.drain() for o in list(session.observers) if isinstance(o, Consumption)]
+                drains = [each._drain_for(caller) for each in list(session.subscriptions)]
+                drains += [
+                    each._drain_for(caller)
+                    for each in list(session.observers)
+                    if isinstance(each, Consumption)
+                ]
                 session.draining = True
                 for error in await asyncio.gather(*drains, return_exceptions=True):
                     if isinstance(error, Exception):

@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from functools import partial
 from itertools import repeat
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -21,7 +20,8 @@ from ..errors import (
 )
 from ..wire.encode import pub, unsub
 from ..wire.frames import Frame
-from .jsmessage import JetStreamMessage, nak_commands
+from .callbacks import CALLBACK_ERRORS, as_exception, await_result, check_callback, check_plain
+from .jsmessage import JetStreamMessage, Queued, nak_commands
 from .pin import Pin
 from .pull import (
     ConsumeLimits,
@@ -69,17 +69,20 @@ class Consumption:
         on_error: Callable[[Exception], object] | None,
     ) -> None:
         session.raise_if_closed()
+        check_callback("callback", callback)
         self._session = session
         self._subject = subject
         self._consumer = consumer
         self._pin = pin
         self._grouped = bool(priority.get("group"))
-        self._on_error = on_error
+        self._on_error = check_plain("on_error", on_error)
         self._account = PullAccount(limits, priority)
         self._frames: deque[Frame] = deque()
         self._taken = 0  # handed over since the account was last told
         self._tell_at = 1  # how many may be, before a pull could be due
         self._waiter: asyncio.Future[None] | None = None
+        self._taker: asyncio.Task[Any] | None = None  # who iterates, as far as it ever waited
+        self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
         self._pulling = True
         self._over = False
         self._error: Exception | None = None
@@ -91,7 +94,7 @@ class Consumption:
         session.observers[self] = None
         self._monitor = session.loop.call_later(2 * self._account.heartbeat, self._check)
         self._refill()
-        self._worker: asyncio.Task[None] | None = None
+        self._worker: asyncio.Future[None] | None = None  # done when the callback is called no more
         if callback is not None:
             self._worker = session.loop.create_task(
                 self._work(callback), name=f"consume {consumer}"
@@ -147,6 +150,7 @@ class Consumption:
                 raise StopAsyncIteration
             if self._waiter is not None:
                 raise ConfigurationError("a consume is iterated by one task at a time")
+            self._taker = asyncio.current_task()
             self._waiter = self._session.loop.create_future()
             try:
                 await self._waiter
@@ -155,27 +159,36 @@ class Consumption:
 
     async def _work(self, callback: MessageCallback) -> None:
         """Call back for each message, until the end."""
-        is_async = inspect.iscoroutinefunction(callback)
         done = 0
         try:
             async for message in self:
+                waits = False
                 try:
                     result: Any = callback(message)
-                    if is_async:
-                        await result
-                except Exception as error:
-                    self._report(error)
+                    waits = type(result) is not Queued and inspect.isawaitable(result)
+                    if waits:
+                        await await_result(result)
+                except CALLBACK_ERRORS as error:
+                    if waits and isinstance(error, asyncio.CancelledError):
+                        raise  # of this task
+                    self._report(as_exception(error))
                 done += 1
-                if not is_async and done % MESSAGES_PER_TURN == 0:
+                if not waits and done % MESSAGES_PER_TURN == 0:
                     await asyncio.sleep(0)
         except (PullError, ConnectionClosedError):
             pass  # the end, and its reason: `wait` raises it
+        finally:
+            self._stop_now()  # where the task was cancelled; else it is over
 
     # Ending
 
     async def wait(self) -> None:
         """Until it has ended. Raises the error it ended with, if any."""
         if self._worker is not None:
+            if self._worker is asyncio.current_task():
+                raise ConfigurationError(
+                    "a consume cannot be waited for inside its own callback; stop() or drain() end it"
+                )
             await asyncio.wait([self._worker])
         await asyncio.shield(self._ended)
         if self._error is not None:
@@ -183,32 +196,57 @@ class Consumption:
 
     async def stop(self) -> None:
         """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon."""
-        if not self._over:
-            route = self._route
-            route.receive = self._refuse
-            self._session.send_control(unsub(route.sid))
-            self._session.on_pong(lambda: self._session.routes.remove(route))
-            frames = list(self._frames)
-            self._frames.clear()
-            self._end(None)
-            self._refuse(frames)
-        if self._worker is not None and self._worker is not asyncio.current_task():
+        await self._stop(asyncio.current_task())
+
+    async def _stop(self, caller: asyncio.Future[Any] | None) -> None:
+        self._stop_now()
+        if self._worker is not None and self._worker is not caller:
             await asyncio.wait([self._worker])
 
+    def _stop_now(self) -> None:
+        if self._over:
+            return
+        route = self._route
+        route.receive = self._refuse
+        self._session.send_control(unsub(route.sid))
+        self._session.on_pong(lambda: self._session.routes.remove(route))
+        frames = list(self._frames)
+        self._frames.clear()
+        self._end(None)
+        self._refuse(frames)
+
     async def drain(self) -> None:
-        """End, but first receive what is under way and wait until all of it has been taken."""
+        """End, but first receive what is under way and wait until all of it has been taken.
+
+        Called by whoever takes the messages, also by the callback, it does not wait for that.
+        """
+        await self._drain_for(asyncio.current_task())
+
+    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_taker: bool = False) -> None:
+        """``drain``, without waiting for ``caller``, or whoever takes, to take the messages."""
+        is_taker = is_taker or (caller is not None and caller in (self._worker, self._taker))
         if not self._over:
-            arrived: asyncio.Future[None] = self._session.loop.create_future()
-            self._session.send_control(unsub(self._route.sid))
-            self._session.on_pong(partial(_set, arrived))
-            self._pulling_ends()
-            await arrived
-            self._session.routes.remove(self._route)
-            self._end(None)
+            await asyncio.shield(self._begin_drain())
         if self._worker is not None:
-            await asyncio.wait([self._worker])
-        elif self._frames:
+            if not is_taker:
+                await asyncio.wait([self._worker])
+        elif self._frames and not is_taker:
             await asyncio.shield(self._ended)
+
+    def _begin_drain(self) -> asyncio.Future[None]:
+        """Pull no more, and end when everything that was under way has come, or the link is lost."""
+        if self._drained is None:
+            self._drained = self._session.loop.create_future()
+            self._session.send_control(unsub(self._route.sid))
+            self._session.on_pong(self._end_drain)
+            self._pulling_ends()
+        return self._drained
+
+    def _end_drain(self) -> None:
+        self._session.routes.remove(self._route)
+        self._end(None)
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     def _abandon(self) -> None:
         """End without a word to anybody; what is in the buffer can still be taken."""
@@ -396,8 +434,3 @@ class Consumption:
 
     def connection_closed(self, reason: Exception) -> None:
         self._end(ConnectionClosedError(str(reason)))
-
-
-def _set(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)

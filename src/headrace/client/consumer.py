@@ -18,6 +18,7 @@ from ..api.consumers import (
 from ..api.messages import SuccessResponse
 from ..errors import ConfigurationError, TimeoutError_
 from .apicalls import Api, time_text
+from .callbacks import check_plain
 from .consume import Consumption, MessageCallback
 from .fetch import Fetch, FetchPlan
 from .jsmessage import Batch, JetStreamMessage, Queued
@@ -192,11 +193,11 @@ class Consumer:
 
     def on_pinned(self, callback: Callable[[str], object] | None) -> None:
         """Call ``callback(id)`` when we become the pinned client."""
-        self._pin.on_pinned = callback
+        self._pin.on_pinned = check_plain("on_pinned", callback)
 
     def on_unpinned(self, callback: Callable[[], object] | None) -> None:
         """Call ``callback()`` when we are told that another client is pinned."""
-        self._pin.on_unpinned = callback
+        self._pin.on_unpinned = check_plain("on_unpinned", callback)
 
     # The consumer itself
 

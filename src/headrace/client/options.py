@@ -10,6 +10,7 @@ from typing import Any, Final, TypedDict
 
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
+from .callbacks import check_plain
 from .events import Event
 from .handshake import Credentials
 from .nkeys import KeyPair, read_credentials
@@ -164,6 +165,7 @@ class Options:
             self.inbox_prefix,
             "a subject without wildcards, as _INBOX",
         )
+        check_plain("option on_event", self.on_event)
         if self.password and not self.user:
             raise ConfigurationError("option password is set but user is not; both are needed")
 

@@ -7,11 +7,18 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import ConfigurationError, ConnectionClosedError, SlowConsumerError, TimeoutError_
 from ..wire.encode import unsub
 from ..wire.frames import Frame
+from .callbacks import (
+    CALLBACK_ERRORS,
+    as_exception,
+    await_result,
+    check_callback,
+    gives_coroutines,
+)
 from .message import Message
 
 if TYPE_CHECKING:
@@ -64,8 +71,10 @@ class Subscription:
         self._slow = False
         self._over = False
         self._waiter: asyncio.Future[None] | None = None
-        self._emptied: asyncio.Future[None] | None = None
-        self._worker: asyncio.Task[None] | None = None
+        self._taker: asyncio.Task[Any] | None = None  # who iterates, as far as it ever waited
+        self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
+        self._emptied: asyncio.Future[None] | None = None  # all was taken
+        self._worker: asyncio.Future[None] | None = None  # done when the callback is called no more
         self._callback: Callable[[Message], object] | None = None
         self._route = session.open_route(subject.encode(), self._receive, queue.encode())
         session.subscriptions[self] = None
@@ -131,6 +140,7 @@ class Subscription:
     async def _wait(self) -> None:
         if self._waiter is not None:
             raise ConfigurationError("a subscription is iterated by one task at a time")
+        self._taker = asyncio.current_task()
         self._waiter = self._session.loop.create_future()
         try:
             await self._waiter
@@ -167,17 +177,38 @@ class Subscription:
         self.end()
 
     async def drain(self) -> None:
-        """End it, but first receive what is under way and wait until all of it has been taken."""
+        """End it, but first receive what is under way and wait until all of it has been taken.
+
+        Called by whoever takes the messages, also by its callback, it does not wait for that.
+        """
+        await self._drain_for(asyncio.current_task())
+
+    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_taker: bool = False) -> None:
+        """``drain``, without waiting for ``caller``, or whoever takes, to take the messages."""
+        is_taker = is_taker or (caller is not None and caller in (self._worker, self._taker))
         if not self._over:
-            self._session.send_control(unsub(self._route.sid))
-            await self._session.flush()
-            self._session.routes.remove(self._route)
-            self.end()
+            await asyncio.shield(self._begin_drain())
         if self._worker is not None:
-            await asyncio.wait([self._worker])
-        elif self._frames:
-            self._emptied = self._session.loop.create_future()
-            await self._emptied
+            if not is_taker:
+                await asyncio.wait([self._worker])
+        elif self._frames and not is_taker:
+            if self._emptied is None:
+                self._emptied = self._session.loop.create_future()
+            await asyncio.shield(self._emptied)
+
+    def _begin_drain(self) -> asyncio.Future[None]:
+        """Unsubscribe, and end when everything that was under way has come, or the link is lost."""
+        if self._drained is None:
+            self._drained = self._session.loop.create_future()
+            self._session.send_control(unsub(self._route.sid))
+            self._session.on_pong(self._end_drain)
+        return self._drained
+
+    def _end_drain(self) -> None:
+        self._session.routes.remove(self._route)
+        self.end()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
 
     def end(self) -> None:
         """Nothing more comes; what waits can still be taken."""
@@ -189,29 +220,56 @@ class Subscription:
 
     def start(self, callback: Callable[[Message], object]) -> None:
         """Call ``callback`` for each message: a plain function at once, a coroutine function in turn."""
-        self._callback = callback
-        if inspect.iscoroutinefunction(callback):
-            self._worker = asyncio.create_task(
-                self._work(callback), name=f"subscription {self.subject}"
-            )
+        self._callback = check_callback("callback", callback)
+        if gives_coroutines(callback):
+            self._start_worker(None)
         else:
             self._route.receive = self._call
 
-    async def _work(self, callback: Callable[[Message], Awaitable[object]]) -> None:
-        async for message in self:
-            try:
-                await callback(message)
-            except Exception as error:
-                self._session.report(error)
+    def _start_worker(self, first: Awaitable[object] | None) -> None:
+        """Await what the callback gives, one message after the other, beginning with ``first``."""
+        self._route.receive = self._receive
+        self._worker = asyncio.create_task(self._work(first), name=f"subscription {self.subject}")
+
+    async def _work(self, first: Awaitable[object] | None) -> None:
+        callback, session = self._callback, self._session
+        assert callback is not None
+        try:
+            if first is not None:
+                await self._await(first)
+            async for message in self:
+                try:
+                    result = callback(message)
+                except CALLBACK_ERRORS as error:
+                    session.report(as_exception(error))
+                    continue
+                if inspect.isawaitable(result):
+                    await self._await(result)
+        finally:
+            if not self._over:  # the task was cancelled
+                session.close_route(self._route)
+                self.end()
+
+    async def _await(self, result: Awaitable[object]) -> None:
+        try:
+            await await_result(result)
+        except Exception as error:
+            self._session.report(error)
 
     def _call(self, frames: list[Frame]) -> None:
         callback, session = self._callback, self._session
         assert callback is not None
-        for frame in frames:
+        for index, frame in enumerate(frames, 1):
             try:
-                callback(Message(session, frame))
-            except Exception as error:
-                session.report(error)
+                result = callback(Message(session, frame))
+            except CALLBACK_ERRORS as error:
+                session.report(as_exception(error))
+                continue
+            if result is not None and inspect.isawaitable(result):  # a lambda around a coroutine
+                self._start_worker(result)
+                self._count(frames[:index])
+                self._receive(frames[index:])
+                return
         self._count(frames)
 
     def _receive(self, frames: list[Frame]) -> None:

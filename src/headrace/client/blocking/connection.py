@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import TracebackType
@@ -9,6 +10,7 @@ from typing import Self, Unpack
 
 from .. import connection as aio
 from .. import subscription as aio_subscription
+from ..callbacks import check_plain
 from ..connection import DEFAULT_SERVER
 from ..events import Event
 from ..handshake import ServerInfo
@@ -19,7 +21,7 @@ from ..options import ConnectOptions, Options
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
 from .messages import Message
-from .portal import Blocking, Portal, blocking, call_on_thread
+from .portal import Blocking, Portal, blocking, call_on_thread, callback_here
 
 __all__ = ["Connection", "Subscription", "connect"]
 
@@ -171,8 +173,10 @@ class Connection(Blocking):
     ) -> Subscription:
         """Receive the messages whose subject matches; see ``headrace.Connection.subscribe``.
 
-        ``callback`` is called with each message in turn, on a thread of the subscription's own.
+        ``callback``, a plain function, is called with each message in turn, on a thread of the
+        subscription's own.
         """
+        check_plain("callback", callback)
         inner = self._portal.run(
             self._inner.subscribe(
                 subject,
@@ -205,12 +209,17 @@ class Connection(Blocking):
     def drain(self) -> None:
         """Stop receiving, let everything received be taken, send what is queued, then close."""
         try:
-            self._portal.run(self._inner.drain())
+            self._portal.run(self._inner._drain(callback_here()))
         finally:
             self._portal.stop()
 
     def close(self) -> None:
-        """Send what is queued and end for good, the thread included. May be called twice."""
+        """Send what is queued and end for good, the thread included. May be called twice.
+
+        In a forked child it does nothing: the connection is the parent's.
+        """
+        if self._portal.is_forked:
+            return
         if not self._inner.is_closed:
             self._portal.run(self._inner.close())
         self._portal.stop()
@@ -222,12 +231,13 @@ class Subscription(Blocking):
     The blocking twin of ``headrace.Subscription``; to be iterated by one thread at a time.
     """
 
-    __slots__ = ("_messages",)
+    __slots__ = ("_messages", "_taking")
     _inner: aio_subscription.Subscription
 
     def __init__(self, portal: Portal, inner: aio_subscription.Subscription) -> None:
         super().__init__(portal, inner)
         self._messages: deque[Message] = deque()
+        self._taking = 0  # the thread that takes messages
 
     @property
     def subject(self) -> str:
@@ -272,6 +282,7 @@ class Subscription(Blocking):
 
     def next_batch(self, max_messages: int = 1000) -> list[Message]:
         """What is there, at least one message, at most ``max_messages``; empty when it is over."""
+        self._taking = threading.get_ident()
         if self._messages:
             return [self._messages.popleft() for _ in range(min(max_messages, len(self._messages)))]
         return self._wrap(self._portal.run(self._inner.next_batch(max_messages)))
@@ -289,13 +300,21 @@ class Subscription(Blocking):
         self.unsubscribe()
 
     unsubscribe = blocking(aio_subscription.Subscription.unsubscribe)
-    drain = blocking(aio_subscription.Subscription.drain)
+
+    def drain(self) -> None:
+        """End it, but first receive what is under way and wait until all of it has been taken.
+
+        Called by whoever takes the messages, also by its callback, it does not wait for that.
+        """
+        taking = self._taking == threading.get_ident()
+        self._portal.run(self._inner._drain_for(callback_here(), taking))
 
     def _wrap(self, messages: list[AioMessage]) -> list[Message]:
         return [Message._of(self._portal, m._session, m._frame) for m in messages]
 
     def _start(self, callback: Callable[[Message], object]) -> None:
-        call_on_thread(f"subscription {self.subject}", self, callback, self._portal)
+        name = f"subscription {self.subject}"
+        call_on_thread(name, self._inner, self, callback, self._portal)
 
 
 async def _next(events: AsyncIterator[Event]) -> Event | None:

@@ -10,14 +10,15 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from ...api.consumers import ConsumerInfo
-from ...errors import TimeoutError_
+from ...errors import ConfigurationError, TimeoutError_
 from .. import consume as aio_consume
 from .. import consumer as aio
+from ..callbacks import check_plain
 from ..jsmessage import Batch as AioBatch
 from ..jsmessage import Queued
 from ..pull import EXPIRES_DEFAULT_S, PriorityOptions
 from .messages import Batch, JetStreamMessage
-from .portal import Blocking, Portal, blocking, call_on_thread
+from .portal import Blocking, Portal, blocking, call_on_thread, callback_here
 
 __all__ = ["Consumer", "Consumption"]
 
@@ -32,13 +33,13 @@ class Consumption(Blocking):
     buffer at once; ``stop`` sends back those that were not handed out.
     """
 
-    __slots__ = ("_messages", "_thread")
+    __slots__ = ("_messages", "_taking")
     _inner: aio_consume.Consumption
 
     def __init__(self, portal: Portal, inner: aio_consume.Consumption) -> None:
         super().__init__(portal, inner)
         self._messages: deque[JetStreamMessage] = deque()
-        self._thread: threading.Thread | None = None
+        self._taking = 0  # the thread that takes messages
 
     @property
     def buffered(self) -> int:
@@ -72,25 +73,33 @@ class Consumption(Blocking):
         return next(self.batches(max_messages), [])
 
     def _take(self, max_messages: int) -> list[JetStreamMessage]:
+        self._taking = threading.get_ident()
         taken = self._portal.run(self._inner.next_batch(max_messages))
         return [JetStreamMessage._of(self._portal, m._session, m._frame) for m in taken]
 
     def wait(self) -> None:
         """Until it has ended. Raises the error it ended with, if any."""
+        worker = callback_here()
+        if worker is not None and worker is self._inner._worker:
+            raise ConfigurationError(
+                "a consume cannot be waited for inside its own callback; stop() or drain() end it"
+            )
         self._portal.run(self._inner.wait())
-        if self._thread is not None:
-            self._thread.join()
 
     def stop(self) -> None:
         """End now. Messages in the buffer are sent back (NAK), so that they are delivered again soon."""
         for message in self._messages:
             message.nak()
         self._messages.clear()
-        self._portal.run(self._inner.stop())
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+        self._portal.run(self._inner._stop(callback_here()))
 
-    drain = blocking(aio_consume.Consumption.drain)
+    def drain(self) -> None:
+        """End, but first receive what is under way and wait until all of it has been taken.
+
+        Called by whoever takes the messages, also by the callback, it does not wait for that.
+        """
+        taking = self._taking == threading.get_ident()
+        self._portal.run(self._inner._drain_for(callback_here(), taking))
 
     def __enter__(self) -> Self:
         return self
@@ -105,7 +114,7 @@ class Consumption(Blocking):
 
     def _start(self, callback: Callable[[JetStreamMessage], object]) -> None:
         one_by_one = (message for batch in self.batches(1) for message in batch)
-        self._thread = call_on_thread(repr(self._inner), one_by_one, callback, self._portal)
+        call_on_thread(repr(self._inner), self._inner, one_by_one, callback, self._portal)
 
 
 class Consumer(Blocking):
@@ -210,9 +219,10 @@ class Consumer(Blocking):
     ) -> Consumption:
         """Messages as they come; see ``headrace.Consumer.consume``.
 
-        ``callback`` is called on a thread of the consumption's own, ``on_error`` on the background
-        thread, where it must not make blocking calls.
+        ``callback``, a plain function, is called on a thread of the consumption's own, ``on_error`` on
+        the background thread, where it must not make blocking calls.
         """
+        check_plain("callback", callback)
 
         async def begin() -> aio_consume.Consumption:
             return self._inner.consume(

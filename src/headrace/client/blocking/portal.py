@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import functools
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError, PullError
 
-__all__ = ["Blocking", "LentPortal", "Portal", "blocking", "call_on_thread", "iterate"]
+__all__ = [
+    "Blocking",
+    "LentPortal",
+    "Portal",
+    "blocking",
+    "call_on_thread",
+    "callback_here",
+    "iterate",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -20,6 +30,22 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 STOP_TIMEOUT_S: Final = 5.0
+_CLOSED: Final = "the connection is closed"
+_FORKED: Final = "this connection belongs to the process that made it; connect anew after a fork"
+
+_portals: weakref.WeakSet[Portal] = weakref.WeakSet()
+_here = threading.local()
+
+
+def _after_fork_in_child() -> None:
+    """The loops' threads are not in this process: nothing handed to them would ever be done."""
+    for portal in list(_portals):
+        portal._over = _FORKED
+        portal._lock = threading.Lock()  # a thread may have held it, which is not here to let go
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 class Portal:
@@ -34,50 +60,73 @@ class Portal:
         self._loop = asyncio.new_event_loop()
         self._posted: deque[Callable[[], object]] = deque()
         self._woken = False
-        self._pid = os.getpid()
-        self._stopped = False
+        self._over = ""  # why it cannot be used any more
+        self._lock = (
+            threading.Lock()
+        )  # what was begun under it before the stop is ended by the stop
         self._thread = threading.Thread(target=self._serve, name="headrace", daemon=True)
+        _portals.add(self)
         self._thread.start()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether it was left behind in another process, which goes on using it."""
+        return self._over is _FORKED
+
     def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run on the loop, wait, return its result or raise its exception. An interrupt cancels it."""
+        """Run on the loop, wait, return its result or raise its exception. An interrupt cancels it.
+
+        Raises ConnectionClosedError: it was stopped before or meanwhile, or this is a forked child.
+        """
         try:
-            self._check()
-        except BaseException:
+            with self._lock:
+                self._check()
+                future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except BaseException as error:
             coroutine.close()
+            if isinstance(error, RuntimeError):  # the loop is closed: it was lent by another portal
+                raise ConnectionClosedError(_CLOSED) from None
             raise
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
+        except concurrent.futures.CancelledError:  # not by us: the loop's end
+            raise ConnectionClosedError(_CLOSED) from None
         except BaseException:
             future.cancel()
             raise
 
     def post(self, call: Callable[[], object]) -> None:
         """Have ``call`` made on the loop soon, after everything posted before; do not wait."""
-        if self._stopped:
-            raise ConnectionClosedError("the connection is closed")
+        if self._over:
+            raise ConnectionClosedError(self._over)
         self._posted.append(call)
         if not self._woken:
             self._woken = True
-            self._loop.call_soon_threadsafe(self._make_posted_calls)
+            try:
+                self._loop.call_soon_threadsafe(self._make_posted_calls)
+            except RuntimeError:  # the loop is closed
+                raise ConnectionClosedError(_CLOSED) from None
+
+    def settle(self, future: asyncio.Future[None]) -> None:
+        """Tell those who wait for ``future`` on the loop; from any thread, also after the stop."""
+        try:
+            self._loop.call_soon_threadsafe(_settle, future)
+        except RuntimeError:
+            return  # the loop is closed, and nobody waits there
 
     def stop(self) -> None:
         """Cancel what still runs and end the thread. May be called twice."""
-        if self._stopped or os.getpid() != self._pid:
-            return
-        self._stopped = True
-        self._loop.call_soon_threadsafe(self._loop.stop)
+        with self._lock:
+            if self._over:
+                return
+            self._over = _CLOSED
+            self._loop.call_soon_threadsafe(self._loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join(STOP_TIMEOUT_S)
 
     def _check(self) -> None:
-        if os.getpid() != self._pid:
-            raise ConnectionClosedError(
-                "this connection belongs to the process that made it; connect anew after a fork"
-            )
-        if self._stopped:
-            raise ConnectionClosedError("the connection is closed")
+        if self._over:
+            raise ConnectionClosedError(self._over)
         if threading.current_thread() is self._thread:
             raise ConfigurationError(
                 "a blocking call was made on the connection's own thread (from on_event, on_error or "
@@ -87,7 +136,7 @@ class Portal:
     def report(self, error: Exception) -> None:
         """Tell of an error nobody waits for; from any thread."""
         on_error = self.on_error
-        if on_error is not None and not self._stopped:
+        if on_error is not None and not self._over:
             self.post(lambda: on_error(error))
 
     def _make_posted_calls(self) -> None:
@@ -107,10 +156,10 @@ class Portal:
         try:
             loop.run_forever()
         finally:
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+            while left := asyncio.all_tasks(loop):
+                for task in left:
+                    task.cancel()
+                loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
             loop.run_until_complete(loop.shutdown_asyncgens())
             loop.run_until_complete(loop.shutdown_default_executor())
             loop.close()
@@ -123,14 +172,16 @@ class LentPortal(Portal):
         self.on_error = None
         self._loop = owner._loop
         self._thread = owner._thread
-        self._pid = owner._pid
         self._posted = deque()
         self._woken = False
-        self._stopped = False
+        self._over = owner._over
+        self._lock = threading.Lock()
+        _portals.add(self)
 
     def stop(self) -> None:
         """Nothing more is run here."""
-        self._stopped = True
+        with self._lock:
+            self._over = self._over or _CLOSED
 
 
 class Blocking:
@@ -158,15 +209,30 @@ def blocking(
     return call
 
 
+class _Called(Protocol):
+    """A subscription or a consume whose messages are handled elsewhere: ``_worker`` says until when."""
+
+    _worker: asyncio.Future[None] | None
+
+
 def call_on_thread(
     name: str,
+    inner: _Called,
     messages: Iterator[T],
     callback: Callable[[T], object],
     portal: Portal,
-) -> threading.Thread:
-    """Call back with each message on a new thread, until they end; errors go to ``portal.on_error``."""
+) -> None:
+    """Call back with each message of ``inner`` on a new thread, until they end; whoever drains or stops
+    ``inner`` waits for that. Errors go to ``portal.on_error``."""
+
+    async def adopt() -> asyncio.Future[None]:
+        inner._worker = asyncio.get_running_loop().create_future()
+        return inner._worker
+
+    worker = portal.run(adopt())
 
     def work() -> None:
+        _here.worker = worker
         try:
             for message in messages:
                 try:
@@ -175,10 +241,20 @@ def call_on_thread(
                     portal.report(error)
         except (ConnectionClosedError, PullError):
             return  # the end; whoever waits for it gets the reason
+        finally:
+            portal.settle(worker)
 
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    return thread
+    threading.Thread(target=work, name=name, daemon=True).start()
+
+
+def callback_here() -> asyncio.Future[None] | None:
+    """What stands for this thread on the loop, if it is one that calls back."""
+    return getattr(_here, "worker", None)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def iterate(portal: Portal, items: AsyncIterator[T]) -> Iterator[T]:
