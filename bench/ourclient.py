@@ -125,15 +125,20 @@ def publish_awaited(url: str, messages: int, payload_bytes: int) -> float:
     return run(work())
 
 
-def publish_windowed(url: str, messages: int, window: int, payload_bytes: int) -> float:
-    """Messages per second of ``await publisher.send(…)``, one call per message as with others."""
+def publish_windowed(
+    url: str, messages: int, window: int, payload_bytes: int, *, fast: bool = False
+) -> float:
+    """Messages per second of ``await publisher.send(…)``, one call per message as with others.
+
+    ``fast``: in fast batches, which set how many are in flight, up to the window.
+    """
 
     async def work() -> float:
         async with headrace.connect(url) as connection:
             js = connection.jetstream()
             payload = b"x" * payload_bytes
             started = time.perf_counter()
-            async with js.publisher(window=window, ack_timeout=ACK_TIMEOUT) as publisher:
+            async with js.publisher(window, ack_timeout=ACK_TIMEOUT, fast=fast) as publisher:
                 for _ in range(messages):
                     await publisher.send(SUBJECT, payload)
             return messages / (time.perf_counter() - started)
@@ -141,7 +146,9 @@ def publish_windowed(url: str, messages: int, window: int, payload_bytes: int) -
     return run(work())
 
 
-def publish_many(url: str, messages: int, window: int, payload_bytes: int) -> float:
+def publish_many(
+    url: str, messages: int, window: int, payload_bytes: int, *, fast: bool = False
+) -> float:
     """The same by ``send_many``."""
 
     async def work() -> float:
@@ -149,8 +156,9 @@ def publish_many(url: str, messages: int, window: int, payload_bytes: int) -> fl
             js = connection.jetstream()
             message = (SUBJECT, b"x" * payload_bytes)
             started = time.perf_counter()
-            async with js.publisher(window=window, ack_timeout=ACK_TIMEOUT) as publisher:
+            async with js.publisher(window, ack_timeout=ACK_TIMEOUT, fast=fast) as publisher:
                 await publisher.send_many(itertools.repeat(message, messages))
+            assert publisher.acked == messages, publisher
             return messages / (time.perf_counter() - started)
 
     return run(work())
