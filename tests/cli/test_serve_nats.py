@@ -141,6 +141,10 @@ def test_toml_gives_the_same_permissions(read: Read) -> None:
             "jetstream { max_mem: 1k, max_file: 1MB }",
             {"max_memory_store": 1000, "max_file_store": 1 << 20},
         ),
+        (
+            "jetstream { max_memory_store: -1, max_file_store: 1G }",
+            {"max_file_store": 1_000_000_000},
+        ),
         ("store_dir: d", {"store_dir": "d"}),
         ("max_payload: 1k", {"max_payload": 1000}),
         ("PORT: 5\nport: $MINE\nMINE: 2", None),

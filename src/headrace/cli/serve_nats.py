@@ -227,7 +227,8 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
     settings.put("jetstream", enabled is not False and disabled is not True)
     settings.put("store_dir", fields.text("store_dir", "storedir", "store"))
     for names in (("max_memory_store", "max_mem_store", "max_mem"), ("max_file_store", "max_file")):
-        settings.put(names[0], fields.number(*names))
+        most = fields.number(*names)
+        settings.put(names[0], None if most == -1 else most)  # -1: any number, as without it
     _sync(fields.take("sync_interval", "sync"), settings)
     _leftovers(fields, settings, _HARMLESS_JETSTREAM, "jetstream.")
 

@@ -89,6 +89,7 @@ async def test_a_client_that_goes_on_in_clear_is_hung_up_on(
         reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
         info = json.loads((await reader.readline())[5:])
         assert info["tls_required"] is True
+        assert "tls_verify" not in info
         writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             async with asyncio.timeout(5):
@@ -105,6 +106,7 @@ async def test_client_certificates_are_asked_for(certificates: Path) -> None:
             tls=client_context(certificates, with_certificate=True),
             allow_reconnect=False,
         )
+        assert client._server_info["tls_verify"] is True
         await client.flush()
         await client.close()
 

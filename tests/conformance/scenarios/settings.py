@@ -182,6 +182,7 @@ TABLE: Table = [
                     ("B", {"max_ack_pending": 6}),
                     ("C", {"max_ack_pending": 5, "inactive_threshold": 61 * _SECOND}),
                     ("D", {"durable_name": "D", "max_ack_pending": 2}),
+                    ("E", {"ack_policy": "none"}),
                 ]
             ],
             _update(consumer_limits={"max_ack_pending": 3}),

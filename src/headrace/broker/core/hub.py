@@ -114,6 +114,8 @@ class Hub:
             document["auth_required"] = True
         if options.tls_required and session.peer.transport == "nats":
             document["tls_required"] = True
+            if options.tls_verify:
+                document["tls_verify"] = True
         if options.tls_available:
             document["tls_available"] = True
         document["max_payload"] = options.max_payload

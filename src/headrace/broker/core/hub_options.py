@@ -41,6 +41,8 @@ class HubOptions:
     ping_first_ns: int = _ns(2.0)
     pings_out_max: int = limits.PINGS_OUT_MAX
     tls_required: bool = False
+    tls_verify: bool = False
+    """Whether clients are asked for certificates."""
     tls_available: bool = False
     max_memory_bytes: int = -1
     max_storage_bytes: int = -1

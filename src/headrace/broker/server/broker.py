@@ -282,6 +282,7 @@ class Broker:
             pings_out_max=options.pings_out_max,
             ping_first_ns=round(min(2.0, options.ping_interval) * 1e9),
             tls_required=self._tls is not None,
+            tls_verify=self._tls is not None and self._tls.verify_mode is not ssl.CERT_NONE,
             max_memory_bytes=-1 if options.memory_bytes_max is None else options.memory_bytes_max,
             max_storage_bytes=-1 if options.file_bytes_max is None else options.file_bytes_max,
             sync=options.sync if options.store_dir is not None else "memory",

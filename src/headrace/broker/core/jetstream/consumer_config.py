@@ -105,6 +105,8 @@ def with_consumer_defaults(
         if options.max_ack_pending > 0 and not config.max_ack_pending:
             limit = min(limit, options.max_ack_pending)
         changes["max_ack_pending"] = limit
+    elif not config.max_ack_pending and stream.consumer_limits.max_ack_pending > 0:
+        changes["max_ack_pending"] = stream.consumer_limits.max_ack_pending
     if not config.deliver_subject and config.max_waiting <= 0:
         changes["max_waiting"] = MAX_WAITING_DEFAULT
     if config.inactive_threshold <= 0 < stream.consumer_limits.inactive_threshold:
