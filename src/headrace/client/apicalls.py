@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import msgspec
 
 from ..api.base import Document, encode
 from ..api.envelope import decode_response
@@ -107,12 +111,30 @@ def config_from(kind: type[D], config: D | None, values: dict[str, Any]) -> D:
             f"{kind.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(known))}"
         )
     fields = {name: _plain(value) for name, value in values.items()}
-    if config is None:
-        return kind(**fields)
-    if not fields:
-        return config
-    given = {name: getattr(config, name) for name in kind.__struct_fields__}
-    return kind(**{**given, **fields})
+    given = {} if config is None else {n: getattr(config, n) for n in kind.__struct_fields__}
+    return kind(**{**given, **{n: _checked(kind, n, value) for n, value in fields.items()}})
+
+
+def _checked(kind: type[Document], name: str, value: Any) -> Any:
+    """``value``, if it is what the field ``name`` may be; one text where a list of them is wanted is a
+    list of one. Raises ConfigurationError."""
+    expected = _types_of(kind)[name]
+    if isinstance(value, str) and typing.get_origin(expected) is tuple:
+        value = (value,)
+    try:
+        return msgspec.convert(value, expected)
+    except msgspec.ValidationError as error:
+        if typing.get_origin(expected) is Literal:
+            accepted = ", ".join(map(repr, typing.get_args(expected)))
+            raise ConfigurationError(f"{name} is {value!r}; accepted: {accepted}") from None
+        is_duration = name in kind.durations
+        hint = "; accepted are seconds, or a timedelta" if is_duration else ""
+        raise ConfigurationError(f"{name} is {value!r:.200}: {error}{hint}") from None
+
+
+@cache
+def _types_of(kind: type[Document]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
 
 
 def _plain(value: Any) -> Any:

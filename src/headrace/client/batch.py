@@ -22,7 +22,7 @@ from ..errors import (
 from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import add_header, status_of
-from .message import HeadersLike
+from .message import HeadersLike, payload_bytes
 from .pubheaders import PublishOptions, with_options
 
 if TYPE_CHECKING:
@@ -122,6 +122,8 @@ class AtomicBatch:
                 "expected_last_sequence goes with a batch's first message only"
             )
         self._connection._check_subject(subject)
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         block = with_options(
             headers,
             options,

@@ -8,13 +8,19 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ..errors import ConfigurationError, ConnectionClosedError, LimitExceededError, TimeoutError_
+from ..errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    InvalidSubjectError,
+    LimitExceededError,
+    TimeoutError_,
+)
 from ..subjects import check_pattern, check_subject
 from ..wire.encode import pub
 from .consume import Consumption
 from .events import Event
 from .handshake import ServerInfo, parse_servers
-from .message import HeadersLike, Message, header_block
+from .message import HeadersLike, Message, header_block, payload_bytes
 from .metrics import ConnectionStats, stats_of
 from .options import ConnectOptions, Options
 from .session import Session
@@ -199,6 +205,8 @@ class Connection:
             self._check_subject(reply)
         if self._session.draining:
             raise ConnectionClosedError("the connection is draining, nothing more can be published")
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         block = header_block(headers) if headers else b""
         if (trace := self._session.trace) is not None:
             block = trace(block)
@@ -224,6 +232,8 @@ class Connection:
             DisconnectedError: the connection was lost before the answer came.
         """
         self._check_subject(subject)
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         block = header_block(headers) if headers else b""
         if (trace := self._session.trace) is not None:
             block = trace(block)
@@ -339,7 +349,10 @@ class Connection:
         known = self._known_subjects
         if subject in known:
             return
-        check_subject(subject.encode())
+        try:
+            check_subject(subject.encode())
+        except (AttributeError, UnicodeEncodeError):
+            raise InvalidSubjectError(f"subject {subject!r} is not text") from None
         if len(known) < _SUBJECTS_KNOWN_MAX:
             known.add(subject)
 

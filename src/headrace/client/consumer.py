@@ -94,8 +94,8 @@ class Consumer:
             Once messages have come, they are returned, and the error is the batch's ``error``.
             Cancelling the call sends messages under way back, so they are delivered again at once.
         """
-        if max_messages < 1:
-            raise ConfigurationError(f"max_messages is {max_messages}; accepted: 1 or more")
+        if not isinstance(max_messages, int) or max_messages < 1:
+            raise ConfigurationError(f"max_messages is {max_messages!r}; accepted: 1 or more")
         request = self._request(max_messages, 0, max_wait, heartbeat, no_wait, eager, priority)
         return await Fetch(self._session, self._plan(request, max_wait)).run()
 
@@ -113,8 +113,8 @@ class Consumer:
 
         A next message larger than that gives an empty batch whose ``status`` says so.
         """
-        if max_bytes < 1:
-            raise ConfigurationError(f"max_bytes is {max_bytes}; accepted: 1 or more")
+        if not isinstance(max_bytes, int) or max_bytes < 1:
+            raise ConfigurationError(f"max_bytes is {max_bytes!r}; accepted: 1 or more")
         request = self._request(
             BATCH_FOR_BYTES, max_bytes, max_wait, heartbeat, no_wait, eager, priority
         )
@@ -278,7 +278,7 @@ class Consumer:
         eager: bool,
         priority: PriorityOptions,
     ) -> PullRequest:
-        if max_wait <= 0:
+        if not isinstance(max_wait, int | float) or max_wait <= 0:
             raise ConfigurationError(f"max_wait is {max_wait} s; accepted: more than 0")
         if heartbeat is None:
             long = max_wait > HEARTBEAT_ABOVE_S and not no_wait
@@ -310,6 +310,12 @@ class Consumer:
 
     def _check_priority(self, priority: PriorityOptions) -> None:
         """Refuse now what the server would refuse with every pull, if we know the configuration."""
+        unknown = sorted(set(priority) - set(PriorityOptions.__annotations__))
+        if unknown:
+            raise ConfigurationError(
+                f"unknown argument {', '.join(unknown)}; beside those of the signature there are "
+                f"{', '.join(PriorityOptions.__annotations__)}"
+            )
         group = priority.get("group", "")
         level = priority.get("priority", 0)
         if not 0 <= level <= 9:

@@ -14,6 +14,7 @@ from ..api.consumers import (
     OffsetRequest,
 )
 from ..api.messages import SuccessResponse
+from ..subjects import check_pattern
 from .apicalls import Api, check_name, config_from
 from .consumer import Consumer
 
@@ -39,6 +40,9 @@ class Consumers:
         if name:
             tokens += (check_name("consumer", name),)
             if config.filter_subject:
+                check_pattern(
+                    config.filter_subject.encode()
+                )  # it becomes a part of the call's subject
                 tokens += (config.filter_subject,)
         request = CreateConsumerRequest(stream_name=self._stream, config=config, action=action)
         info = await self._api.call(ConsumerInfo, tokens, request)

@@ -13,7 +13,7 @@ from ..limits import CONTROL_LINE_BYTES_MAX
 from ..subjects import check_subject
 from ..wire.direct import FRAME_BYTES, FrameBatch
 from ..wire.frames import PUB
-from .message import HeadersLike
+from .message import HeadersLike, payload_bytes
 from .publisher import HEADS_KEPT_MAX, Publisher
 
 __all__ = ["DirectPublisher"]
@@ -160,14 +160,14 @@ class DirectPublisher(Publisher):
         headers: HeadersLike = None,
         msg_id: str = "",
     ) -> Any:
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # a copy: the caller may change what it has given
         head = self._heads.get(subject) or self._head(subject)
         block = b""
         if headers or msg_id or self._adds_headers:
             block = self._block(index, headers, msg_id)
         if len(payload) + len(block) > self._max_payload:
             self._connection._check_size(len(block) + len(payload))
-        if type(payload) is not bytes:
-            payload = bytes(payload)  # the caller may change what it has given
         return (PUB, head, b"%b%d" % (self._prefix, index), block, payload)
 
     def _head(self, subject: str) -> bytes:

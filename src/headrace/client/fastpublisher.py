@@ -40,7 +40,7 @@ from .fastanswers import (
     read_answer,
     with_reply,
 )
-from .message import HeadersLike
+from .message import HeadersLike, payload_bytes
 from .pubfailures import PublishFailure
 from .publisher import HEADS_KEPT_MAX, RETRY_PAUSE_S, SEND_AT_ONCE_MAX, Publisher
 
@@ -232,9 +232,13 @@ class FastPublisher(Publisher):
         try:
             for message in iterator:
                 payload = message[1]
-                length = len(payload)
                 # What is made of a `_command`, without a call: this runs per message.
-                if len(message) == 2 and length <= size_max and (head := heads.get(message[0])):
+                if (
+                    len(message) == 2
+                    and type(payload) is bytes
+                    and (length := len(payload)) <= size_max
+                    and (head := heads.get(message[0]))
+                ):
                     place += 1
                     data = b"%b%b%d.1.$FI %d\r\n%b\r\n" % (head, prefix, place, length, payload)
                 else:
@@ -293,6 +297,8 @@ class FastPublisher(Publisher):
         msg_id: str = "",
     ) -> Any:
         """What publishes a message, but for its reply."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)
         if headers or msg_id or self._adds_headers:
             block = self._block(index, headers, msg_id)

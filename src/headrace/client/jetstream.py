@@ -26,7 +26,7 @@ from .buckets import Buckets
 from .consumer import Consumer
 from .consumers import Consumers
 from .fastpublisher import FastPublisher
-from .message import HeadersLike
+from .message import HeadersLike, payload_bytes
 from .ordered import OrderedConsumer
 from .pubheaders import PublishOptions, with_options
 from .publisher import Publisher, PublishFailure
@@ -138,6 +138,8 @@ class JetStream(Buckets, Publishing):
             options["ttl"] = ttl
         connection = self._connection
         connection._check_subject(subject)
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         block = with_options(headers, options)
         if (trace := connection._session.trace) is not None:
             block = trace(block)

@@ -28,6 +28,8 @@ _PATTERN: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9*>]+(?<!\.)")
 _OPERATION: Final = "KV-Operation"
 _MARKER_REASON: Final = "Nats-Marker-Reason"  # the server removed it: by age, purge or removal
 
+_TTL_DISABLED: Final = 10166
+
 Operation = Literal["put", "delete", "purge"]
 
 
@@ -173,7 +175,10 @@ class KeyValue:
 
     async def put(self, key: str, value: bytes, *, ttl: float = 0) -> int:
         """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
-        return (await self._js.publish(self._put_subject(key), value, ttl=ttl)).seq
+        try:
+            return (await self._js.publish(self._put_subject(key), value, ttl=ttl)).seq
+        except JetStreamApiError as error:
+            raise self._conflict(key, error) from None
 
     async def create(self, key: str, value: bytes, *, ttl: float = 0) -> int:
         """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
@@ -238,6 +243,8 @@ class KeyValue:
         return ack.seq
 
     def _conflict(self, key: str, error: JetStreamApiError) -> Exception:
+        if error.err_code == _TTL_DISABLED:
+            error.add_note(f"bucket {self.bucket!r} was made without marker_ttl, which a ttl needs")
         if error.err_code != Errors.STREAM_WRONG_LAST_SEQUENCE.err_code:
             return error
         return KeyExistsError(

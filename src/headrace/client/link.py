@@ -255,6 +255,8 @@ def _failure(error: BaseException, address: ServerAddress, options: Options) -> 
         return ConnectFailedError(f"{address}: certificate refused: {error.verify_message}")
     if isinstance(error, (ConfigurationError, asyncio.CancelledError)):
         return error
+    if isinstance(error, UnicodeError):
+        return ConnectFailedError(f"{address}: {address.host!r} cannot be a host name")
     if isinstance(error, (OSError, ConnectionClosedError, ProtocolError, ServerError)):
         return ConnectFailedError(f"{address}: {_plain(error)}")
     return error

@@ -15,7 +15,7 @@ from ..wire.headers import Headers, encode_headers, parse_headers
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["HeadersLike", "Message", "MessageView", "header_block"]
+__all__ = ["HeadersLike", "Message", "MessageView", "header_block", "payload_bytes"]
 
 HeadersLike: TypeAlias = "Headers | Mapping[str, str | Sequence[str]] | None"
 """What may be given as headers: a mapping from name to one value or several, or received headers."""
@@ -24,18 +24,38 @@ HeadersLike: TypeAlias = "Headers | Mapping[str, str | Sequence[str]] | None"
 def header_block(headers: HeadersLike, more: Sequence[tuple[str, str]] = ()) -> bytes:
     """The raw block of ``headers`` and then ``more``; ``b""`` for none.
 
-    Raises ProtocolError for what cannot be sent.
+    Raises ProtocolError for text that cannot be sent, ConfigurationError for what is no text.
     """
     if not headers and not more:
         return b""
     pairs: list[tuple[str, str]] = []
-    for name, value in headers.items() if headers else ():
-        if isinstance(value, str):
-            pairs.append((name, value))
-        else:
-            pairs.extend((name, one) for one in value)
-    pairs.extend(more)
-    return encode_headers(pairs)
+    try:
+        for name, value in headers.items() if headers else ():
+            if isinstance(value, str):
+                pairs.append((name, value))
+            else:
+                pairs.extend((name, one) for one in value)
+        pairs.extend(more)
+        return encode_headers(pairs)
+    except (TypeError, AttributeError):
+        raise ConfigurationError(
+            f"headers are {headers!r:.200}; accepted is a mapping from text to text, or to a list of texts"
+        ) from None
+
+
+def payload_bytes(payload: object) -> bytes:
+    """A payload that is not ``bytes`` as bytes: a copy of a buffer of bytes.
+
+    Raises ConfigurationError for anything else.
+    """
+    if isinstance(payload, (bytes, bytearray)):
+        return bytes(payload)
+    if isinstance(payload, memoryview):
+        return payload.tobytes()
+    how = "; text is sent as payload.encode()" if isinstance(payload, str) else ""
+    raise ConfigurationError(
+        f"a payload is {type(payload).__name__}; accepted are bytes, bytearray and memoryview{how}"
+    )
 
 
 class MessageView(msgspec.Struct, eq=False):
@@ -89,6 +109,8 @@ class MessageView(msgspec.Struct, eq=False):
             raise ConfigurationError(
                 f"the message on {self.subject!r} has no reply subject to respond to"
             )
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         block = header_block(headers)
         if (trace := self._session.trace) is not None:
             block = trace(block)

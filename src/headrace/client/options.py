@@ -135,9 +135,9 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in ("connect_timeout", "reconnect_wait", "ping_interval", "request_timeout"):
-            _require(
-                getattr(self, option) > 0, option, getattr(self, option), "more than 0 seconds"
-            )
+            value = getattr(self, option)
+            holds = isinstance(value, int | float) and value > 0
+            _require(holds, option, value, "more than 0 seconds")
         _require(
             self.reconnect_wait_max >= self.reconnect_wait,
             "reconnect_wait_max",

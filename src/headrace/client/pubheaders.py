@@ -56,6 +56,8 @@ def with_options(headers: HeadersLike, options: PublishOptions, *more: tuple[str
 
 def with_pairs(headers: HeadersLike, *more: tuple[str, str]) -> Headers:
     """``headers`` and those of ``more`` that have a value."""
+    if headers:
+        header_block(headers)  # refuses what is no header
     pairs: list[tuple[str, str]] = []
     for name, value in headers.items() if headers else ():
         values = (value,) if isinstance(value, str) else value

@@ -25,7 +25,7 @@ from ..subjects import check_subject
 from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import add_header, header_value, status_of
-from .message import HeadersLike, header_block
+from .message import HeadersLike, header_block, payload_bytes
 from .pubfailures import PublishError, PublishFailure
 
 if TYPE_CHECKING:
@@ -231,9 +231,13 @@ class Publisher:
             for message in iterator:
                 key = b"%d" % index
                 payload = message[1]
-                length = len(payload)
                 # What `_command` would make, without a call: this runs per message.
-                if len(message) == 2 and length <= size_max and (head := heads.get(message[0])):
+                if (
+                    len(message) == 2
+                    and type(payload) is bytes
+                    and (length := len(payload)) <= size_max
+                    and (head := heads.get(message[0]))
+                ):
                     data = unacked[key] = b"%b%b %d\r\n%b\r\n" % (head, key, length, payload)
                 else:
                     data = unacked[key] = command(index, *message)
@@ -298,6 +302,8 @@ class Publisher:
         msg_id: str = "",
     ) -> Any:
         """What publishes a message with its number as reply."""
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)
         if headers or msg_id or self._adds_headers:
             block = self._block(index, headers, msg_id)
