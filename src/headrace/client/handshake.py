@@ -59,7 +59,8 @@ class Credentials:
 class ServerAddress:
     """Where a server is, and the credentials its URL carried. ``str()`` never shows those.
 
-    ``path`` is of a WebSocket's URL, for proxies that look at it.
+    ``path`` is of a WebSocket's URL, for proxies that look at it. ``tls_name`` is the name the certificate
+    carries, where that is not ``host``.
     """
 
     host: str
@@ -68,6 +69,7 @@ class ServerAddress:
     credentials: Credentials = field(default_factory=Credentials, repr=False)
     websocket: bool = False
     path: str = ""
+    tls_name: str = ""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host

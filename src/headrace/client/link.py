@@ -23,7 +23,16 @@ from .outbox import Outbox
 
 __all__ = ["Handshake", "Link", "open_link", "server_error"]
 
-_AUTHORIZATION = ("authorization violation", "authentication", "user authentication expired")
+# Not "authentication timeout": that is of a server too busy to hear us, not of one that knows us not.
+_AUTHORIZATION = (
+    "authorization violation",
+    "user authentication expired",
+    "user authentication revoked",
+    "account authentication expired",
+)
+
+
+_TLS_FIRST_HINT = "; it said nothing: if it begins with TLS, set the option tls_first"
 
 
 class Link(asyncio.Protocol):
@@ -125,7 +134,7 @@ async def open_link(address: ServerAddress, options: Options) -> Link:
     except BaseException as error:
         if link._transport is not None:
             link._transport.abort()
-        reason = _failure(error, address, options)
+        reason = _failure(error, address, options, is_silent=not handshake.has_info)
         if reason is error:
             raise
         raise reason from error
@@ -187,7 +196,7 @@ def _tls(address: ServerAddress, options: Options) -> tuple[ssl.SSLContext, str]
     else:
         context = ssl.create_default_context()
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-    return context, options.tls_hostname or address.host
+    return context, options.tls_hostname or address.tls_name or address.host
 
 
 class Handshake:
@@ -200,6 +209,11 @@ class Handshake:
         self._link = link
         link.on_frames = self._frames
         link.on_lost = self._lost
+
+    @property
+    def has_info(self) -> bool:
+        """Whether the server has introduced itself."""
+        return self.info.done() and not self.info.cancelled() and not self.info.exception()
 
     def _frames(self, frames: Sequence[Frame]) -> None:
         for index, frame in enumerate(frames):
@@ -243,11 +257,19 @@ def server_error(text: str) -> Exception:
     return ServerError(text)
 
 
-def _failure(error: BaseException, address: ServerAddress, options: Options) -> BaseException:
+def _failure(
+    error: BaseException, address: ServerAddress, options: Options, *, is_silent: bool
+) -> BaseException:
     """What to raise for a failed attempt: always with the server's address in it."""
     if isinstance(error, TimeoutError):
+        hint = "" if not is_silent or options.tls_first else _TLS_FIRST_HINT
         return ConnectFailedError(
             f"{address}: no handshake within {options.connect_timeout} s (option connect_timeout)"
+            f"{hint}"
+        )
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return ConnectFailedError(
+            f"{address}: the server does not begin with TLS; try without the option tls_first"
         )
     if isinstance(error, AuthorizationError):
         return AuthorizationError(f"{address}: {error}")

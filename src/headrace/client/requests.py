@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Final
 
-from ..errors import NoRespondersError, TimeoutError_
+from ..errors import NoRespondersError, ServerError, TimeoutError_
 from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import status_of
@@ -23,7 +24,7 @@ class Requests:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._waiting: dict[bytes, asyncio.Future[Frame]] = {}
+        self._waiting: dict[bytes, tuple[asyncio.Future[Frame], str]] = {}  # and the subject
         self._route: Route | None = None
         self._prefix = b""
         self._last = 0
@@ -43,6 +44,7 @@ class Requests:
             NoRespondersError: nobody listens on the subject.
             TimeoutError: no answer within ``timeout`` seconds.
             DisconnectedError: the connection was lost after the request was sent.
+            ServerError: we are not permitted to ask there, or to receive the answer.
         """
         session = self._session
         if self._route is None:
@@ -50,7 +52,7 @@ class Requests:
         self._last += 1
         token = b"%d" % self._last
         future: asyncio.Future[Frame] = session.loop.create_future()
-        self._waiting[token] = future
+        self._waiting[token] = (future, subject)
         timer = session.loop.call_later(timeout, _expire, future, subject, timeout)
         try:
             session.send_once(pub(subject.encode(), self._prefix + token, headers, payload))
@@ -72,16 +74,41 @@ class Requests:
     def _receive(self, frames: list[Frame]) -> None:
         start = len(self._prefix)
         for frame in frames:
-            future = self._waiting.pop(frame[1][start:], None)
-            if future is not None and not future.done():
-                future.set_result(frame)
+            waiting = self._waiting.pop(frame[1][start:], None)
+            if waiting is not None and not waiting[0].done():
+                waiting[0].set_result(frame)
 
     def fail(self, reason: Exception) -> None:
         """No answer will come to any of them."""
         waiting, self._waiting = self._waiting, {}
-        for future in waiting.values():
+        for future, _ in waiting.values():
             if not future.done():
                 future.set_exception(reason)
+
+    def refused(self, text: str) -> bool:
+        """The server said so in an ``-ERR``. Whoever waits for an answer that this keeps from coming is
+        told; False if it is about something else."""
+        found = _NOT_PERMITTED.match(text)
+        if found is None:
+            return False
+        what, subject = found.groups()
+        if what == "Publish":
+            futures = [future for future, asked in self._waiting.values() if asked == subject]
+            for future in futures:
+                if not future.done():
+                    future.set_exception(ServerError(text))
+            return bool(futures)
+        if self._route is None or subject.encode() != self._route.subject:
+            return False
+        self._session.routes.remove(self._route)
+        self._route = None  # the next request asks again
+        self.fail(ServerError(f"{text}; replies need a permitted subject, see option inbox_prefix"))
+        return True
+
+
+_NOT_PERMITTED: Final = re.compile(
+    r'permissions violation for (Publish|Subscription) to "([^"]*)"', re.IGNORECASE
+)
 
 
 def _expire(future: asyncio.Future[Frame], subject: str, timeout: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
@@ -30,7 +31,7 @@ def backoff(failures: int, first: float, most: float, random: RandomSource) -> f
     return pause * (1.0 - _JITTER * random.random())
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Entry:
     address: ServerAddress
     discovered: bool
@@ -94,25 +95,53 @@ class ServerPool:
             if entry.address.key == address.key:
                 self._next = index  # a lost server is tried first again, then the others
 
-    def discover(self, urls: Iterable[str]) -> list[ServerAddress]:
+    def discover(
+        self, urls: Sequence[str], teller: ServerAddress | None = None
+    ) -> list[ServerAddress]:
         """Take in the ``connect_urls`` of an INFO; returns what was new. Unreadable ones are skipped.
 
-        A discovered server inherits from the list given by the user: credentials, TLS, WebSocket.
+        A discovered server is like ``teller``, the one that told of it (or the first of the list given by
+        the user): credentials, TLS, WebSocket; where it is told of by number, the name in its certificate,
+        too. Discovered servers that are not told of any more are forgotten, ``teller`` excepted.
         """
+        like = teller or self._given
+        told = [address for address in map(_readable, urls) if address is not None]
+        if not told:
+            return []
+        self._forget_all_but({address.key for address in (*told, like)})
         new = []
-        for url in urls:
-            try:
-                parsed = parse_server(url)
-            except ConfigurationError:
-                continue  # another server's idea of a URL must not break this connection
+        for parsed in told:
             if self._find(parsed) is not None:
                 continue
-            address = replace(
-                self._given, host=parsed.host, port=parsed.port
-            )  # the rest as the first one given, TLS and WebSocket too
+            name = (like.tls_name or like.host) if _is_number(parsed.host) else ""
+            # The rest as the teller, TLS and WebSocket too.
+            address = replace(like, host=parsed.host, port=parsed.port, tls_name=name)
             self._entries.append(_Entry(address, discovered=True))
             new.append(address)
         return new
 
+    def _forget_all_but(self, keys: set[tuple[str, int]]) -> None:
+        """Drop discovered servers, and go on with the same next one."""
+        at = self._next % len(self._entries)
+        kept = [e for e in self._entries if not e.discovered or e.address.key in keys]
+        self._next = sum(1 for entry in self._entries[:at] if entry in kept)
+        self._entries = kept
+
     def _find(self, address: ServerAddress) -> _Entry | None:
         return next((e for e in self._entries if e.address.key == address.key), None)
+
+
+def _readable(url: str) -> ServerAddress | None:
+    try:
+        return parse_server(url)
+    except ConfigurationError:
+        return None  # another server's idea of a URL must not break this connection
+
+
+def _is_number(host: str) -> bool:
+    """Whether it is an IP address, which certificates seldom name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -207,7 +207,10 @@ class Session:
                 async with asyncio.timeout(CLOSE_TIMEOUT_S):
                     await link.close()
             except TimeoutError:
-                link.abort(ConnectionClosedError("closed"))
+                pass
+            finally:
+                if not link.is_lost:
+                    link.abort(ConnectionClosedError("closed"))
 
     def finish(self, reason: Exception | None) -> None:
         """Nothing comes and nothing goes any more: everyone who waits is told."""
@@ -324,15 +327,21 @@ class Session:
             except ProtocolError as error:
                 self.report(error)
         elif op == ERR:
-            self._last_error = server_error(frame[1])
-            self.report(self._last_error)
+            self._take_error(frame[1])
         elif op == BAD and self.link is not None:
             self.link.abort(frame[1])
+
+    def _take_error(self, text: str) -> None:
+        error = server_error(text)
+        if not self.requests.refused(text):  # those ask on and need not be told twice
+            self.report(error)
+        if not text.lower().startswith("permissions violation"):  # after anything else it closes
+            self._last_error = error
 
     def _take_info(self, info: ServerInfo) -> None:
         was_lame, self.info = self.info.ldm, info
         if self.options.discover_servers:
-            self.pool.discover(info.connect_urls)
+            self.pool.discover(info.connect_urls, self.server)
         if info.ldm and not was_lame:
             self.hub.emit(LameDuck(str(self.server)))
 
