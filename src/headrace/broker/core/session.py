@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RESERVED_REPLY", "Peer", "Session"]
 
+FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are worth taking together
 RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message
 
 
@@ -122,13 +123,11 @@ class Session:
         self._vigil.heard = True
         self.in_bytes += len(chunk)
         frames = self._parser.feed(chunk)
-        if (
-            len(frames) > 1
-            and self._relaxed
-            and frames[0][0] == PUB
-            and frames[0][1].startswith(RESERVED_REPLY)
-        ):
-            frames = self._take_acks(frames)
+        if len(frames) > 1 and self._relaxed and frames[0][0] == PUB:
+            if frames[0][1].startswith(RESERVED_REPLY):
+                frames = self._take_acks(frames)
+            elif frames[0][2].endswith(FAST_REPLY):
+                frames = self._take_together(frames)
         self._take(iter(frames))
 
     def _take(self, frames: Iterator[Frame]) -> None:
@@ -212,6 +211,23 @@ class Session:
         left = [*many(frames[:end], self)]
         self.in_messages += end - len(left)
         return left + frames[end:]
+
+    def _take_together(self, frames: list[Frame]) -> list[Frame]:
+        """Hand over a whole chunk if it is for one sink that takes batches; returns the frames left."""
+        subject = frames[0][1]
+        sink = self.router.find(subject).only_sink
+        many = None if sink is None else self.router.many_of(sink)
+        total = len(frames)
+        if (
+            many is None
+            or [frame[0] for frame in frames].count(PUB) != total
+            or [frame[1] for frame in frames].count(subject) != total
+            or [True for frame in frames if frame[2][:1] == b"$"]  # maybe a reserved reply
+        ):
+            return frames
+        left = [*many(frames, self)]
+        self.in_messages += total - len(left)
+        return left
 
     def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
         """Route publishes until ``rest`` ends, or return the first frame that is something else."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.core.jetstream import fast_batches
 from headrace.broker.store import FileStorage
-from headrace.errors import StoreFailedError
+from headrace.errors import StoreFailedError, StoreFullError
 from jetstream_world import Client, HeldStorage, Inbox, World, publication
 
 START, APPEND, COMMIT, END, PING = range(5)
@@ -289,3 +289,76 @@ def test_what_is_answered_is_what_was_stored(
                 assert place - flow < answer["seq"] <= place
     messages = client.api("STREAM.INFO.S")["state"]["messages"]
     assert messages >= len(stored)
+
+
+@given(
+    odd=st.lists(
+        st.tuples(st.integers(0, 9), st.sampled_from(["other", "ping", "header", "subject"])),
+        max_size=3,
+    ),
+    cut=st.integers(0, 700),
+)
+def test_a_chunk_is_taken_as_its_messages_one_by_one(odd: list[tuple[int, str]], cut: int) -> None:
+    answers = []
+    for together in (True, False):
+        client = World().client()
+        client.stream(allow_batched=True)
+        publisher, ordinary = Publisher(client, flow=4), client.subscribe(b"I.ordinary")
+        publisher.begin()
+        parts: list[bytes] = []
+        for place in range(2, 12):
+            reply = publisher.reply(place, APPEND)
+            for index, kind in odd:
+                if index == place - 2 and kind == "other":
+                    parts.append(publication(b"s.a", b"y", b"I.ordinary"))
+                elif index == place - 2 and kind == "ping":
+                    parts.append(b"PING\r\n")
+            kinds = {kind for index, kind in odd if index == place - 2}
+            headers = {"X_Kind": "odd"} if "header" in kinds else {}
+            subject = b"s.b" if "subject" in kinds else b"s.a"
+            parts.append(publication(subject, b"x", reply, **headers))
+        if together:
+            whole = b"".join(parts)
+            parts = [part for part in (whole[:cut], whole[cut:]) if part]
+        for part in parts:
+            client.send(part)
+        found = publisher.take()
+        assert found[-1]["type"] == "ack"
+        total_answer = publisher.send(12, END)
+        answers.append((found[-1]["seq"], total_answer, len(ordinary.take())))
+    assert answers[0] == answers[1]
+
+
+def test_a_gap_within_a_chunk_is_seen(client: Client) -> None:
+    publisher = Publisher(client)
+    publisher.begin()
+    assert publisher.send_together(2, 3, 5, 6) == [
+        {"type": "gap", "last_seq": 4, "seq": 5},
+        total(3, 3),
+    ]
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 3
+
+
+def test_what_a_full_store_leaves_of_a_chunk_ends_the_batch(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher(client)
+    publisher.begin()
+    engine = client.world.hub.accounts.default.engine
+    assert engine is not None
+    stream = engine.registry.streams["S"]
+    append_many = stream.store.append_many
+
+    def fill(subject: bytes, payloads: list[bytes], timestamp_ns: int) -> None:
+        append_many(subject, payloads[:2], timestamp_ns)
+        stream._append = refuse
+        raise StoreFullError("the disk is full")
+
+    def refuse(*_: object) -> int:
+        raise StoreFullError("the disk is full")
+
+    monkeypatch.setattr(stream.store, "append_many", fill)
+    refusal, answer = publisher.send_together(2, 3, 4, 5)
+    assert (refusal["type"], refusal["seq"]) == ("err", 4)
+    assert refusal["error"]["err_code"] == 10023
+    assert answer == total(3, 3)

@@ -78,6 +78,11 @@ class FastBatch:
         """The reply of the message that would come next, if its publisher goes on as it began."""
         return self._expected % (self.received + 1)
 
+    def next_replies(self, count: int) -> bytes:
+        """The same of so many messages, with a blank behind each."""
+        first = self.received + 1
+        return (self._expected + b" ") * count % tuple(range(first, first + count))
+
     def settle(self, received: int, stream_seq: int) -> None:
         """What was stored up to this place is on disk."""
         self.durable, self.durable_seq = received, stream_seq

@@ -9,7 +9,7 @@ forgotten, and so are all of them when the broker ends: who goes on with one is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -23,6 +23,7 @@ from ....limits import (
     FAST_BATCHES_MAX,
     FAST_BATCHES_PER_STREAM_MAX,
 )
+from ....wire.frames import Frame
 from ..ports import Bus
 from .context import Refused
 from .fast_batch import FastBatch
@@ -83,6 +84,26 @@ class FastBatches:
         except Refused as refusal:
             if not self._stream.config.no_ack:
                 self._say(reply, encode_pub_error(self._stream.name, refusal.error))
+
+    def ingest_many(self, frames: Sequence[Frame]) -> Sequence[Frame]:
+        """Take messages without headers on one subject of a plain stream, if they are the next ones of a
+        batch, in order; else leave them."""
+        batch = self._expected.get(frames[0][2])
+        if batch is None:
+            return frames
+        replies = b" ".join([frame[2] for frame in frames])
+        if replies + b" " != batch.next_replies(len(frames)):
+            return frames
+        taken = self._stream.take_many(frames[0][1], [frame[4] for frame in frames])
+        if taken:
+            del self._expected[batch.expected]
+            batch.received += taken
+            batch.reply = frames[taken - 1][2]
+            batch.stream_seq = self._stream.store.last_seq
+            self._expect(batch)
+            if not batch.staged:
+                self._stage(batch)
+        return frames[taken:]
 
     def _say(self, reply: bytes, body: bytes) -> None:
         self._context.bus.publish(reply, b"", b"", body)

@@ -203,18 +203,12 @@ class Stream(CopyingStream):
         if not self.is_plain or any([frame[3] for frame in frames]):  # noqa: C419 - quicker as a list
             return frames
         if frames[0][2][-4:] == FAST:  # frames that come together are of one publisher
-            return frames
-        store = self.store
-        first = store.last_seq + 1
-        if not self._dirty:
-            self._mark_dirty()
-        try:
-            store.append_many(frames[0][1], [frame[4] for frame in frames], self.time())
-        except StoreError:
-            pass  # those that were not staged are left, and refused one by one
-        numbered = zip(range(first, store.last_seq + 1), frames, strict=False)
+            return self.fast.ingest_many(frames)
+        first = self.store.last_seq + 1
+        taken = self.take_many(frames[0][1], [frame[4] for frame in frames])
+        numbered = zip(range(first, first + taken), frames, strict=False)
         self.acks.waiting += [(number, frame[2]) for number, frame in numbered if frame[2]]
-        return frames[store.last_seq + 1 - first :]
+        return frames[taken:]
 
     def _ingest_named(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, name: bytes
@@ -268,6 +262,18 @@ class Stream(CopyingStream):
         if not self._dirty:
             self._mark_dirty()
         return sequence
+
+    def take_many(self, subject: bytes, payloads: Sequence[bytes]) -> int:
+        """The same for several; returns how many were staged, the others can not be."""
+        store = self.store
+        before = store.last_seq
+        if not self._dirty:
+            self._mark_dirty()
+        try:
+            store.append_many(subject, payloads, self.time())
+        except StoreError:
+            pass  # those that were not staged are left, and refused one by one
+        return store.last_seq - before
 
     def take_checked(self, subject: bytes, headers: bytes, payload: bytes) -> tuple[int, Admission]:
         """Stage a message as its headers and the configuration want, unless it is a duplicate.
