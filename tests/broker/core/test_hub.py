@@ -4,7 +4,8 @@ import json
 import random
 
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.hub_monitor import connz, healthz, jsz, varz
+from headrace.broker.core.hub_monitor import healthz, jsz, varz
+from headrace.broker.core.hub_monitor_connections import connz
 from headrace.broker.core.hub_options import HubOptions
 from headrace.broker.core.session import Peer, Session
 from headrace.broker.store import MemoryStorage
@@ -144,7 +145,7 @@ def test_connz_pages_through_connections_and_shows_one() -> None:
     hub = make_hub()
     sessions = [greeted(hub) for _ in range(3)]
     sessions[1].receive(b"SUB a.* 1\r\n")
-    document = connz(hub, offset=1, limit=1, subscriptions=True)
+    document = connz(hub, offset=1, limit=1, subscriptions="list")
     assert (document["num_connections"], document["total"]) == (1, 3)
     (entry,) = document["connections"]
     assert entry["cid"] == sessions[1].client_id

@@ -3,10 +3,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
+import urllib.request
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import peers
 from headrace import connect
 from headrace.broker import Broker
 from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
@@ -60,6 +64,8 @@ async def test_the_pages_tell_what_tools_expect(no_leaks: None) -> None:
         (b"GET /nope HTTP/1.1\r\n\r\n", 404),
         (b"POST /varz HTTP/1.1\r\n\r\n", 405),
         (b"GET /connz?limit=x HTTP/1.1\r\n\r\n", 400),
+        (b"GET /connz?sort=height HTTP/1.1\r\n\r\n", 400),
+        (b"GET /connz?state=asleep HTTP/1.1\r\n\r\n", 400),
         (b"NONSENSE\r\n\r\n", 400),
         (b"GET /varz SMTP/1.1\r\n\r\n", 400),
         (b"GET /" + b"x" * 20_000 + b" HTTP/1.1\r\n\r\n", 431),
@@ -160,3 +166,81 @@ async def test_accounts_streams_and_subscriptions_are_shown_when_asked_for() -> 
             assert (connection["account"], connection["authorized_user"]) == ("B", "bob")
         for target in ("/accountz?acc=nope", "/jsz?acc=B", "/subsz?limit=x"):
             assert (await get(broker, target))[0] == 400
+
+
+async def test_connections_are_sorted_and_shown_with_their_subscriptions() -> None:
+    async with (
+        Broker(monitor_port=0) as broker,
+        connect(broker.client_url, name="one") as one,
+        connect(broker.client_url, name="two") as two,
+    ):
+
+        async def names(query: str) -> list[str]:
+            _, body = await get(broker, f"/connz?{query}")
+            return [connection["name"] for connection in json.loads(body)["connections"]]
+
+        await two.subscribe("a.*", queue="q")
+        await two.flush()
+        await one.flush()
+        assert await names("sort=cid") == ["one", "two"]
+        assert await names("sort=subs") == ["two", "one"]
+        assert await names("sort=bytes_from&limit=1") == ["two"]
+        assert await names("state=closed") == []
+        assert await names("state=any&user=eve") == []
+        _, body = await get(broker, "/connz?subs=detail&sort=subs")
+        (detail,) = json.loads(body)["connections"][0]["subscriptions_list_detail"]
+        assert (detail["subject"], detail["qgroup"], detail["msgs"]) == ("a.*", "q", 0)
+        _, body = await get(broker, "/accstatz")
+        (account,) = json.loads(body)["account_statz"]
+        assert (account["acc"], account["conns"], account["num_subscriptions"]) == ("$G", 2, 1)
+
+
+INSIDE = {"cache_hit_rate", "avg_fanout", "max_fanout", "num_inserts", "num_matches", "num_removes"}
+INSIDE |= {"gomaxprocs", "gomemlimit", "stalled_clients", "default_max_consumers", "https_port"}
+INSIDE |= {"in_client_msgs", "in_client_bytes", "out_client_msgs", "out_client_bytes"}
+INSIDE |= {"sync_interval", "write_deadline", "tls_timeout", "waits", "waiters", "wait_time"}
+INSIDE |= {"max_wait_time", "stale_connections", "clients", "routes", "gateways", "leafs", "msgs"}
+OTHERS = re.compile(r"\.(sent|received)\.(routes|gateways|leafs)\.|http_req_stats")
+
+
+def numbers(document: Any, path: str = "") -> set[str]:
+    """The paths of all numbers and switches."""
+    if isinstance(document, dict):
+        return {n for key, value in document.items() for n in numbers(value, f"{path}.{key}")}
+    if isinstance(document, list):
+        return {n for value in document for n in numbers(value, f"{path}[]")}
+    return {path} if isinstance(document, int | float) else set()
+
+
+@pytest.mark.peer
+async def test_the_pages_have_the_numbers_of_nats_server(
+    nats_server: Callable[..., peers.ServerProcess],
+) -> None:
+    monitoring = peers.free_port()
+    server = nats_server(flags=["-m", str(monitoring)])
+    loop = asyncio.get_running_loop()
+
+    def theirs(page: str) -> Any:
+        with urllib.request.urlopen(f"http://127.0.0.1:{monitoring}{page}", timeout=5) as answer:
+            return json.load(answer)
+
+    async with (
+        Broker(monitor_port=0) as broker,
+        connect(broker.client_url) as one,
+        connect(server.url) as other,
+    ):
+        for connection in (one, other):
+            await connection.subscribe("a", queue="q")
+            await connection.flush()
+        for page in (
+            "/varz", "/connz?subs=detail", "/jsz", "/subsz?subs=1", "/accountz", "/accstatz",
+            "/routez", "/gatewayz", "/leafz", "/healthz",
+        ):  # fmt: skip
+            _, ours = await get(broker, page)
+            wanted = numbers(await loop.run_in_executor(None, theirs, page))
+            missing = {
+                path
+                for path in wanted - numbers(json.loads(ours))
+                if path.rpartition(".")[2] not in INSIDE and "feature_flags" not in path
+            }
+            assert all(OTHERS.search(path) for path in missing), (page, missing)

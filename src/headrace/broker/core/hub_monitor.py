@@ -12,12 +12,10 @@ from ..._version import __version__
 from ...api.times import format_time
 from .hub import Hub
 from .hub_monitor_accounts import account_details
+from .hub_monitor_connections import format_uptime
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
-from .session import Session
 
-__all__ = ["connz", "healthz", "jsz", "varz"]
-
-CONNECTIONS_PER_PAGE = 1024
+__all__ = ["healthz", "jsz", "varz"]
 
 
 def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -45,7 +43,7 @@ def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "max_pending": options.outbound_bytes_max,
         "start": format_time(hub.started_ns),
         "now": format_time(hub.clock.now_ns()),
-        "uptime": _uptime(hub.clock.monotonic_ns() - hub.started_monotonic_ns),
+        "uptime": format_uptime(hub.clock.monotonic_ns() - hub.started_monotonic_ns),
         "connections": len(hub.sessions),
         "total_connections": hub.connections_total,
         "routes": 0,
@@ -56,11 +54,23 @@ def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
         "in_bytes": in_bytes,
         "out_bytes": out_bytes,
         "slow_consumers": hub.slow_consumers,
+        "slow_consumer_stats": {
+            "clients": hub.slow_consumers,
+            "routes": 0,
+            "gateways": 0,
+            "leafs": 0,
+        },
+        "system_account": hub.accounts.system_name,
+        "cluster": {},
+        "gateway": {},
+        "leaf": {},
+        "mqtt": {},
         "subscriptions": sum(account.router.subscriptions for account in hub.accounts),
         "jetstream": {},
     }
     if hub.accounts.engines:
         document["jetstream"] = {"config": _jetstream_config(hub), "stats": _jetstream_stats(hub)}
+        document["jetstream"]["limits"] = {}
     document.update(process or {})
     return document
 
@@ -91,6 +101,7 @@ def jsz(
         **document,
         "config": _jetstream_config(hub),
         **{name: sum(snapshot[name] for snapshot in snapshots) for name in totals},
+        "limits": {},
         "total": len(snapshots),
     }
     if account or accounts or streams or consumers:
@@ -98,35 +109,6 @@ def jsz(
             hub, account, streams=streams, consumers=consumers, config=config
         )
     return document
-
-
-def connz(
-    hub: Hub,
-    *,
-    offset: int = 0,
-    limit: int = CONNECTIONS_PER_PAGE,
-    cid: int = 0,
-    account: str = "",
-    subscriptions: bool = False,
-) -> dict[str, Any]:
-    """The connections, by age, one page of them; only those of an account, or with id ``cid``."""
-    sessions = list(hub.sessions.values())
-    if account:
-        sessions = [session for session in sessions if session.account.name == account]
-    if cid:
-        sessions = [session for session in sessions if session.client_id == cid]
-    limit = max(1, min(limit, CONNECTIONS_PER_PAGE))
-    page = sessions[max(0, offset) : max(0, offset) + limit]
-    now_ns = hub.clock.now_ns()
-    return {
-        "server_id": hub.server_id,
-        "now": format_time(now_ns),
-        "num_connections": len(page),
-        "total": len(sessions),
-        "offset": max(0, offset),
-        "limit": limit,
-        "connections": [_connection(session, now_ns, subscriptions) for session in page],
-    }
 
 
 def healthz(hub: Hub) -> tuple[int, dict[str, Any]]:
@@ -137,41 +119,6 @@ def healthz(hub: Hub) -> tuple[int, dict[str, Any]]:
     if error is not None:
         return 503, {"status": "error", "status_code": 503, "error": f"storage: {error}"}
     return 200, {"status": "ok"}
-
-
-def _connection(session: Session, now_ns: int, subscriptions: bool) -> dict[str, Any]:
-    options = session.options
-    document: dict[str, Any] = {
-        "cid": session.client_id,
-        "kind": "Client",
-        "type": session.peer.transport,
-        "ip": session.peer.host,
-        "port": session.peer.port,
-        "start": format_time(session.started_ns),
-        "uptime": _uptime(now_ns - session.started_ns),
-        "pending_bytes": session.output.size + session.output.unsent,
-        "in_msgs": session.in_messages,
-        "out_msgs": session.out_messages,
-        "in_bytes": session.in_bytes,
-        "out_bytes": session.output.written,
-        "subscriptions": len(session.subscriptions),
-    }
-    if session.round_trip_ns:
-        document["rtt"] = f"{session.round_trip_ns / 1000:g}µs"
-    for name in ("name", "lang", "version"):
-        if value := getattr(options, name):
-            document[name] = value
-    document["account"] = session.account.name
-    if session.identity.name:
-        document["authorized_user"] = session.identity.name
-    if session.peer.is_tls:
-        document["tls_version"] = session.peer.tls_version
-    if subscriptions and session.subscriptions:
-        document["subscriptions_list"] = [
-            subscription.pattern.decode(errors="backslashreplace")
-            for subscription in session.subscriptions.values()
-        ]
-    return document
 
 
 def _traffic(hub: Hub) -> tuple[int, int, int, int]:
@@ -193,6 +140,7 @@ def _jetstream_config(hub: Hub) -> dict[str, Any]:
         "store_dir": options.store_dir,
         "sync": options.sync,
         "sync_always": options.sync == "always",
+        "strict": True,
     }
 
 
@@ -208,14 +156,3 @@ def _jetstream_stats(hub: Hub) -> dict[str, Any]:
         "ha_assets": 0,
         "api": {"level": COMPATIBLE_API_LEVEL, **api},
     }
-
-
-def _uptime(duration_ns: int) -> str:
-    """As nats-server writes it: ``1d2h3m4s``, without leading zero parts."""
-    seconds = max(0, duration_ns) // 1_000_000_000
-    text = ""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
-        count, seconds = divmod(seconds, size)
-        if count or text:
-            text += f"{count}{unit}"
-    return f"{text}{seconds}s"

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 from ...api.times import format_time
 from .accounts import Account
 from .hub import Hub
+from .hub_monitor_connections import subscription_detail
+from .hub_options import COMPATIBLE_API_LEVEL
 
 if TYPE_CHECKING:
     from .session import Session
-    from .subscription import Subscription
 
-__all__ = ["account_details", "accountz", "subsz"]
+__all__ = ["account_details", "accountz", "accstatz", "subsz"]
 
 PER_PAGE: Final = 1024
 
@@ -33,6 +34,40 @@ def accountz(hub: Hub, name: str = "") -> dict[str, Any] | None:
         return {**document, "accounts": sorted(account.name for account in hub.accounts)}
     account = hub.accounts.get(name)
     return None if account is None else {**document, "account_detail": _account(account)}
+
+
+def accstatz(hub: Hub, *, unused: bool = False) -> dict[str, Any]:
+    """The connections each account has now, and what went through them; ``unused``: of all accounts."""
+    return {
+        "server_id": hub.server_id,
+        "now": format_time(hub.clock.now_ns()),
+        "account_statz": [
+            _traffic_of(hub, account)
+            for account in hub.accounts
+            if unused or account.connections or account.router.subscriptions
+        ],
+    }
+
+
+def _traffic_of(hub: Hub, account: Account) -> dict[str, Any]:
+    sessions = [session for session in hub.sessions.values() if session.account is account]
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": account.connections,
+        "leafnodes": 0,
+        "total_conns": account.connections,
+        "num_subscriptions": account.router.subscriptions,
+        "sent": {
+            "msgs": sum(session.out_messages for session in sessions),
+            "bytes": sum(session.output.written for session in sessions),
+        },
+        "received": {
+            "msgs": sum(session.in_messages for session in sessions),
+            "bytes": sum(session.in_bytes for session in sessions),
+        },
+        "slow_consumers": 0,
+    }
 
 
 def _account(account: Account) -> dict[str, Any]:
@@ -86,8 +121,11 @@ def account_details(
             "id": account.name,
             **{
                 key: snapshot[key]
-                for key in ("memory", "storage", "reserved_memory", "reserved_storage", "api")
+                for key in ("memory", "storage", "reserved_memory", "reserved_storage")
             },
+            "accounts": 1,
+            "ha_assets": 0,
+            "api": {"level": COMPATIBLE_API_LEVEL, **snapshot["api"]},
         }
         if streams or consumers:
             detail["stream_detail"] = engine.details(consumers=consumers, config=config)
@@ -113,29 +151,12 @@ def subsz(
     }
     if listed:
         page = islice(_subscriptions(hub, accounts), offset, offset + limit)
-        document["subscriptions_list"] = [_subscription(*found) for found in page]
+        document["subscriptions_list"] = [subscription_detail(*found) for found in page]
     return document
 
 
-def _subscriptions(
-    hub: Hub, accounts: list[Account]
-) -> Iterator[tuple[Session, bytes, Subscription]]:
+def _subscriptions(hub: Hub, accounts: list[Account]) -> Iterator[tuple[Session, bytes]]:
     for session in hub.sessions.values():
         if session.account in accounts:
-            for sid, subscription in session.subscriptions.items():
-                yield session, sid, subscription
-
-
-def _subscription(session: Session, sid: bytes, subscription: Subscription) -> dict[str, Any]:
-    document: dict[str, Any] = {
-        "account": session.account.name,
-        "subject": subscription.pattern.decode(errors="backslashreplace"),
-        "sid": sid.decode(errors="backslashreplace"),
-        "msgs": subscription.delivered,
-        "cid": session.client_id,
-    }
-    if subscription.queue:
-        document["qgroup"] = subscription.queue.decode(errors="backslashreplace")
-    if subscription.messages_max >= 0:
-        document["max"] = subscription.messages_max
-    return document
+            for sid in session.subscriptions:
+                yield session, sid

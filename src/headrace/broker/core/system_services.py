@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ...api.times import format_time
-from . import hub_monitor, hub_monitor_accounts
+from ...errors import ConfigurationError
+from . import (
+    hub_monitor,
+    hub_monitor_accounts,
+    hub_monitor_connections,
+    hub_monitor_topology,
+)
 from .hub_options import COMPATIBLE_VERSION
 
 if TYPE_CHECKING:
@@ -48,6 +54,10 @@ class SystemServices:
                 hub, listed=_on(said, "subscriptions")
             ),
             "ACCOUNTZ": lambda said: hub_monitor_accounts.accountz(hub, _text(said, "account")),
+            "ACCSTATZ": lambda said: hub_monitor_accounts.accstatz(hub, unused=_on(said, "unused")),
+            "ROUTEZ": lambda said: hub_monitor_topology.routez(hub),
+            "GATEWAYZ": lambda said: hub_monitor_topology.gatewayz(hub),
+            "LEAFZ": lambda said: hub_monitor_topology.leafz(hub),
             "HEALTHZ": lambda said: hub_monitor.healthz(hub)[1],
             "IDZ": lambda said: {
                 "name": hub.server_name,
@@ -110,7 +120,10 @@ class SystemServices:
         if page is None:
             return False
         key = "statsz" if tokens[1] == "STATSZ" else "data"
-        self._answer(reply, key, page(_options(payload)))
+        try:
+            self._answer(reply, key, page(_options(payload)))
+        except ConfigurationError as error:
+            self._answer(reply, "error", {"code": 400, "description": str(error)})
         return True
 
     def _account(
@@ -129,17 +142,24 @@ class SystemServices:
         }
         if page not in pages:
             return False
-        self._answer(reply, "data", pages[page]())
+        try:
+            self._answer(reply, "data", pages[page]())
+        except ConfigurationError as error:
+            self._answer(reply, "error", {"code": 400, "description": str(error)})
         return True
 
     def _connz(self, said: Options) -> dict[str, Any]:
-        return hub_monitor.connz(
+        detail = _on(said, "subscriptions_detail")
+        return hub_monitor_connections.connz(
             self._hub,
             offset=_number(said, "offset", 0),
-            limit=_number(said, "limit", hub_monitor.CONNECTIONS_PER_PAGE),
+            limit=_number(said, "limit", hub_monitor_connections.CONNECTIONS_PER_PAGE),
             cid=_number(said, "cid", 0),
             account=_text(said, "acc"),
-            subscriptions=_on(said, "subscriptions"),
+            user=_text(said, "user"),
+            sort=_text(said, "sort"),
+            state=str(_number(said, "state", 0)),
+            subscriptions="detail" if detail else "list" if _on(said, "subscriptions") else "",
         )
 
     def _jsz(self, said: Options) -> dict[str, Any]:

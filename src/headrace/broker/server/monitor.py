@@ -14,14 +14,17 @@ from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
+from ...errors import ConfigurationError
 from ..core.hub import Hub
-from ..core.hub_monitor import connz, healthz, jsz, varz
-from ..core.hub_monitor_accounts import accountz, subsz
+from ..core.hub_monitor import healthz, jsz, varz
+from ..core.hub_monitor_accounts import accountz, accstatz, subsz
+from ..core.hub_monitor_connections import connz
+from ..core.hub_monitor_topology import gatewayz, leafz, routez
 from .listener import bind, url_of
 
 __all__ = ["Monitor"]
@@ -109,6 +112,10 @@ class Monitor:
             "/jsz": self._jsz,
             "/connz": self._connz,
             "/accountz": self._accountz,
+            "/accstatz": lambda query: (200, accstatz(hub, unused=_switch(query, "unused"))),
+            "/routez": lambda query: (200, routez(hub)),
+            "/gatewayz": lambda query: (200, gatewayz(hub)),
+            "/leafz": lambda query: (200, leafz(hub)),
             "/subsz": self._subsz,
             "/subscriptionsz": self._subsz,
         }
@@ -171,7 +178,7 @@ class Monitor:
             return _plain(404, f"not found; accepted are {', '.join(sorted(self._pages))}\n")
         try:
             status, document = page(parse_qs(url.query))
-        except _QueryError as error:
+        except (_QueryError, ConfigurationError) as error:
             return _plain(400, f"{error}\n")
         if isinstance(document, str):
             answer = _response(status, document.encode(), "text/html; charset=utf-8")
@@ -193,7 +200,10 @@ class Monitor:
             limit=_number(query, "limit", 1024),
             cid=_number(query, "cid", 0),
             account=_text(query, "acc"),
-            subscriptions=_switch(query, "subs"),
+            user=_text(query, "user"),
+            sort=_text(query, "sort"),
+            state=_text(query, "state"),
+            subscriptions=_listing(query),
         )
         return 200, document
 
@@ -249,6 +259,12 @@ def _text(query: Query, name: str) -> str:
 
 def _switch(query: Query, name: str) -> bool:
     return query.get(name, ["0"])[0] not in ("0", "false")
+
+
+def _listing(query: Query) -> Literal["", "list", "detail"]:
+    if _text(query, "subs") == "detail":
+        return "detail"
+    return "list" if _switch(query, "subs") else ""
 
 
 def _number(query: Query, name: str, default: int) -> int:
