@@ -17,6 +17,9 @@ from jetstream_world import Client, HeldStorage, Inbox, World, publication
 
 START, APPEND, COMMIT, END, PING = range(5)
 
+RELAXED = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+"""As clients usually connect; only then chunks are taken as a whole."""
+
 
 class Publisher:
     """Speaks as the publisher of one batch."""
@@ -25,6 +28,7 @@ class Publisher:
         self, client: Client, batch: str = "one", *, flow: int = 10, gap: str = "fail"
     ) -> None:
         self.client = client
+        client.send(RELAXED)
         self.inbox: Inbox = client.subscribe(b"I.%b.>" % batch.encode())
         self._reply = f"I.{batch}.{flow}.{gap}"
 
