@@ -167,6 +167,18 @@ async def test_what_cannot_be_sent_is_refused_and_the_rest_goes_on(
         js.publisher(fast=True, window=0)
 
 
+async def test_what_is_like_bytes_is_sent_as_it_was_when_given(js: JetStream, fast: Stream) -> None:
+    subject, buffer = f"{fast.name}.a", bytearray(b"1")
+    async with js.publisher(fast=True) as publisher:
+        await publisher.send(subject, b"0")
+        await publisher.send(subject, buffer)
+        await publisher.send_many([(subject, memoryview(buffer))])
+        buffer[0] = ord("9")
+        with pytest.raises(ConfigurationError):
+            await publisher.send(subject, "text")  # type: ignore[arg-type]
+    assert await payloads(js, fast.name) == [0, 1, 1]
+
+
 async def test_bytes_in_flight_are_bounded(js: JetStream, fast: Stream) -> None:
     async with js.publisher(fast=True, window_bytes=10_000) as publisher:
         for _ in range(60):
