@@ -168,6 +168,19 @@ def test_a_trust_that_is_not_one_is_refused(tmp_path: Path) -> None:
     )
 
 
+def test_an_operators_file_is_found_from_the_working_directory_or_beside_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "conf").mkdir()
+    here, file = tmp_path / "op.jwt", tmp_path / "conf" / "nats.conf"
+    file.write_text("operator: op.jwt\nresolver_preload {}")
+    monkeypatch.chdir(tmp_path)
+    for place in (here.parent / "conf" / "op.jwt", here):
+        place.write_text(token(OPERATOR, OPERATOR, "operator", name=place.parent.name))
+        trust = read_file(file, {}).values["trust"]
+        assert trust.operators == (place.read_text(),)
+
+
 def test_without_the_extra_users_with_keys_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     options: Any = BrokerOptions(users=[User("u", nkey=USER.public)])

@@ -79,7 +79,7 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
         value = top.take(name)
         if value is not None:
             read(value, settings)
-    settings.put("trust", read_trust(top, lambda name: _read_included(name, str(path))[1]))
+    settings.put("trust", read_trust(top, lambda name: _read_operator(Path(name), path)))
     if "jetstream" not in settings.values:
         settings.values["jetstream"] = False
         settings.assumed["jetstream"] = (
@@ -87,6 +87,11 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
         )
     _leftovers(top, settings, _HARMLESS, "")
     return settings
+
+
+def _read_operator(name: Path, config: Path) -> str:
+    """Where nats-server looks: from the working directory; else beside the configuration."""
+    return (name if name.exists() else config.parent / name).read_text(encoding="utf-8")
 
 
 def _read_included(name: str, including: str) -> tuple[str, str]:
@@ -121,8 +126,7 @@ def _listener(top: Fields, settings: FileSettings, file: str) -> None:
     if monitor is not None:
         host, port = _host_and_port(monitor, "http")
         settings.put("http_port", port)
-        if host is not None and host != settings.values.get("addr", "127.0.0.1"):
-            refuse(monitor, "http", "another host than that for clients is not supported")
+        settings.put("http_host", host)
     if "addr" not in settings.values:
         settings.assumed["addr"] = (
             f"{file}: host: not in the file, so only this machine is served (nats-server would "

@@ -58,6 +58,13 @@ async def test_the_pages_tell_what_tools_expect(no_leaks: None) -> None:
         assert b"healthz" in body
 
 
+async def test_monitoring_may_be_served_on_an_address_of_its_own() -> None:
+    async with Broker(monitor_port=0, monitor_host="127.0.0.2") as broker:
+        assert broker.monitor_url is not None
+        assert broker.monitor_url.startswith("http://127.0.0.2:")
+        assert "127.0.0.1" in broker.client_url
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
     [

@@ -162,7 +162,9 @@ class Broker:
                 pump.wake()
             if options.monitor_port is not None:
                 self._monitor = Monitor(hub)
-                await self._monitor.start(options.host, options.monitor_port)
+                await self._monitor.start(
+                    options.monitor_host or options.host, options.monitor_port
+                )
             if options.websocket is not None:
                 await self._listen_for_websockets(options.websocket, pump)
             self._server = await self._listen(listener, pump)

@@ -13,6 +13,7 @@ _FIXED: Final = (
     "host",
     "port",
     "monitor_port",
+    "monitor_host",
     "websocket",
     "server_name",
     "jetstream",

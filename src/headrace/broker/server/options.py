@@ -121,6 +121,8 @@ class BrokerOptions:
     """The name of the user whom clients without credentials act for."""
     tls: TlsOptions | None = None
     monitor_port: int | None = None
+    monitor_host: str | None = None
+    """None: that of the clients' listener."""
     websocket: WebSocketOptions | None = None
     server_name: str = ""
     insecure: bool = False
