@@ -116,8 +116,14 @@ class KeyValue:
 
     async def keys(self, *patterns: str) -> list[str]:
         """The keys that have a value, or those that match one of ``patterns``."""
-        async with await self.watch(*patterns, ignore_deletes=True, headers_only=True) as watch:
-            return [entry.key async for entry in watch.initial()]
+        present: dict[str, None] = {}
+        async with await self.watch(*patterns, headers_only=True) as watch:
+            async for entry in watch.initial():  # several of a key, if the watch had to begin anew
+                if entry.operation == "put":
+                    present[entry.key] = None
+                else:
+                    present.pop(entry.key, None)
+        return list(present)
 
     async def history(self, key: str) -> list[Entry]:
         """Every revision of ``key`` the bucket keeps, deletions included, oldest first."""

@@ -63,6 +63,9 @@ class OrderedConsumer:
         )
         self._consumer: Consumer | None = None
         self._consumer_seq = 0  # of the consumer behind: the last one seen
+        self._first_sequence = (
+            0  # where "new" or "last" was when we began; 0: not known, not needed
+        )
         self.stream_name = stream_name
         self.last_sequence = 0
         self.resets = -1
@@ -179,14 +182,18 @@ class OrderedConsumer:
     async def _create(self) -> Consumer:
         self._serial += 1
         config = msgspec.structs.replace(self._config, name=f"{self._prefix}_{self._serial}")
-        if self.last_sequence:
+        start = self.last_sequence + 1 if self.last_sequence else self._first_sequence
+        if start:
             config = msgspec.structs.replace(
                 config,
                 deliver_policy="by_start_sequence",
-                opt_start_seq=self.last_sequence + 1,
+                opt_start_seq=start,
                 opt_start_time=None,
             )
         consumer = await self._consumers.create(config, {}, "create")
+        info = consumer.cached_info
+        if config.deliver_policy in ("new", "last") and info is not None:
+            self._first_sequence = info.delivered.stream_seq + 1  # the next one begins here, too
         self._consumer_seq = 0
         self.resets += 1
         return consumer
@@ -229,6 +236,12 @@ class OrderedConsumption:
         self._on_error = on_error
         self._inner: Consumption | None = None
         self._over = False
+        # What was made for us and nobody has read from is used as it is; once.
+        self._is_fresh = (
+            ordered.resets == 0 and ordered._consumer_seq == 0 and ordered._consumer is not None
+        )
+        self._futile = 0  # how often it began since a message came
+        self._begun_at = 0.0
         self._session.observers[self] = None
 
     def __aiter__(self) -> AsyncIterator[JetStreamMessage]:
@@ -249,6 +262,7 @@ class OrderedConsumption:
                 self._inner = None
                 continue
             if self._ordered._is_next(message):
+                self._futile = 0
                 return message
             self._restart()
             self._inner = None
@@ -270,6 +284,7 @@ class OrderedConsumption:
             if len(good) < len(taken) or not taken:  # something was missed, or it is over
                 self._inner = None
             if good:
+                self._futile = 0
                 return good
         return []
 
@@ -296,8 +311,12 @@ class OrderedConsumption:
         await self.stop()
 
     async def _begin(self) -> Consumption:
-        ordered = self._ordered
-        fresh = ordered.resets == 0 and ordered._consumer_seq == 0 and ordered._consumer is not None
+        ordered, loop = self._ordered, self._session.loop
+        if self._futile > 1 and loop.time() - self._begun_at < RETRY_FIRST_S:
+            await asyncio.sleep(RETRY_FIRST_S)  # whatever ends it at once, again and again
+        self._futile += 1
+        self._begun_at = loop.time()
+        fresh, self._is_fresh = self._is_fresh and ordered._consumer is not None, False
         consumer = await (ordered._current() if fresh else ordered._replace(self._report))
         return consumer.consume(expires=EXPIRES_S, on_error=self._trouble, **self._limits)
 

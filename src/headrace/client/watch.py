@@ -35,6 +35,7 @@ class Watch(Generic[T]):
         self._messages = messages
         self._held: deque[JetStreamMessage] = deque()  # taken, and not handed out yet
         self._pending = pending
+        self._resets = ordered.resets  # when that was counted
         self._read = read
         self._wanted = wanted
 
@@ -115,6 +116,17 @@ class Watch(Generic[T]):
         self._held.extend(await self._messages.next_batch())
         if not self._held:
             raise StopAsyncIteration
+        if self._resets != self._ordered.resets:
+            self._count_anew(len(self._held))
+
+    def _count_anew(self, taken: int) -> None:
+        """There is another consumer, and not only the last revisions come from it: count what is there."""
+        ordered = self._ordered
+        self._resets = ordered.resets
+        info = ordered.cached_info
+        if self._pending > 0 and info is not None:
+            there = info.num_pending + info.delivered.consumer_seq  # when it was made
+            self._pending = there - ordered._consumer_seq + taken
 
     def _next(self) -> T:
         message = self._held.popleft()
