@@ -173,7 +173,8 @@ def test_messages_that_left_the_stream_are_not_pending_any_more() -> None:
     subject = state()
     deliver(subject, 1, 2, 3)
     subject.refuse(2, 2, 0)
-    assert subject.forget_below(3) == [1, 2]
+    assert subject.pending_below(3) == [1, 2]
+    assert subject.forget([1, 2]) == [1, 2]
     assert list(subject.pending) == [3]
     assert subject.peek_redelivery() == 0
 

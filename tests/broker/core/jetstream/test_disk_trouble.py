@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
-from jetstream_world import SECOND, Client, World
+from jetstream_world import SECOND, Client, World, publication
 
 
 def bottle() -> tuple[FaultFS, World, Client]:
@@ -84,3 +84,58 @@ def test_a_failed_disk_refuses_changes_and_still_delivers_what_it_has() -> None:
     client.publish(message.reply, b"+ACK")
     world.advance(5)
     assert client.api("STREAM.INFO.S")["config"]["name"] == "S"
+
+
+def test_messages_whose_purge_did_not_fit_are_delivered_after_all() -> None:
+    fs, _world, client = bottle()
+    client.stream()
+    client.consumer()
+    for _ in range(4):
+        client.put(b"s.a")
+    fill_up(fs)
+    assert client.api("STREAM.PURGE.S")["error"]["err_code"] == 10023
+    assert client.info()["num_pending"] == 4
+    assert [message.stream_seq for message in client.pull(b"4").take()] == [1, 2, 3, 4]
+
+
+def test_a_delivery_is_not_over_when_the_removal_of_its_message_did_not_fit() -> None:
+    fs, world, client = bottle()
+    client.stream(retention="workqueue")
+    client.consumer(max_ack_pending=3)
+    for _ in range(4):
+        client.put(b"s.a")
+    first = client.pull(b"3").take()
+    client.ack(first[2], b"-NAK")
+    client.pull(b"1")
+    fill_up(fs)
+    assert client.api("STREAM.PURGE.S", {"seq": 4})["error"]["err_code"] == 10023
+    info = client.info()
+    assert (info["num_ack_pending"], info["num_redelivered"], info["num_pending"]) == (3, 1, 1)
+    assert info["ack_floor"]["stream_seq"] == 0
+    client.ack(first[0])
+    world.restart(lambda: FileStorage("/store", fs=fs, threaded=False))
+    client = world.client()
+    assert client.info()["num_ack_pending"] == 2
+    world.advance(31)
+    again = client.pull(b"5").take()
+    assert [message.tokens[:2] for message in again] == [(2, 2), (3, 3), (1, 4)]
+
+
+def test_a_message_passed_over_while_its_removal_was_on_its_way_is_delivered_when_it_is_back() -> (
+    None
+):
+    fs, world, client = bottle()
+    client.stream()
+    client.consumer()
+    client.put(b"s.a")
+    client.put(b"s.b")
+    gone, pulled = client.subscribe(), client.subscribe()
+    fill_up(fs)
+    client.send(
+        publication(b"$JS.API.STREAM.PURGE.S", b"", gone.subject)
+        + publication(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"5", pulled.subject)
+    )
+    assert b"10023" in gone.take()[0].payload
+    world.settle()
+    world.tick()
+    assert [message.stream_seq for message in pulled.take()] == [1, 2]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
 from .ack_body import nak_delay_ns
-from .delivery import Run
+from .delivery import Entry, Run
 from .sampling import Sampling, percentage
 
 if TYPE_CHECKING:
@@ -159,19 +159,31 @@ class Acks:
             if sequence in pending:
                 position = (sequence, pending[sequence][0], consumer.state.count_of(sequence))
                 consumer.context.advisories.terminated(consumer, *position, _DELETED)
-        self._forgotten(consumer.state.forget(stream_seqs))
+        self._forget(stream_seqs)
 
     def forget_below(self, stream_seq: int) -> None:
         """Everything before ``stream_seq`` left the stream."""
-        self._forgotten(self._consumer.state.forget_below(stream_seq))
+        self._forget(self._consumer.state.pending_below(stream_seq))
 
     def forget_missing(self) -> None:
         """Some messages left the stream: find out which."""
         state, get = self._consumer.state, self._consumer.stream.store.get
-        self._forgotten(state.forget([seq for seq in list(state.pending) if get(seq) is None]))
+        self._forget([seq for seq in state.pending if get(seq) is None])
 
-    def _forgotten(self, stream_seqs: list[int]) -> None:
-        if stream_seqs:
+    def remember(self, entries: Sequence[Entry]) -> None:
+        """A flush failed, and messages that had left the stream are back: they are pending again."""
+        consumer = self._consumer
+        get = consumer.stream.store.get
+        consumer.state.remember([entry for entry in entries if get(entry[0]) is not None])
+        if consumer.state.pending:
+            consumer.stream.holding[consumer] = None
+
+    def _forget(self, stream_seqs: Sequence[int]) -> None:
+        consumer = self._consumer
+        entries = consumer.state.entries(stream_seqs)
+        if entries:
+            consumer.context.forgotten.setdefault(consumer, []).extend(entries)
+        if consumer.state.forget(stream_seqs):
             self.last_ns = self._clock.now_ns()
             self._freed()
         if not self._consumer.state.pending:

@@ -116,6 +116,13 @@ class Consumer:
         self.wake()
         self.alarm.arm()
 
+    def look_again(self) -> None:
+        """Messages are back in the stream: deliver those that were passed over."""
+        self.state.rewind()
+        self.stream.hungry.discard(self)
+        self.wake()
+        self.alarm.arm()
+
     def close(self) -> None:
         """The consumer is gone: tell the waiting requests and stop."""
         self.pulls.end_all(statuses.CONSUMER_DELETED, with_pending=False)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .account_limits import Quota
     from .consumer import Consumer
     from .copies import Copies
+    from .delivery import Entry
     from .gate import DurableGate
     from .options import JetStreamOptions
     from .stream import Stream
@@ -56,6 +57,7 @@ class Context:
         "copies",
         "dirty_consumers",
         "dirty_streams",
+        "forgotten",
         "gate",
         "later",
         "options",
@@ -95,6 +97,8 @@ class Context:
         """Streams with appended messages since the last flush started."""
         self.removed: dict[Stream, list[int]] = {}
         """Messages their consumers are done with, removed since the last flush started."""
+        self.forgotten: dict[Consumer, list[Entry]] = {}
+        """Deliveries that are over as their messages left the stream, since the last flush started."""
         self.ready: dict[Consumer, None] = {}
         """Consumers that may have something to deliver, in the order they became so."""
         self.dirty_consumers: dict[Consumer, None] = {}

@@ -15,9 +15,12 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
 from itertools import repeat
-from typing import Final
+from typing import Final, TypeAlias
 
-__all__ = ["DeliveryState", "Run"]
+__all__ = ["DeliveryState", "Entry", "Run"]
+
+Entry: TypeAlias = tuple[int, int, int, int]
+"""A pending message: stream sequence, consumer sequence of the first delivery, deadline, deliveries."""
 
 _SWEEP_AT: Final = 1024  # stale entries tolerated before a sweep
 
@@ -280,9 +283,28 @@ class DeliveryState:
         """Messages left the stream: those that were pending are done. Returns them."""
         return [sequence for sequence in stream_seqs if self.acknowledge(sequence)]
 
-    def forget_below(self, stream_seq: int) -> list[int]:
-        """Everything before ``stream_seq`` left the stream."""
-        return self.forget([seq for seq in self._order if seq < stream_seq])
+    def pending_below(self, stream_seq: int) -> list[int]:
+        """The pending messages before ``stream_seq``."""
+        return [seq for seq in self._order if seq < stream_seq and seq in self.pending]
+
+    def entries(self, stream_seqs: Iterable[int]) -> list[Entry]:
+        """What ``remember`` is to be told of those that are pending."""
+        pending = self.pending
+        return [(s, *pending[s], self.count_of(s)) for s in stream_seqs if s in pending]
+
+    def remember(self, entries: Iterable[Entry]) -> None:
+        """Messages that had left the stream are back, and pending as before."""
+        for sequence, consumer_seq, deadline_ns, count in entries:
+            self.pending[sequence] = (consumer_seq, deadline_ns)
+            if count > 1:
+                self.deliveries[sequence] = count
+        self._order = deque(sorted(self.pending))
+        self._sweep_deadlines()
+
+    def rewind(self) -> None:
+        """Messages that had left the stream are back: look again at all that was not delivered."""
+        self.next_seq = self.delivered_stream + 1
+        self._move_floor()
 
     def skip_below(self, stream_seq: int) -> None:
         """Nothing before ``stream_seq`` is left to deliver, or pending: the floor can stand there."""
@@ -426,7 +448,7 @@ class DeliveryState:
         self.floor_consumer = pending[head][0] - 1
         self.floor_stream = head - 1
 
-    def restore_pending(self, entries: Iterable[tuple[int, int, int, int]]) -> None:
+    def restore_pending(self, entries: Iterable[Entry]) -> None:
         """Fill in pending messages: (stream, consumer sequence, deadline, deliveries), any order."""
         for sequence, consumer_seq, deadline_ns, count in sorted(entries):
             self.pending[sequence] = (consumer_seq, deadline_ns)

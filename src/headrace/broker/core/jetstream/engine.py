@@ -15,9 +15,11 @@ from .account_limits import Quota, ServerStore
 from .ack_dispatch import AckDispatch
 from .api import ApiDispatcher
 from .commits import Commits
+from .consumer import Consumer
 from .consumer_info import consumer_info
 from .consumers_api import ConsumersApi
 from .context import Context
+from .delivery import Entry
 from .direct_get import DirectGet
 from .gate import DurableGate
 from .messages_api import MessagesApi
@@ -59,6 +61,7 @@ class JetStream:
         context.quota = Quota(self.registry, context.options.limits, server)
         self._flushing: dict[Stream, None] = {}
         self._removing: dict[Stream, list[int]] = {}
+        self._forgetting: dict[Consumer, list[Entry]] = {}
         self._turn_asked = False
         self._api = ApiDispatcher(context)
         StreamsApi(context, self.registry, self._api)
@@ -185,13 +188,15 @@ class JetStream:
         for stream in self._flushing:
             stream.flush_begins()
         self._removing, context.removed = context.removed, {}
+        self._forgetting, context.forgotten = context.forgotten, {}
 
     def _completed(self, error: Exception | None) -> None:
         """A flush is done: what it carried may be delivered; or it failed, and is taken back."""
         streams, self._flushing = self._flushing, {}
         removed, self._removing = self._removing, {}
+        forgotten, self._forgetting = self._forgetting, {}
         if error is not None:
-            self.registry.take_back(removed)
+            self.registry.take_back(removed, forgotten)
         self._context.copies.completed(error)
         for stream in streams:
             stream.on_durable()

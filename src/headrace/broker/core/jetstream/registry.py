@@ -15,6 +15,7 @@ from ....errors import StoreError
 from .consumer import Consumer
 from .context import Context, Refused
 from .copies import Copies
+from .delivery import Entry
 from .intake import INTAKE
 from .stream import Stream
 from .ttl import expires_at
@@ -213,17 +214,24 @@ class Registry:
         consumer.restore(*state) if state is not None else consumer.start()
         self._admit(consumer)
 
-    def take_back(self, removed: Mapping[Stream, Sequence[int]]) -> None:
+    def take_back(
+        self,
+        removed: Mapping[Stream, Sequence[int]],
+        forgotten: Mapping[Consumer, Sequence[Entry]],
+    ) -> None:
         """A flush failed: follow the storage back to what it still has.
 
         A stream whose creation was in it is no more. One whose deletion was in it is deleted again:
-        its configuration is gone already. ``removed`` are messages nobody needs, by stream.
+        its configuration is gone already. ``removed`` are messages nobody needs, by stream; ``forgotten``
+        are deliveries that were over because their messages had left the stream.
         """
         storage = self._context.storage
         there = set(storage.streams())
         for stream in list(self.streams.values()):
             if stream.name in there:
                 stream.take_back(removed.get(stream, ()))
+                for consumer in stream.consumers.values():
+                    self._look_again(consumer, forgotten.get(consumer, ()))
                 continue
             stream.close()
             for consumer in list(stream.consumers.values()):
@@ -236,6 +244,16 @@ class Registry:
             for name in there.difference(self.streams):
                 storage.delete_stream(name)
                 self._context.gate.want_soon()
+
+    def _look_again(self, consumer: Consumer, forgotten: Sequence[Entry]) -> None:
+        """Messages may be back that a consumer had passed over, or had in hand."""
+        floor = consumer.state.floor_stream
+        if forgotten:
+            consumer.acks.remember(forgotten)
+        consumer.look_again()
+        changed = forgotten or consumer.state.floor_stream != floor
+        if changed and consumer.journaled and self._context.storage.failed is None:
+            self.journal_consumer(consumer)  # the journal has been told otherwise
 
     # -- questions
 
