@@ -257,18 +257,18 @@ async def test_nothing_is_lost_when_the_server_is_killed_in_between(
     async with connect(server.url, reconnect_wait=0.02, reconnect_wait_max=0.05) as connection:
         js = connection.jetstream()
         await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
-        async with js.publisher(fast=True, window=500, deduplicate=deduplicate) as publisher:
-            for number in range(6_000):
+        async with js.publisher(fast=True, window=300, deduplicate=deduplicate) as publisher:
+            for number in range(3_000):
                 await publisher.send("s.a", b"%d" % number)
-                if number == 3_000:
+                if number == 1_500:
                     server.kill()
                     server.start_again()
             await publisher.flush()
-            assert (publisher.acked, publisher.failed) == (6_000, 0)
+            assert (publisher.acked, publisher.failed) == (3_000, 0)
         seen = await payloads(js, "S")
-        assert set(seen) == set(range(6_000))
+        assert set(seen) == set(range(3_000))
         if deduplicate:
-            assert len(seen) == 6_000
+            assert len(seen) == 3_000
 
 
 async def test_without_retries_a_lost_connection_reports_what_was_in_flight(

@@ -197,6 +197,7 @@ class BatchingPublisher(Publisher):
             answer = read_answer(self._prefix, frame)
             if answer is not None and self._route is not None:
                 self._hear(answer)
+        self._pump()  # when all is heard: a refusal may follow the answer to the message refused
         self._progress()
 
     def _hear(self, answer: Answer) -> None:
@@ -213,7 +214,6 @@ class BatchingPublisher(Publisher):
             self._limit = max(1, min(self._window, answer.messages * ANSWERS_OUT))
             if self._state is State.STARTING or self._resuming:
                 self._state, self._resuming = State.OPEN, False
-            self._pump()
         elif kind is Kind.GAP:
             self._stop()
         elif kind is Kind.REFUSED and answer.error is not None:
