@@ -271,6 +271,34 @@ async def test_nothing_is_lost_when_the_server_is_killed_in_between(
             assert len(seen) == 3_000
 
 
+async def test_what_our_broker_acknowledged_is_there_after_it_was_killed(
+    headrace_server: Callable[..., peers.ServerProcess],
+) -> None:
+    server = headrace_server()
+    failures: list[PublishFailure] = []
+    async with connect(server.url, reconnect_wait=0.02, reconnect_wait_max=0.05) as connection:
+        js = connection.jetstream()
+        await js.create_stream(name="S", subjects=["s.>"], allow_batched=True)
+        async with js.publisher(fast=True, retries=0, on_failure=failures.append) as publisher:
+
+            async def publish() -> None:
+                while not failures:
+                    await publisher.send_many(("s.a", b"%d" % publisher.sent) for _ in range(1))
+                    if publisher.sent % 100 == 0:
+                        await asyncio.sleep(0)
+
+            task = asyncio.create_task(publish())
+            while publisher.acked < 2_000:
+                await asyncio.sleep(0.001)
+            server.kill()
+            await task
+            acked = publisher.acked
+            server.start_again()
+        seen = await payloads(js, "S")
+        assert seen[:acked] == [*range(acked)]
+        assert acked <= failures[0].index
+
+
 async def test_without_retries_a_lost_connection_reports_what_was_in_flight(
     nats_server: Callable[..., peers.ServerProcess],
 ) -> None:
