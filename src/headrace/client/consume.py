@@ -387,7 +387,7 @@ class Consumption:
         for _ in range(PULLS_AT_ONCE_MAX):
             if not self._account.due:
                 return
-            self._pull(self._account.request(self._pin.id))
+            self._pull(self._account.request(self._pin.use()))
 
     def _pull(self, request: PullRequest) -> None:
         self._last_pull = self._session.loop.time()
@@ -414,8 +414,10 @@ class Consumption:
             account.restart()
             self._refill()
         if self._pin.id and self._grouped and now - self._last_pull >= account.expires:
-            self._pull(account.keep_pin_request(self._pin.id))
+            self._pull(account.keep_pin_request(self._pin.use()))
         wait = allowed - (now - self._last_heard)
+        if self._grouped and self._last_pull + account.expires > now:
+            wait = min(wait, self._last_pull + account.expires - now)  # the pin's sake
         self._monitor = self._session.loop.call_later(wait, self._check)
 
     # The connection

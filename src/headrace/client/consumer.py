@@ -26,6 +26,7 @@ from .pin import Pin
 from .pull import (
     BATCH_FOR_BYTES,
     EXPIRES_DEFAULT_S,
+    EXPIRES_MIN_S,
     HEARTBEAT_MAX_S,
     ConsumeLimits,
     PriorityOptions,
@@ -157,11 +158,13 @@ class Consumer:
             callback: called for each message in turn, a plain or a coroutine function; without it,
                 iterate the result.
             on_error: called for what does not end the consume; without it, those are connection events.
+            expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
+                half of that, at least 1 second.
         """
         limits = ConsumeLimits(
             max_messages=max_messages,
             max_bytes=max_bytes,
-            expires=expires,
+            expires=self._expires(expires),
             heartbeat=heartbeat,
             threshold_messages=threshold_messages,
             threshold_bytes=threshold_bytes,
@@ -296,6 +299,14 @@ class Consumer:
             idle_heartbeat=0.0 if no_wait else heartbeat,
             **priority,
         )
+
+    def _expires(self, expires: float) -> float:
+        config = None if self.cached_info is None else self.cached_info.config
+        if config is None or config.priority_policy != "pinned_client":
+            return expires
+        if expires != EXPIRES_DEFAULT_S or not config.priority_timeout:
+            return expires
+        return min(expires, max(EXPIRES_MIN_S, config.priority_timeout / 2))
 
     def _plan(self, request: PullRequest, max_wait: float) -> FetchPlan:
         return FetchPlan(

@@ -97,7 +97,7 @@ class Fetch:
 
     def _pull(self, request: PullRequest) -> bytes:
         if self._plan.pin.id:
-            request = msgspec.structs.replace(request, id=self._plan.pin.id)
+            request = msgspec.structs.replace(request, id=self._plan.pin.use())
         self._session.counts.pulls += 1
         return pub(self._plan.subject, self._inbox, b"", encode_request(request))
 

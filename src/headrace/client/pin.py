@@ -21,10 +21,11 @@ class Pin:
         on_unpinned: called when another client is.
     """
 
-    __slots__ = ("_report", "id", "on_pinned", "on_unpinned")
+    __slots__ = ("_is_sent", "_report", "id", "on_pinned", "on_unpinned")
 
     def __init__(self, report: Callable[[Exception], None]) -> None:
         self._report = report
+        self._is_sent = False  # some pull had this id
         self.id = ""
         self.on_pinned: Callable[[str], object] | None = None
         self.on_unpinned: Callable[[], object] | None = None
@@ -37,12 +38,18 @@ class Pin:
         pin_id = value.decode()
         if pin_id != self.id:
             self.id = pin_id
+            self._is_sent = False
             if self.on_pinned is not None:
                 self._call(self.on_pinned, pin_id)
 
+    def use(self) -> str:
+        """The id for a pull that is being sent."""
+        self._is_sent = True
+        return self.id
+
     def lost(self) -> None:
-        """A pull with this id was refused."""
-        if self.id:
+        """A pull with an id was refused. As long as none was sent with this one, it had an older one."""
+        if self.id and self._is_sent:
             self.id = ""
             if self.on_unpinned is not None:
                 self._call(self.on_unpinned)
