@@ -77,6 +77,11 @@ def test_the_system_account_is_told_about_the_server() -> None:
     assert ask(admin, "$SYS.REQ.ACCOUNT.A.INFO")["data"]["account_detail"]["account_name"] == "A"
     assert ask(admin, "$SYS.REQ.ACCOUNT.A.CONNZ")["data"]["total"] == 1
     assert ask(admin, "$SYS.REQ.ACCOUNT.A.SUBSZ")["data"]["total"] >= 1
+    assert ask(admin, "$SYS.REQ.ACCOUNT.A.CONNS")["data"]["conns"] == 1
+    (mine,) = ask(admin, "$SYS.REQ.ACCOUNT.PING.STATZ")["data"]["account_statz"][:1]
+    assert mine["num_subscriptions"] >= 1
+    refused = ask(admin, "$SYS.REQ.SERVER.PING.CONNZ", {"sort": "height"})
+    assert refused["error"]["code"] == 400
     assert ask(admin, "$SYS.REQ.ACCOUNT.A.JSZ")["data"]["streams"] == 1
 
 
@@ -107,3 +112,47 @@ def test_another_system_account_takes_over_while_serving() -> None:
     assert bob.request(b"$SYS.REQ.SERVER.PING").take()[0].status == "503"
     served.hub.configure_accounts([AccountOptions(name="B")], "B")
     assert "statsz" in ask(bob, "$SYS.REQ.SERVER.PING")
+
+
+def test_the_system_account_hears_who_comes_and_who_goes() -> None:
+    served = Served()
+    admin = served.user("admin")
+    heard = admin.subscribe(b"$SYS.ACCOUNT.>")
+    ann = served.user("ann")
+    ann.publish(b"a", b"12345")
+    ann.send(b'CONNECT {"user":"ann","pass":"p","verbose":false}\r\n')  # says it again
+    ann.session.close("Client Closed")
+    served.tick()
+    messages = [(m.subject.decode(), json.loads(m.payload)) for m in heard.take()]
+    assert [subject for subject, _ in messages] == [
+        "$SYS.ACCOUNT.A.SERVER.CONNS",
+        "$SYS.ACCOUNT.A.CONNECT",
+        "$SYS.ACCOUNT.A.SERVER.CONNS",
+        "$SYS.ACCOUNT.A.DISCONNECT",
+    ]
+    assert [messages[n][1]["conns"] for n in (0, 2)] == [1, 0]
+    connect, disconnect = messages[1][1], messages[3][1]
+    assert connect["type"] == "io.nats.server.advisory.v1.client_connect"
+    assert connect["client"]["user"] == "ann"
+    assert connect["server"]["id"] == served.hub.server_id
+    assert disconnect["client"]["stop"]
+    assert disconnect["received"]["msgs"] == 1
+    assert disconnect["reason"] == "Client Closed"
+
+
+def test_the_system_account_hears_who_was_not_let_in() -> None:
+    served = Served()
+    heard = served.user("admin").subscribe(b"$SYS.SERVER.*.CLIENT.AUTH.ERR")
+    served.user("stranger")
+    (message,) = heard.take()
+    assert json.loads(message.payload)["reason"] == "Authentication Failure"
+    served.hub.connect(Peer()).close("Client Closed")  # said nothing at all
+    assert heard.take() == []
+
+
+def test_nobody_else_hears_of_clients() -> None:
+    served = Served()
+    heard = served.user("ann").subscribe(b"$SYS.>")
+    served.user("bob").session.close("Client Closed")
+    served.tick()
+    assert heard.take() == []

@@ -130,8 +130,15 @@ class Hub:
             document["ldm"] = True
         return msgspec.json.encode(document) + b" "
 
+    def entered(self, session: Session) -> None:
+        """A client said who it is, and may be here."""
+        if self._services is not None:
+            self._services.events.entered(session)
+
     def ended(self, session: Session) -> None:
         self.sessions.pop(session.client_id, None)
+        if self._services is not None:
+            self._services.events.left(session)
         if session.close_reason.startswith("Slow Consumer"):
             self.slow_consumers += 1
         past = self.past_traffic

@@ -18,7 +18,7 @@ from .hub_options import COMPATIBLE_API_LEVEL
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["account_details", "accountz", "accstatz", "subsz"]
+__all__ = ["account_details", "accountz", "accstatz", "subsz", "traffic_of"]
 
 PER_PAGE: Final = 1024
 
@@ -42,14 +42,15 @@ def accstatz(hub: Hub, *, unused: bool = False) -> dict[str, Any]:
         "server_id": hub.server_id,
         "now": format_time(hub.clock.now_ns()),
         "account_statz": [
-            _traffic_of(hub, account)
+            traffic_of(hub, account)
             for account in hub.accounts
             if unused or account.connections or account.router.subscriptions
         ],
     }
 
 
-def _traffic_of(hub: Hub, account: Account) -> dict[str, Any]:
+def traffic_of(hub: Hub, account: Account) -> dict[str, Any]:
+    """The connections an account has now, and what went through them."""
     sessions = [session for session in hub.sessions.values() if session.account is account]
     return {
         "acc": account.name,

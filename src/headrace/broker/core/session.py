@@ -347,6 +347,7 @@ class Session:
         self.options = options
         self.output.has_headers = options.headers
         if self._take_place(identity):
+            self._hub.entered(self)
             self._confirm()
 
     def _take_place(self, identity: Identity | None) -> bool:

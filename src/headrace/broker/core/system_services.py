@@ -2,7 +2,7 @@
 
 In every account ``$SYS.REQ.USER.INFO`` tells who one is. In the system account ``$SYS.REQ.SERVER.PING``
 and its like, with the id of this server in the place of ``PING``, give the documents of monitoring, and
-``$SYS.REQ.ACCOUNT.<name>.…`` those of one account.
+``$SYS.REQ.ACCOUNT.<name>.…`` those of one account. What it hears unasked are ``events``.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from . import (
     hub_monitor_connections,
     hub_monitor_topology,
 )
+from .account_events import AccountEvents
 from .hub_options import COMPATIBLE_VERSION
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class SystemServices:
         self._serving: Account | None = None
         self._joined: set[Account] = set()
         self._sequence = 0
+        self.events = AccountEvents(hub, lambda: self._serving, self._server_info)
         self._server_pages: dict[str, Callable[[Options], Any]] = {
             "VARZ": lambda said: hub_monitor.varz(hub),
             "CONNZ": self._connz,
@@ -131,7 +133,12 @@ class SystemServices:
     ) -> bool:
         *name, page = subject.decode(errors="replace").split(".")[3:]
         account = ".".join(name)
-        if not account or self._hub.accounts.get(account) is None:
+        if (account, page) == ("PING", "STATZ"):
+            unused = _on(_options(payload), "unused")
+            self._answer(reply, "data", hub_monitor_accounts.accstatz(self._hub, unused=unused))
+            return True
+        found = self._hub.accounts.get(account) if account else None
+        if found is None:
             return False
         said = {**_options(payload), "account": account, "acc": account}
         pages: dict[str, Callable[[], Any]] = {
@@ -139,6 +146,7 @@ class SystemServices:
             "CONNZ": lambda: self._connz(said),
             "JSZ": lambda: self._jsz(said),
             "SUBSZ": lambda: hub_monitor_accounts.subsz(self._hub, name=account, listed=True),
+            "CONNS": lambda: hub_monitor_accounts.traffic_of(self._hub, found),
         }
         if page not in pages:
             return False
@@ -177,6 +185,7 @@ class SystemServices:
         names = ("start", "connections", "total_connections", "subscriptions", "slow_consumers")
         return {
             **{name: found[name] for name in names},
+            "active_servers": 1,
             "active_accounts": sum(1 for account in self._hub.accounts if account.connections),
             "sent": {"msgs": found["out_msgs"], "bytes": found["out_bytes"]},
             "received": {"msgs": found["in_msgs"], "bytes": found["in_bytes"]},
@@ -189,20 +198,22 @@ class SystemServices:
 
     def _reply(self, account: Account, reply: bytes, content: dict[str, Any]) -> None:
         if reply:
-            hub = self._hub
-            self._sequence += 1
-            server = {
-                "name": hub.server_name,
-                "host": hub.options.host,
-                "id": hub.server_id,
-                "ver": COMPATIBLE_VERSION,
-                "jetstream": hub.storage is not None,
-                "seq": self._sequence,
-                "time": format_time(hub.clock.now_ns()),
-            }
-            account.router.publish(
-                reply, b"", b"", msgspec.json.encode({"server": server, **content})
-            )
+            document = {"server": self._server_info(), **content}
+            account.router.publish(reply, b"", b"", msgspec.json.encode(document))
+
+    def _server_info(self) -> dict[str, Any]:
+        """Who says it; counted, so that a listener knows when it missed something."""
+        hub = self._hub
+        self._sequence += 1
+        return {
+            "name": hub.server_name,
+            "host": hub.options.host,
+            "id": hub.server_id,
+            "ver": COMPATIBLE_VERSION,
+            "jetstream": hub.storage is not None,
+            "seq": self._sequence,
+            "time": format_time(hub.clock.now_ns()),
+        }
 
 
 def _options(payload: bytes) -> Options:
