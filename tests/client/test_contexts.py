@@ -59,6 +59,23 @@ def test_a_lone_user_is_a_token(tmp_path: Path) -> None:
     assert (context.options.user, context.options.token) == ("", "s3cret")
 
 
+def test_a_lone_user_of_a_file_is_a_user_without_a_password(tmp_path: Path) -> None:
+    context = read_context("one", environ=keep(tmp_path, "one", user="joe"))
+    assert (context.options.user, context.options.token) == ("joe", "")
+
+
+def test_of_several_ways_to_log_in_the_tool_s_first_one_counts(tmp_path: Path) -> None:
+    creds = tmp_path / "x.creds"
+    home = keep(tmp_path, "all", user="u", password="p", creds=str(creds), token="t")
+    assert read_context("all", environ=home).options.user == "u"
+    home = keep(tmp_path, "some", creds=str(creds), token="t", password="left over")
+    options = read_context("some", environ=home).options
+    assert (options.credentials_file, options.token, options.password) == (str(creds), "", "")
+    home = keep(tmp_path, "other", token="t")
+    options = read_context("other", environ={**home, "NATS_CREDS": str(creds)}).options
+    assert (options.credentials_file, options.token) == (str(creds), "")
+
+
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
@@ -66,7 +83,9 @@ def test_a_lone_user_is_a_token(tmp_path: Path) -> None:
         ({"cert": "/none.pem"}, "both cert and key"),
         ({"ca": "/none.pem"}, "TLS files"),
         ({"nkey": "/none.nk"}, "NKEY file"),
-        ({"token": "t", "creds": "/none.creds"}, "one way to log in"),
+        ({"nsc": "nsc://op/acc/user"}, "has nsc, .* credentials file"),
+        ({"user_jwt": "ey"}, "has user_jwt, .* credentials file"),
+        ({"socks_proxy": "socks://proxy"}, "has socks_proxy"),
         ({"inbox_prefix": "a b"}, "inbox_prefix"),
     ],
 )

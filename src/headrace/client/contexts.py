@@ -24,7 +24,8 @@ DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 
 
 class _File(msgspec.Struct):
-    """The fields of a context file that say how to connect; others are left alone."""
+    """The fields of a context file that say how to connect; others are left alone. The last block would
+    change how, and is not followed: better an error than another account, or none."""
 
     url: str = ""
     token: str = ""
@@ -40,6 +41,18 @@ class _File(msgspec.Struct):
     inbox_prefix: str = ""
     tls_first: bool = False
 
+    nsc: str = ""
+    user_jwt: str = ""
+    socks_proxy: str = ""
+    windows_cert_store: str = ""
+
+
+_NOT_FOLLOWED: Final = {
+    "nsc": "write a credentials file (nsc generate creds) and name it as creds",
+    "user_jwt": "put the JWT and the seed into a credentials file and name it as creds",
+    "socks_proxy": "connect without a SOCKS proxy, or through a WebSocket",
+    "windows_cert_store": "name the certificate as files: cert, key and ca",
+}
 
 _VARIABLES: Final = {
     "NATS_URL": "url",
@@ -52,6 +65,7 @@ _VARIABLES: Final = {
     "NATS_KEY": "key",
     "NATS_CA": "ca",
     "NATS_JS_DOMAIN": "jetstream_domain",
+    "NATS_SOCKS_PROXY": "socks_proxy",
     "NATS_INBOX_PREFIX": "inbox_prefix",
 }
 
@@ -77,22 +91,30 @@ class Context:
 def read_context(name: str = "", *, environ: Mapping[str, str] | None = None) -> Context:
     """The context ``name``, or the one ``NATS_CONTEXT`` names, or the selected one, or none at all.
 
-    ``NATS_…`` variables win over the file.
+    ``NATS_…`` variables win over the file, setting by setting. Of several ways to log in the first of these
+    counts, as for the tool: user and password, creds, nkey, token. ``NATS_USER`` without ``NATS_PASSWORD`` is
+    a token.
 
     Raises:
-        ConfigurationError: the context does not exist, or its file or a setting in it is wrong.
+        ConfigurationError: the context does not exist, or its file or a setting in it is wrong, or it says
+            something that this client does not do (``nsc``, ``user_jwt``, ``socks_proxy``).
     """
     variables = os.environ if environ is None else environ
     directory = _directory(variables)
     name = name or variables.get("NATS_CONTEXT", "") or _selected(directory)
     settings = _read(directory, name) if name else _File()
-    for variable, field in _VARIABLES.items():
-        value = variables.get(variable, "")
+    given = {field: variables.get(variable, "") for variable, field in _VARIABLES.items()}
+    if given["user"] and not given["password"]:  # the tool's rule: a lone user is a token
+        given["user"], given["token"] = "", given["user"]
+    for field, value in given.items():
         if value:
             setattr(settings, field, value)
-    if settings.user and not settings.password and not settings.token:
-        # The tool's rule: a lone user is a token.
-        settings.user, settings.token = "", settings.user
+    for field, instead in _NOT_FOLLOWED.items():
+        if getattr(settings, field):
+            raise ConfigurationError(
+                f"context {name!r} has {field}, which is not supported here; {instead}"
+            )
+    _keep_one_login(settings)
     return Context(
         name,
         settings.url or DEFAULT_URL,
@@ -109,6 +131,17 @@ def read_context(name: str = "", *, environ: Mapping[str, str] | None = None) ->
         settings.jetstream_domain,
         settings.jetstream_api_prefix,
     )
+
+
+def _keep_one_login(settings: _File) -> None:
+    """Forget every way to log in but the first, in the order of the tool."""
+    ways = ("user", "creds", "nkey", "token")
+    first = next((way for way in ways if getattr(settings, way)), "")
+    for way in ways:
+        if way != first:
+            setattr(settings, way, "")
+    if first != "user":
+        settings.password = ""
 
 
 def _directory(variables: Mapping[str, str]) -> Path:
