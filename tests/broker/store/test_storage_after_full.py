@@ -67,3 +67,23 @@ def test_a_disk_that_has_room_again_takes_messages_again(tmp_path: Path) -> None
     assert errors[-1] is None
     assert store.durable_seq == kept + 1
     storage.close()
+
+
+def test_a_store_on_a_full_disk_opens_and_can_be_emptied() -> None:
+    fs = FaultFS()
+    storage = FileStorage("/data/store", fs=fs, threaded=False)
+    store = storage.create_stream("S")
+    for _ in range(10):
+        store.append(b"s", b"", b"x" * 5000, 1)
+    errors: list[Exception | None] = []
+    storage.flush(errors.append)
+    storage.close()
+    fs.overwrite("/data/store/lock", b"")  # nor is there room for the name of who has it
+    fs.capacity = sum(len(fs.content(path)) for path in fs.files())
+    storage = FileStorage("/data/store", fs=fs, threaded=False)
+    assert storage.open_stream("S").purge(None) == 10
+    storage.flush(errors.append)
+    storage.delete_stream("S")
+    storage.flush(errors.append)
+    assert errors == [None] * 3
+    storage.close()

@@ -6,7 +6,7 @@ import os
 import socket
 
 from ...errors import StoreLockedError
-from .files import FileSystem, write_all
+from .files import FileSystem, is_full, write_all
 
 __all__ = ["DirectoryLock"]
 
@@ -28,8 +28,12 @@ class DirectoryLock:
                 f"stop it, or choose another directory"
             )
         text = f"process {os.getpid()} on {socket.gethostname()}\n".encode()
-        fs.truncate(self._handle, 0)
-        write_all(fs, self._handle, text, 0)
+        try:
+            write_all(fs, self._handle, text, 0)
+            fs.truncate(self._handle, len(text))
+        except OSError as error:
+            if not is_full(error):  # a store on a full disk opens all the same: it may be emptied
+                raise
 
     def release(self) -> None:
         """Let others in."""

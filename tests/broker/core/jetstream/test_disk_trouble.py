@@ -81,7 +81,7 @@ def test_a_failed_disk_refuses_changes_and_still_delivers_what_it_has() -> None:
     inbox = client.pull({"batch": 5, "expires": SECOND})
     (message,) = inbox.take()
     assert message.payload == b"kept"
-    client.publish(message.reply, b"+ACK")
+    assert not client.ack(message)  # a restart will not know of it
     world.advance(5)
     assert client.api("STREAM.INFO.S")["config"]["name"] == "S"
 

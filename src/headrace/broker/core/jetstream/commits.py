@@ -45,6 +45,11 @@ class Commits:
         self.in_flight = False
         self._flushing = False
 
+    @property
+    def failed(self) -> bool:
+        """Whether the storage takes nothing more: a flush is then nothing's."""
+        return self._storage.failed is not None
+
     def join(self, member: Member) -> None:
         """From here on, take part in every flush for which something was staged."""
         self._members.append(member)

@@ -169,6 +169,8 @@ class DurableGate:
         releases = [acks.take() for acks in self._acks]
         self._acks.clear()
         replies, self._replies = self._replies, []
+        if self._commits.failed:  # what acks have changed is not kept: they get no answer
+            replies = [reply for reply in replies if reply.kind]
         return partial(self._done, releases, replies)
 
     def _soon_is_now(self) -> None:
