@@ -214,16 +214,14 @@ class Session:
 
     def _take_together(self, frames: list[Frame]) -> list[Frame]:
         """Hand over a whole chunk if it is for one sink that takes batches; returns the frames left."""
-        subject = frames[0][1]
-        sink = self.router.find(subject).only_sink
-        many = None if sink is None else self.router.many_of(sink)
         total = len(frames)
-        if (
-            many is None
-            or [frame[0] for frame in frames].count(PUB) != total
-            or [frame[1] for frame in frames].count(subject) != total
-            or [True for frame in frames if frame[2][:1] == b"$"]  # maybe a reserved reply
-        ):
+        if [frame[0] for frame in frames].count(PUB) != total:
+            return frames
+        find = self.router.find
+        sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
+        sink = sinks.pop()
+        many = None if sink is None or sinks else self.router.many_of(sink)
+        if many is None or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
             return frames
         left = [*many(frames, self)]
         self.in_messages += total - len(left)

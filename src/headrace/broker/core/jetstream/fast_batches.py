@@ -86,15 +86,19 @@ class FastBatches:
                 self._say(reply, encode_pub_error(self._stream.name, refusal.error))
 
     def ingest_many(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Take messages without headers on one subject of a plain stream, if they are the next ones of a
-        batch, in order; else leave them."""
+        """Take messages without headers of a plain stream, if they are the next ones of a batch, in
+        order; else leave them."""
         batch = self._expected.get(frames[0][2])
         if batch is None:
             return frames
         replies = b" ".join([frame[2] for frame in frames])
         if replies + b" " != batch.next_replies(len(frames)):
             return frames
-        taken = self._stream.take_many(frames[0][1], [frame[4] for frame in frames])
+        subject = frames[0][1]
+        if [frame[1] for frame in frames].count(subject) == len(frames):
+            taken = self._stream.take_many(subject, [frame[4] for frame in frames])
+        else:
+            taken = self._stream.take_each(frames)
         if taken:
             del self._expected[batch.expected]
             batch.received += taken

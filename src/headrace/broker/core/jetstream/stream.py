@@ -54,7 +54,7 @@ class Stream(CopyingStream):
         self.created_ns = created_ns
         self.store = store
         self.name = config.name
-        self.acks = PubAcks(config.name)
+        self.acks = PubAcks(config.name, context.options.domain)
         self.consumers: dict[str, Consumer] = {}
         self.hungry = Hungry()
         """Consumers with waiting requests that have seen everything durable."""
@@ -199,7 +199,10 @@ class Stream(CopyingStream):
             self._mark_dirty()
 
     def ingest_many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
-        """Take published messages of one subject, if they need no more than staging; else leave them."""
+        """Take published messages, if they need no more than staging; else leave them.
+
+        Those that are not of a fast batch are all of one subject.
+        """
         if not self.is_plain or any([frame[3] for frame in frames]):  # noqa: C419 - quicker as a list
             return frames
         if frames[0][2][-4:] == FAST:  # frames that come together are of one publisher
@@ -274,6 +277,20 @@ class Stream(CopyingStream):
         except StoreError:
             pass  # those that were not staged are left, and refused one by one
         return store.last_seq - before
+
+    def take_each(self, frames: Sequence[Frame]) -> int:
+        """The same for publishes on several subjects."""
+        append, now_ns = self._append, self.time()
+        taken = 0
+        try:
+            for _op, subject, _reply, _headers, payload in frames:
+                append(subject, b"", payload, now_ns)
+                taken += 1
+        except StoreError:
+            pass  # as above
+        if not self._dirty:
+            self._mark_dirty()
+        return taken
 
     def take_checked(self, subject: bytes, headers: bytes, payload: bytes) -> tuple[int, Admission]:
         """Stage a message as its headers and the configuration want, unless it is a duplicate.
