@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from ... import limits
 from ..core.session import Peer, Session
 from .certificates import certificate_names
+from .upgrade import start_tls
 
 if TYPE_CHECKING:
     from .pump import Pump
@@ -44,6 +45,7 @@ class Connection(asyncio.Protocol):
         self._upgrade = upgrade
         self._is_tls = is_tls or upgrade is not None
         self._upgrading: asyncio.Task[None] | None = None
+        self._early: list[bytes] = []  # what came while the connection was being upgraded
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._reading_held = False
@@ -126,6 +128,9 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         session = self._session
         assert session is not None, "data follows connection_made"
+        if self._upgrading is not None:
+            self._early.append(data)
+            return
         try:
             session.receive(data)
         except Exception:
@@ -178,12 +183,8 @@ class Connection(asyncio.Protocol):
         assert transport is not None
         assert self._session is not None
         try:
-            upgraded = await self._pump.loop.start_tls(
-                transport,
-                self,
-                context,
-                server_side=True,
-                ssl_handshake_timeout=self._tls_timeout,
+            upgraded = await start_tls(
+                transport, self, context, timeout_s=self._tls_timeout, early=self._early
             )
         except (OSError, EOFError) as error:
             logger.debug("cid:%d - TLS handshake error: %s", self._session.client_id, error)
@@ -206,6 +207,9 @@ class Connection(asyncio.Protocol):
         if self._reading_held:
             upgraded.pause_reading()
         self.flush()
+        if early := b"".join(self._early):  # said right behind the handshake
+            self._early.clear()
+            self.data_received(early)
 
     def _finish(self) -> None:
         """Hang up so that the last words arrive: a socket closed over unread input loses them."""
