@@ -175,8 +175,8 @@ ACKS: Table = [
     Scenario(
         "a message deleted while unacknowledged",
         [
-            *ready(2, ack_wait=150 * MS),
-            pull("1", 1),
+            *ready(2, ack_wait=250 * MS),
+            pull("1", 1, after=0),
             api("STREAM.MSG.DELETE.S", {"seq": 1}),
             pull({"batch": 2, "expires": 500 * MS}, 2),
             api(INFO),
