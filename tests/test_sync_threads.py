@@ -189,3 +189,15 @@ def test_a_callback_that_is_a_coroutine_function_is_refused(
     with pytest.raises(HeadraceError, match="plain function"):
         stream.create_consumer(durable_name="c").consume(handle)
     assert connection.stats().subscriptions == 0
+
+
+def test_events_end_with_the_connection(reference_server: peers.ServerProcess) -> None:
+    connection = sync.connect(reference_server.url)
+    events = connection.events()
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.extend(type(e).__name__ for e in events))
+    thread.start()
+    connection.close()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert seen in ([], ["Closed"])

@@ -211,3 +211,33 @@ async def test_a_coroutine_function_where_a_plain_one_is_needed_is_refused(optio
 
     with pytest.raises(ConfigurationError, match=f"{option} .*plain function"):
         connect("nats://127.0.0.1:1", on_event=handle)
+
+
+async def test_what_handlers_publish_during_a_drain_is_sent(
+    connection: Connection, reference_server: peers.ServerProcess
+) -> None:
+    results = await connection.subscribe("results")
+    working = await connect(reference_server.url)
+
+    async def work(message: Message) -> None:
+        await asyncio.sleep(0.01)
+        await working.publish("results", message.payload)
+
+    await working.subscribe("work", callback=work)
+    for number in range(5):
+        await working.publish("work", b"%d" % number)
+    await connection.flush()
+    await working.drain()
+    assert [(await results.next(2)).payload for _ in range(5)] == [b"0", b"1", b"2", b"3", b"4"]
+    with pytest.raises(ConnectionClosedError):
+        await working.publish("results")
+
+
+async def test_events_are_kept_from_the_moment_they_are_asked_for(
+    reference_server: peers.ServerProcess,
+) -> None:
+    connection = await connect(reference_server.url)
+    events = connection.events()
+    await connection.close()
+    assert [type(event).__name__ async for event in events] == ["Closed"]
+    assert [event async for event in connection.events()] == []

@@ -190,7 +190,7 @@ class Connection:
             InvalidSubjectError: the subject is malformed or has wildcards.
             LimitExceededError: larger than ``max_payload``.
             BufferFullError: disconnected, and the buffer for that is full.
-            ConnectionClosedError: the connection is closed or draining.
+            ConnectionClosedError: the connection is closed or drained.
         """
         self.publish_nowait(subject, payload, headers=headers, reply=reply)
         if self._session.outbox.crowded:
@@ -203,8 +203,8 @@ class Connection:
         self._check_subject(subject)
         if reply:
             self._check_subject(reply)
-        if self._session.draining:
-            raise ConnectionClosedError("the connection is draining, nothing more can be published")
+        if self._session.drained:
+            raise ConnectionClosedError("the connection was drained, nothing more can be published")
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = header_block(headers) if headers else b""
@@ -312,8 +312,8 @@ class Connection:
     async def drain(self) -> None:
         """Stop receiving, let everything received be taken, send what is queued, then close.
 
-        Running consumes are drained as well. Gives up waiting for the takers after the option
-        ``drain_timeout``, and reports that as an event.
+        Whoever takes may publish meanwhile. Running consumes are drained as well. Gives up waiting for
+        the takers after the option ``drain_timeout``, and reports that as an event.
         """
         await self._drain(asyncio.current_task())
 
@@ -333,6 +333,7 @@ class Connection:
                 for error in await asyncio.gather(*drains, return_exceptions=True):
                     if isinstance(error, Exception):
                         session.report(error)
+                session.drained = True
                 await session.flush()
         except (TimeoutError, ConnectionError) as error:
             session.report(error)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 __all__ = [
     "Closed",
@@ -83,13 +84,13 @@ class EventHub:
 
     def __init__(self, callback: Callable[[Event], object] | None) -> None:
         self._callback = callback
-        self._queues: list[_EventQueue] = []
+        self._queues: weakref.WeakSet[_EventQueue] = weakref.WeakSet()
         self._ended = False
 
     def emit(self, event: Event) -> None:
         if isinstance(event, ErrorEvent) and self._callback is None and not self._queues:
             _log.error("%s", event.error, exc_info=event.error)
-        for queue in self._queues:
+        for queue in list(self._queues):
             queue.put(event)
         if self._callback is not None:
             try:
@@ -98,23 +99,22 @@ class EventHub:
                 _log.exception("on_event raised for %r", event)
         if isinstance(event, Closed):
             self._ended = True
-            for queue in self._queues:
+            for queue in list(self._queues):
                 queue.end()
 
-    async def events(self) -> AsyncIterator[Event]:
-        """Events from now on, until the connection is closed."""
+    def events(self) -> AsyncIterator[Event]:
+        """Events from now on, until the connection is closed. Who lets go of the iterator gets no more."""
         queue = _EventQueue()
         if self._ended:
-            return
-        self._queues.append(queue)
-        try:
-            while (event := await queue.get()) is not None:
-                yield event
-        finally:
-            self._queues.remove(queue)
+            queue.end()
+        else:
+            self._queues.add(queue)
+        return queue
 
 
 class _EventQueue:
+    """One iterator. Several tasks may take from it."""
+
     def __init__(self) -> None:
         self._events: deque[Event] = deque(maxlen=EVENTS_KEPT_MAX)
         self._arrived = asyncio.Event()
@@ -128,10 +128,13 @@ class _EventQueue:
         self._over = True
         self._arrived.set()
 
-    async def get(self) -> Event | None:
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
         while not self._events:
             if self._over:
-                return None
+                raise StopAsyncIteration
             self._arrived.clear()
             await self._arrived.wait()
         return self._events.popleft()

@@ -104,7 +104,8 @@ class Session:
         self.server: ServerAddress | None = None
         self.link: Link | None = None
         self.closed: ConnectionClosedError | None = None
-        self.draining = False
+        self.draining = False  # nothing new is subscribed
+        self.drained = False  # and nothing more is published
         self.reconnects = 0
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._ping_timer: asyncio.TimerHandle | None = None

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Self, Unpack
 
+from ...errors import ConnectionClosedError
 from .. import connection as aio
 from .. import subscription as aio_subscription
 from ..callbacks import check_plain
@@ -126,9 +127,10 @@ class Connection(Blocking):
 
     def events(self) -> Iterator[Event]:
         """What happens to the connection from now on, until it is closed."""
-        events = self._inner.events()
-        while (event := self._portal.run(_next(events))) is not None:
-            yield event
+        return _each(self._portal, self._portal.run(self._events()))
+
+    async def _events(self) -> AsyncIterator[Event]:
+        return self._inner.events()
 
     # Publishing and asking
 
@@ -315,6 +317,14 @@ class Subscription(Blocking):
     def _start(self, callback: Callable[[Message], object]) -> None:
         name = f"subscription {self.subject}"
         call_on_thread(name, self._inner, self, callback, self._portal)
+
+
+def _each(portal: Portal, events: AsyncIterator[Event]) -> Iterator[Event]:
+    try:
+        while (event := portal.run(_next(events))) is not None:
+            yield event
+    except ConnectionClosedError:
+        return  # the loop ended with the connection
 
 
 async def _next(events: AsyncIterator[Event]) -> Event | None:
