@@ -70,7 +70,8 @@ class QueueModel(Model):
             request.quiet_since = self.now
             if request.inbox in self.deaf:
                 self.waiting.remove(request)
-        self.nothing_left()
+        if due:
+            self.nothing_left()
         for request in due:
             if request in self.waiting:
                 self.said.append((request.inbox, (v.HEARTBEAT, self.delivered)))
