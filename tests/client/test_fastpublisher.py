@@ -445,3 +445,32 @@ async def test_in_process_all_is_stored_in_order(tmp_path: Path) -> None:
             await publisher.send_many(("s.a", b"%d" % number) for number in range(1_500))
             await publisher.send("s.a", b"1500")
         assert await payloads(js, "S") == [*range(1_500), *range(1_501)]
+
+
+async def test_more_is_under_way_when_answers_take_long(js: JetStream) -> None:
+    heard = await js.connection.subscribe("mute")
+
+    async def answer() -> None:
+        async for message in heard:
+            place, operation = message.reply.split(".")[-3:-1]
+            if operation == "3":
+                total = b'{"stream":"S","seq":%b,"batch":"b","count":%d}'
+                body = total % (place.encode(), int(place) - 1)
+                await js.connection.publish(message.reply, body)
+                return
+            if place == "1" or int(place) % 10 == 0:
+                seq = 0 if place == "1" else int(place)
+                await asyncio.sleep(0.004)
+                await js.connection.publish(
+                    message.reply, b'{"type":"ack","seq":%d,"msgs":10}' % seq
+                )
+
+    task = asyncio.create_task(answer())
+    most = 0
+    async with js.publisher(fast=True, window=100) as publisher:
+        for _ in range(400):
+            await publisher.send("mute")
+            most = max(most, publisher.in_flight)
+    assert publisher.acked == 400
+    assert 60 <= most <= 100
+    await task

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["BatchingPublisher", "State"]
 
 ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while the next is under way
+ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do
+SLOW_ANSWER_S: Final = 0.002
 LINGER_S: Final = 0.1  # without progress for so long, up to twice that, a batch ends
 _UNKNOWN: Final = 10208
 _TOO_MANY: Final = 10211
@@ -100,6 +102,8 @@ class BatchingPublisher(Publisher):
         self._unheard = 0  # how often nobody heard what was asked about this batch
         self._heard = 0.0  # when the last answer came, or something was begun that will have one
         self._round_trip = 0.0  # seconds; what answers took lately
+        self._answers_out = ANSWERS_OUT
+        self._probe, self._probed_at = 0, 0.0  # a place of which the answer is timed; 0 for none
         flow = min(FLOW_MAX, max(1, window // ANSWERS_OUT))
         self._form = b".%d.fail." % flow
 
@@ -148,7 +152,7 @@ class BatchingPublisher(Publisher):
         self._limit = 1
         self._refusals.clear()
         self._resuming = self._pinged = False
-        self._unheard = 0
+        self._unheard = self._probe = 0
         self._state = State.STARTING
         self._heard = session.loop.time()
         self._batch_subject = self._waiting[0].split(b" ", 2)[1]
@@ -168,6 +172,9 @@ class BatchingPublisher(Publisher):
         self._place += len(out)
         self._placed += out
         self._put(out, 0)
+
+    def _begin_probe(self) -> None:
+        self._probe, self._probed_at = self._place, self._session.loop.time()
 
     def _steer(self, operation: int) -> None:
         """Send what is no message of the batch, under the subject of one that is."""
@@ -204,6 +211,11 @@ class BatchingPublisher(Publisher):
         now = self._session.loop.time()
         if self._state is not State.OPEN:  # it answers what was sent last
             self._round_trip = max(now - self._heard, self._round_trip / 2)
+        elif answer.kind is Kind.FLOW and 0 < self._probe <= answer.seq:
+            self._probe, took = 0, now - self._probed_at
+            self._round_trip = max(took, self._round_trip / 2)
+            if took >= SLOW_ANSWER_S and self._waiters:  # more under way makes up for it
+                self._answers_out = min(2 * self._answers_out, ANSWERS_OUT_MAX)
         self._heard, self._pinged = now, False
         self._answered(answer)
 
@@ -211,7 +223,7 @@ class BatchingPublisher(Publisher):
         kind = answer.kind
         if kind is Kind.FLOW:
             self._settle(answer.seq)
-            self._limit = max(1, min(self._window, answer.messages * ANSWERS_OUT))
+            self._limit = max(1, min(self._window, answer.messages * self._answers_out))
             if self._state is State.STARTING or self._resuming:
                 self._state, self._resuming = State.OPEN, False
         elif kind is Kind.GAP:

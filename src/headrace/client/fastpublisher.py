@@ -109,6 +109,8 @@ class FastPublisher(BatchingPublisher):
         self._session.counts.published += 1
         self._session.outbox.put_once(data)
         self._unacked_bytes += len(data)
+        if not self._probe:
+            self._begin_probe()
         if self._unacked_bytes >= self._window_bytes:
             self._end()  # no answer may be due for what is under way
 
@@ -153,6 +155,8 @@ class FastPublisher(BatchingPublisher):
             self.sent += len(out)
             if out:
                 self._put(out, 0)
+                if not self._probe:
+                    self._begin_probe()
                 if size >= window_bytes:
                     self._end()  # no answer may be due for what is under way
 
