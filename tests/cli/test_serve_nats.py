@@ -146,6 +146,7 @@ def test_toml_gives_the_same_permissions(read: Read) -> None:
             "jetstream { max_memory_store: -1, max_file_store: 1G }",
             {"max_file_store": 1_000_000_000},
         ),
+        ("jetstream { domain: hub }", {"domain": "hub"}),
         ("store_dir: d", {"store_dir": "d"}),
         ("max_payload: 1k", {"max_payload": 1000}),
         ("PORT: 5\nport: $MINE\nMINE: 2", None),

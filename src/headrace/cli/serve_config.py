@@ -114,6 +114,7 @@ SETTINGS: Final = (
         "serve streams (they are served anyway, unless the file says jetstream = false)",
         ("-js", "--jetstream"),
     ),
+    Setting("domain", _text, "name of JetStream: its API answers under $JS.<domain>.API, too"),
     Setting(
         "store_dir",
         _text,
@@ -279,6 +280,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         host=get("addr", "127.0.0.1"),
         port=get("port", PORT_DEFAULT),
         jetstream=get("jetstream", True),
+        domain=get("domain", ""),
         store_dir=get("store_dir"),
         sync=get("sync", "always"),
         user=get("user"),

@@ -230,6 +230,7 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
     disabled = fields.switch("disabled", "disable")
     settings.put("jetstream", enabled is not False and disabled is not True)
     settings.put("store_dir", fields.text("store_dir", "storedir", "store"))
+    settings.put("domain", fields.text("domain"))
     for names in (("max_memory_store", "max_mem_store", "max_mem"), ("max_file_store", "max_file")):
         most = fields.number(*names)
         settings.put(names[0], None if most == -1 else most)  # -1: any number, as without it

@@ -20,6 +20,7 @@ from .account_options import (
     check_accounts,
 )
 from .account_storage import AccountStorage
+from .domain import DomainApi
 from .router import Router
 
 if TYPE_CHECKING:
@@ -193,6 +194,8 @@ class _Shared:
             self._server,
         )
         engine.recover()
+        if self._options.domain:
+            DomainApi(account.router, self._options.domain)
         return engine
 
     def stand_in(self, accounts: Iterable[Account]) -> None:

@@ -121,6 +121,8 @@ class Hub:
         document["max_payload"] = options.max_payload
         if self.storage is not None:
             document["jetstream"] = True
+            if options.domain:
+                document["domain"] = options.domain
         if session.peer.nonce:
             document["nonce"] = session.peer.nonce
         document["client_id"] = session.client_id

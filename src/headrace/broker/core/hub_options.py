@@ -40,6 +40,8 @@ class HubOptions:
     ping_interval_ns: int = _ns(limits.PING_INTERVAL_S)
     ping_first_ns: int = _ns(2.0)
     pings_out_max: int = limits.PINGS_OUT_MAX
+    domain: str = ""
+    """Of JetStream; "" for none."""
     tls_required: bool = False
     tls_verify: bool = False
     """Whether clients are asked for certificates."""

@@ -261,6 +261,7 @@ class Broker:
         memory, files = self.options.memory_bytes_max, self.options.file_bytes_max
         return JetStreamOptions(
             server_name=hub.server_name,
+            domain=self.options.domain,
             max_memory_bytes=-1 if memory is None else memory,
             max_storage_bytes=-1 if files is None else files,
             pin_handover=self.options.pin_handover,
@@ -271,6 +272,7 @@ class Broker:
         options = self.options
         return HubOptions(
             server_name=options.server_name,
+            domain=options.domain,
             host=options.host,
             port=self._port,
             max_payload=options.max_payload,

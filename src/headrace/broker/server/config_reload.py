@@ -17,6 +17,7 @@ _FIXED: Final = (
     "websocket",
     "server_name",
     "jetstream",
+    "domain",
     "store_dir",
     "sync",
     "memory_bytes_max",

@@ -25,6 +25,7 @@ from ..core.auth import (
     User,
     UserAuthentication,
 )
+from ..core.domain import check_domain
 from ..core.jwt_auth import TokenTrust, TrustedTokens
 from .keys import key_checker
 
@@ -106,6 +107,8 @@ class BrokerOptions:
     host: str = "127.0.0.1"
     port: int = 0
     jetstream: bool = True
+    domain: str = ""
+    """Of JetStream: its API answers under ``$JS.<domain>.API``, too."""
     store_dir: str | Path | None = None
     sync: str = "always"
     user: str | None = None
@@ -193,6 +196,7 @@ class BrokerOptions:
             raise ConfigurationError(
                 f"server_name: {self.server_name!r}; accepted is a name without whitespace"
             )
+        check_domain(self.domain)
         self.check_accounts()
         self.authenticator()
 

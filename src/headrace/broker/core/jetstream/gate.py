@@ -46,9 +46,10 @@ class PubAcks:
 
     __slots__ = ("_begun", "_extras", "_name", "_plain", "waiting")
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, domain: str = "") -> None:
         self._name = stream
-        start = b'{"stream":%b,"seq":' % msgspec.json.encode(stream)
+        of_domain = b'"domain":%b,' % msgspec.json.encode(domain) if domain else b""
+        start = b'{"stream":%b,%b"seq":' % (msgspec.json.encode(stream), of_domain)
         start = start.replace(b"%", b"%%")
         self._plain = start + b"%d}"
         self._begun = start + b"%d"

@@ -29,6 +29,8 @@ class JetStreamOptions:
 
     server_name: str = "headrace"
     account: str = "$G"
+    domain: str = ""
+    """Of the server, "" for none; acknowledgements and the account's information say it."""
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
     version: str = COMPATIBLE_VERSION
     api_level: int = COMPATIBLE_API_LEVEL

@@ -100,6 +100,7 @@ class StreamsApi:
         usage = self._registry.usage()
         limits = self._context.options
         return AccountInfo(
+            domain=limits.domain,
             memory=usage.memory_bytes,
             storage=usage.storage_bytes,
             reserved_memory=usage.reserved_memory_bytes,
