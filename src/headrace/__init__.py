@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .client.options import Options
     from .client.ordered import OrderedConsumer
     from .client.publisher import Publisher, PublishError, PublishFailure
+    from .client.push import PushSubscription
     from .client.stream import Stream, StreamMessage
     from .client.subscription import Subscription
     from .client.watch import Watch
@@ -112,6 +113,7 @@ __all__ = [
     "PublishFailure",
     "Publisher",
     "PullError",
+    "PushSubscription",
     "ServerError",
     "SlowConsumerError",
     "Stream",
@@ -158,6 +160,7 @@ _HOMES = {
     "client.ordered": ("OrderedConsumer",),
     "client.publisher": ("PublishError", "PublishFailure", "Publisher"),
     "client.stream": ("Stream", "StreamMessage"),
+    "client.push": ("PushSubscription",),
     "client.subscription": ("Subscription",),
     "embedded": ("Broker",),
     "client.watch": ("Watch",),

@@ -21,7 +21,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .client.blocking.batch import AtomicBatch
-from .client.blocking.connection import Connection, Subscription, connect
+from .client.blocking.connection import Connection, connect
 from .client.blocking.consumer import Consumer, Consumption
 from .client.blocking.jetstream import JetStream, Stream
 from .client.blocking.keyvalue import KeyValue
@@ -29,6 +29,8 @@ from .client.blocking.messages import Batch, JetStreamMessage, Message
 from .client.blocking.objectstore import ObjectReader, ObjectStore
 from .client.blocking.ordered import OrderedConsumer
 from .client.blocking.publisher import Publisher
+from .client.blocking.push import PushSubscription
+from .client.blocking.subscription import Subscription
 from .client.blocking.watch import Watch
 
 __all__ = [
@@ -45,6 +47,7 @@ __all__ = [
     "ObjectStore",
     "OrderedConsumer",
     "Publisher",
+    "PushSubscription",
     "Stream",
     "Subscription",
     "Watch",

@@ -28,6 +28,7 @@ from .objectstore import ObjectStore
 from .options import Options
 from .ordered import OrderedConsumer
 from .publisher import Publisher, PublishError, PublishFailure
+from .push import PushSubscription
 from .stream import Stream, StreamMessage
 from .subscription import Subscription
 from .watch import Watch
@@ -65,6 +66,7 @@ __all__ = [
     "PublishError",
     "PublishFailure",
     "Publisher",
+    "PushSubscription",
     "Stream",
     "StreamMessage",
     "Subscription",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..api.consumers import (
     ConsumerConfig,
@@ -31,8 +31,11 @@ from .pull import (
     ConsumeLimits,
     PriorityOptions,
 )
+from .push import PushSubscription
+from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 
 if TYPE_CHECKING:
+    from .message import Message
     from .session import Session
 
 __all__ = ["Consumer"]
@@ -180,6 +183,47 @@ class Consumer:
             callback,
             on_error,
         )
+
+    async def listen(
+        self,
+        callback: MessageCallback | None = None,
+        *,
+        on_error: Callable[[Exception], object] | None = None,
+        pending_messages: int = PENDING_MESSAGES_DEFAULT,
+        pending_bytes: int = PENDING_BYTES_DEFAULT,
+    ) -> PushSubscription:
+        """Messages of a push consumer, which the server sends to ``deliver_subject`` unasked.
+
+        For those who have one. What is pulled keeps to what the reader can take; here what comes beyond
+        ``pending_messages`` and ``pending_bytes`` is dropped, unless the consumer has flow control.
+
+        Args:
+            callback: called for each message in turn, a plain or a coroutine function; without it, iterate
+                the result.
+            on_error: called for silence and for missing messages; without it, those are connection events.
+            pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
+
+        Raises:
+            ConfigurationError: the consumer is pulled from.
+        """
+        config = (self.cached_info or await self.info()).config
+        if not config.deliver_subject:
+            raise ConfigurationError(
+                f"consumer {self._label} pushes nothing, as it has no deliver_subject; "
+                "use fetch, next or consume"
+            )
+        self._session.raise_if_closed()
+        subscription = PushSubscription(
+            self._session,
+            self._label,
+            config,
+            on_error=on_error,
+            pending_messages=pending_messages,
+            pending_bytes=pending_bytes,
+        )
+        if callback is not None:
+            subscription.start(cast("Callable[[Message], object]", callback))
+        return subscription
 
     def ack_all(self, messages: Iterable[JetStreamMessage]) -> Queued:
         """Acknowledge many messages in one write; those answered before are left alone."""
@@ -337,7 +381,7 @@ class Consumer:
         if config.deliver_subject:
             raise ConfigurationError(
                 f"consumer {self._label} pushes to {config.deliver_subject!r} and cannot be pulled from; "
-                "subscribe to that subject, or use a consumer without deliver_subject"
+                "listen() to it, or use a consumer without deliver_subject"
             )
         groups = ", ".join(config.priority_groups)
         if config.priority_policy == "none":

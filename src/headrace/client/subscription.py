@@ -46,6 +46,8 @@ class Subscription:
         dropped: messages lost to the limits.
     """
 
+    _message_type: type[Message] = Message
+
     def __init__(
         self,
         session: Session,
@@ -106,7 +108,7 @@ class Subscription:
         self._bytes -= len(frame[_PAYLOAD]) + len(frame[_HEADERS])
         if self._over and not self._frames:
             self._note_emptied()
-        return Message(self._session, frame)
+        return self._message_type(self._session, frame)
 
     async def next(self, timeout: float | None = None) -> Message:
         """The next message.
@@ -134,8 +136,8 @@ class Subscription:
         self._bytes -= _size(taken)
         if self._over and not frames:
             self._note_emptied()
-        session = self._session
-        return [Message(session, frame) for frame in taken]
+        session, kind = self._session, self._message_type
+        return [kind(session, frame) for frame in taken]
 
     async def _wait(self) -> None:
         if self._waiter is not None:
@@ -257,11 +259,11 @@ class Subscription:
             self._session.report(error)
 
     def _call(self, frames: list[Frame]) -> None:
-        callback, session = self._callback, self._session
+        callback, session, kind = self._callback, self._session, self._message_type
         assert callback is not None
         for index, frame in enumerate(frames, 1):
             try:
-                result = callback(Message(session, frame))
+                result = callback(kind(session, frame))
             except CALLBACK_ERRORS as error:
                 session.report(as_exception(error))
                 continue

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, Unpack, cast
 
 from ...api.consumers import ConsumerInfo
 from ...errors import ConfigurationError, TimeoutError_
@@ -17,8 +17,10 @@ from ..callbacks import check_plain
 from ..jsmessage import Batch as AioBatch
 from ..jsmessage import Queued
 from ..pull import EXPIRES_DEFAULT_S, PriorityOptions
-from .messages import Batch, JetStreamMessage
+from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
+from .messages import Batch, JetStreamMessage, Message
 from .portal import Blocking, Portal, blocking, call_on_thread, callback_here
+from .push import PushSubscription
 
 __all__ = ["Consumer", "Consumption"]
 
@@ -241,6 +243,33 @@ class Consumer(Blocking):
         if callback is not None:
             consumption._start(callback)
         return consumption
+
+    def listen(
+        self,
+        callback: Callable[[JetStreamMessage], object] | None = None,
+        *,
+        on_error: Callable[[Exception], object] | None = None,
+        pending_messages: int = PENDING_MESSAGES_DEFAULT,
+        pending_bytes: int = PENDING_BYTES_DEFAULT,
+    ) -> PushSubscription:
+        """Messages of a push consumer; see ``headrace.Consumer.listen``.
+
+        ``callback``, a plain function, is called on a thread of the subscription's own, ``on_error`` on
+        the background thread, where it must not make blocking calls.
+        """
+        check_plain("callback", callback)
+        inner = self._portal.run(
+            self._inner.listen(
+                None,
+                on_error=on_error,
+                pending_messages=pending_messages,
+                pending_bytes=pending_bytes,
+            )
+        )
+        subscription = PushSubscription(self._portal, inner)
+        if callback is not None:
+            subscription._start(cast("Callable[[Message], object]", callback))
+        return subscription
 
     def ack_all(self, messages: Iterable[JetStreamMessage]) -> Queued:
         """Acknowledge many messages in one write; those answered before are left alone."""
