@@ -53,13 +53,15 @@ async def _logs_in(server: peers.ServerProcess, files: Path, certificate: str) -
     context.load_cert_chain(files / f"{certificate}.pem", files / f"{certificate}.key")
     async with asyncio.timeout(5):
         reader, writer = await asyncio.open_connection(server.host, server.port)
-        assert (await reader.readline()).startswith(b"INFO ")
-        await writer.start_tls(context, server_hostname="127.0.0.1")
-        writer.write(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
-        heard = [line async for line in _until_answered(reader)]
-        writer.close()
-        with contextlib.suppress(OSError):  # the server may have hung up first
-            await writer.wait_closed()
+        try:
+            assert (await reader.readline()).startswith(b"INFO ")
+            await writer.start_tls(context, server_hostname="127.0.0.1")
+            writer.write(b'CONNECT {"verbose":false,"pedantic":false}\r\nPING\r\n')
+            heard = [line async for line in _until_answered(reader)]
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):  # the server may have hung up first
+                await writer.wait_closed()
     return heard[-1:] == [b"PONG\r\n"]
 
 
