@@ -263,6 +263,29 @@ def test_a_service_that_may_answers_as_often_as_it_likes_for_two_minutes() -> No
     assert inbox.take() == []
 
 
+def test_a_fast_batch_goes_through_a_service() -> None:
+    world = Accounts(
+        AccountOptions(
+            name="A", jetstream=STREAMS, exports=(Export(kind="service", subject=b"s.>"),)
+        ),
+        AccountOptions(
+            name="B", imports=(Import(kind="service", account="A", subject=b"s.>", local=b"t.>"),)
+        ),
+    )
+    a, b = world.user("A"), world.user("B")
+    a.stream("S", allow_batched=True)
+    inbox = b.subscribe(b"I.>")
+    for place, operation in ((1, 0), (2, 1), (3, 1), (5, 1)):
+        b.publish(b"t.x", b"%d" % place, b"I.one.3.fail.%d.%d.$FI" % (place, operation))
+    answers = [(m.subject, json.loads(m.payload)) for m in inbox.take()]
+    assert answers == [
+        (b"I.one.3.fail.1.0.$FI", {"type": "ack", "seq": 0, "msgs": 3}),
+        (b"I.one.3.fail.3.1.$FI", {"type": "ack", "seq": 3, "msgs": 3}),
+        (b"I.one.3.fail.5.1.$FI", {"type": "gap", "last_seq": 4, "seq": 5}),
+        (b"I.one.3.fail.5.1.$FI", {"stream": "S", "seq": 3, "batch": "one", "count": 3}),
+    ]
+
+
 def test_a_service_nobody_offers_has_no_responders() -> None:
     world = Accounts(*PAIR)
     world.user("A")

@@ -19,6 +19,7 @@ from ...subjects import is_subset
 from ...transforms import SubjectTransform
 from .account_options import Import
 from .interest import Watch
+from .jetstream.fast_reply import FAST
 from .ports import Origin, Randomness, Sink, Target
 from .targets import SinkTarget
 
@@ -30,6 +31,7 @@ __all__ = ["ANSWERS_MAX", "Links"]
 ANSWERS_MAX: Final = 65_536  # requests of one exporter waiting for an answer; the oldest gets none
 ANSWER_WITHIN_NS: Final = 120_000_000_000  # nats-server: DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD
 _REPLY: Final = b"_R_."
+_FAST_TOKENS: Final = 6  # of the reply of a fast batch's message, behind its prefix
 _INFO: Final = b"Nats-Request-Info"
 
 
@@ -115,6 +117,8 @@ class Links:
         if reply:
             self._forget_old(asked)
             ours = _REPLY + self._token() + b"." + self._token()
+            if reply.endswith(FAST):  # it says what the message is, and may be answered twice
+                ours, many = b".".join([ours, *reply.split(b".")[-_FAST_TOKENS:]]), True
             until_ns = self._clock.monotonic_ns() + ANSWER_WITHIN_NS
             asked[ours] = _Asked(importer, reply, until_ns, many)
         if router.deliver(route, theirs, ours, headers, payload, origin, 0):
