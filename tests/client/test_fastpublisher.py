@@ -13,6 +13,7 @@ import pytest
 
 import peers
 from headrace.client import JetStream, PublishError, PublishFailure, Stream, connect
+from headrace.client.fastpublisher import FastPublisher
 from headrace.embedded import Broker
 from headrace.errors import (
     ConfigurationError,
@@ -474,3 +475,28 @@ async def test_more_is_under_way_when_answers_take_long(js: JetStream) -> None:
     assert publisher.acked == 400
     assert 60 <= most <= 100
     await task
+
+
+async def test_what_is_lost_on_the_way_is_sent_again_in_its_place(
+    js: JetStream, fast: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = random.Random(3)
+    put = FastPublisher._put
+    lost = 0
+
+    def lossy(self: FastPublisher, commands: list[bytes], size: int) -> None:
+        nonlocal lost
+        left = [command for command in commands if source.random() > 0.004]
+        lost += len(commands) - len(left)
+        put(self, left, size)
+
+    monkeypatch.setattr(FastPublisher, "_put", lossy)
+    failures: list[PublishFailure] = []
+    async with js.publisher(
+        fast=True, window=60, ack_timeout=0.2, on_failure=failures.append
+    ) as publisher:
+        await publisher.send_many((f"{fast.name}.a", b"%d" % n) for n in range(2_000))
+        await publisher.flush()
+    assert lost > 3
+    assert not failures
+    assert await payloads(js, fast.name) == [*range(2_000)]
