@@ -46,6 +46,7 @@ class Errors:
         10002, 400, "resource limits exceeded for account"
     )
     BAD_REQUEST: Final = ErrorSpec(10003, 400, "bad request")
+    CLUSTER_REQUIRED: Final = ErrorSpec(10010, 503, "JetStream clustering support required")
     CONSUMER_CREATE: Final = ErrorSpec(10012, 500, "{err}")
     CONSUMER_NAME_EXISTS: Final = ErrorSpec(10013, 400, "consumer name already in use")
     CONSUMER_NOT_FOUND: Final = ErrorSpec(10014, 404, "consumer not found")
@@ -108,6 +109,11 @@ class Errors:
         10058, 400, "stream name already in use with a different configuration"
     )
     STREAM_NOT_FOUND: Final = ErrorSpec(10059, 404, "stream not found")
+    STREAM_RESTORE: Final = ErrorSpec(10062, 500, "restore failed: {err}")
+    STREAM_SNAPSHOT: Final = ErrorSpec(10064, 500, "snapshot failed: {err}")
+    STREAM_NAME_EXISTS_RESTORE: Final = ErrorSpec(
+        10130, 400, "stream name already in use, cannot restore"
+    )
     STREAM_NOT_MATCH: Final = ErrorSpec(10060, 400, "expected stream does not match")
     STREAM_SUBJECT_OVERLAP: Final = ErrorSpec(
         10065, 400, "subjects overlap with an existing stream"

@@ -31,6 +31,33 @@ LIFE: Table = [
     Scenario("account info", [api("INFO")]),
     Scenario("account info counts", [stream(subjects=["a"]), consumer(), api("INFO")]),
     Scenario("an unknown call stays unanswered", [unanswered("$JS.API.NOTHING.HERE")]),
+    Scenario(
+        "calls for clusters",
+        [
+            stream(subjects=["a"]),
+            api("STREAM.LEADER.STEPDOWN.S"),
+            api("STREAM.LEADER.STEPDOWN.NOPE", {"x": 1}),
+            api("STREAM.PEER.REMOVE.S", {"peer": "x"}),
+            api("CONSUMER.LEADER.STEPDOWN.S.C"),
+        ],
+    ),
+    Scenario(
+        "backups that cannot be",
+        [
+            stream(subjects=["a"]),
+            api("STREAM.SNAPSHOT.S"),
+            api("STREAM.SNAPSHOT.S", "{}"),
+            api("STREAM.SNAPSHOT.S", '{"deliver'),
+            api("STREAM.SNAPSHOT.NOPE", {"deliver_subject": "d"}),
+            api("STREAM.RESTORE.T"),
+            api("STREAM.RESTORE.T", {"config": {"name": "U"}}),
+            api("STREAM.RESTORE.S", {"config": {"name": "S", "subjects": ["a"]}}),
+        ],
+    ),
+    Scenario(
+        "a backup of a stream",
+        [stream(subjects=["a"]), api("STREAM.SNAPSHOT.S", {"deliver_subject": "d"})],
+    ),
     Scenario("create a stream from its name alone", [api(CREATE, {"name": "S"})]),
     Scenario(
         "create a stream with everything",

@@ -25,6 +25,7 @@ from .gate import DurableGate
 from .messages_api import MessagesApi
 from .options import JetStreamOptions
 from .push_flow import FLOW, FlowDispatch
+from .refused_api import RefusedApi
 from .registry import Registry
 from .stream import Stream
 from .streams_api import StreamsApi, stream_info
@@ -68,6 +69,7 @@ class JetStream:
         MessagesApi(self.registry, self._api)
         DirectGet(context, self.registry, self._api)
         ConsumersApi(context, self.registry, self._api)
+        RefusedApi(self.registry, self._api)
         bus.add_sink(_API, self._api.sink)
         bus.add_sink(_ACK, self._acks.sink, self._acks.many)
         bus.add_sink(FLOW, FlowDispatch(self.registry).sink)
