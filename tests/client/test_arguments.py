@@ -134,3 +134,51 @@ async def test_an_option_of_the_wrong_kind_is_named(
 ) -> None:
     with pytest.raises(ConfigurationError, match=r"option connect_timeout is '5'"):
         connect(reference_server.url, connect_timeout="5")  # type: ignore[arg-type]
+
+
+async def test_an_object_is_described_in_text_or_not_at_all(js: JetStream) -> None:
+    store = await js.create_object_store("ARGS", storage="memory")
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"headers": {"a": 5}}, "headers are"),
+        ({"headers": {"a": [5]}}, "headers are"),
+        ({"metadata": {"a": 5}}, "metadata has 'a': 5"),
+        ({"metadata": {5: "a"}}, "metadata has 5"),
+    ]
+    await store.put("good", b"x")
+    for arguments, reason in wrong:
+        with pytest.raises(ConfigurationError, match=reason):
+            await store.put("bad", b"x", **arguments)
+        with pytest.raises(ConfigurationError, match=reason):
+            await store.update_meta("good", **arguments)
+    for name in (5, "", "a" * 5000):
+        with pytest.raises(ConfigurationError, match="name"):
+            await store.put(name, b"x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="name"):
+        await store.update_meta("good", new_name="a" * 5000)
+    assert [info.name for info in await store.list(include_deleted=True)] == ["good"]
+    await js.delete_object_store("ARGS")
+
+
+async def test_lifetimes_and_sequences_are_checked(js: JetStream, stream: Stream) -> None:
+    await stream.update(allow_msg_ttl=True)
+    await js.publish(f"{stream.name}.x", ttl=timedelta(minutes=1))
+    message = await stream.get_message(1)
+    assert message.headers["Nats-TTL"] == "60s"
+    consumer = await stream.create_consumer()
+    calls: list[tuple[Callable[[], Any], str]] = [
+        (lambda: js.publish(f"{stream.name}.x", ttl=-1), "duration is -1"),
+        (lambda: stream.get_message(0), "sequence is 0"),
+        (lambda: stream.get_message("1"), "sequence is '1'"),  # type: ignore[arg-type]
+        (lambda: stream.purge(below=2, keep=1), "not both"),
+        (lambda: consumer.reset(-1), "sequence is -1"),
+        (lambda: consumer.pause("1h"), "until is '1h'"),  # type: ignore[arg-type]
+    ]
+    for call, reason in calls:
+        with pytest.raises(ConfigurationError, match=reason):
+            await call()
+
+
+async def test_a_request_that_cannot_begin_leaves_nothing_behind(connection: Connection) -> None:
+    with pytest.raises(TypeError):
+        await connection.request("args", timeout="5")  # type: ignore[arg-type]
+    assert connection.stats().requests_in_flight == 0

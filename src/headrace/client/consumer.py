@@ -279,6 +279,10 @@ class Consumer:
         """Deliver nothing until a time, or for a duration (seconds or a timedelta)."""
         if isinstance(until, timedelta):
             until = until.total_seconds()
+        if not isinstance(until, datetime | int | float):
+            raise ConfigurationError(
+                f"until is {until!r}; accepted are a datetime, a timedelta, and seconds"
+            )
         if not isinstance(until, datetime):
             until = datetime.now().astimezone() + timedelta(seconds=until)
         return await self._pause(PauseRequest(pause_until=time_text(until)))
@@ -297,6 +301,8 @@ class Consumer:
         Needs nats-server 2.14 or our broker. Raises JetStreamApiError (10204) where the deliver policy
         does not allow it.
         """
+        if not isinstance(sequence, int) or sequence < 0:
+            raise ConfigurationError(f"sequence is {sequence!r}; accepted: 0 or more")
         self.cached_info = await self._api.call(
             ConsumerInfo,
             ("CONSUMER", "RESET", self.stream_name, self.name),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -100,7 +101,7 @@ class JetStream(Buckets, Publishing):
         expected_last_subject_sequence: int | None = None,
         expected_last_subject_sequence_subject: str = "",
         expected_last_msg_id: str = "",
-        ttl: float | str = 0,
+        ttl: float | timedelta | str = 0,
         timeout: float | None = None,
         retries: int = 2,
     ) -> PubAck:

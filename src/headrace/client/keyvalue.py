@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, Literal
 
 from ..api.errors import Errors
@@ -179,14 +180,14 @@ class KeyValue:
 
     # Writing
 
-    async def put(self, key: str, value: bytes, *, ttl: float = 0) -> int:
+    async def put(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
         try:
             return (await self._js.publish(self._put_subject(key), value, ttl=ttl)).seq
         except JetStreamApiError as error:
             raise self._conflict(key, error) from None
 
-    async def create(self, key: str, value: bytes, *, ttl: float = 0) -> int:
+    async def create(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
         try:
             return await self._put_at(key, value, 0, ttl)
@@ -196,7 +197,9 @@ class KeyValue:
                 raise
         return await self._put_at(key, value, last.revision, ttl)
 
-    async def update(self, key: str, value: bytes, revision: int, *, ttl: float = 0) -> int:
+    async def update(
+        self, key: str, value: bytes, revision: int, *, ttl: float | timedelta = 0
+    ) -> int:
         """Set ``key`` if ``revision`` is its newest. Raises KeyExistsError if it is not."""
         return await self._put_at(key, value, revision, ttl)
 
@@ -205,7 +208,9 @@ class KeyValue:
         ``revision`` was given and is not the newest."""
         await self._mark(key, {_OPERATION: "DEL"}, revision, 0)
 
-    async def purge(self, key: str, *, revision: int | None = None, ttl: float = 0) -> None:
+    async def purge(
+        self, key: str, *, revision: int | None = None, ttl: float | timedelta = 0
+    ) -> None:
         """Remove the value and every revision; with ``ttl`` the mark of it goes too."""
         await self._mark(key, {_OPERATION: "PURGE", "Nats-Rollup": "sub"}, revision, ttl)
 
@@ -227,7 +232,7 @@ class KeyValue:
         return len(marks)
 
     async def _mark(
-        self, key: str, headers: dict[str, str], revision: int | None, ttl: float
+        self, key: str, headers: dict[str, str], revision: int | None, ttl: float | timedelta
     ) -> None:
         try:
             await self._js.publish(
@@ -239,7 +244,7 @@ class KeyValue:
         except JetStreamApiError as error:
             raise self._conflict(key, error) from error
 
-    async def _put_at(self, key: str, value: bytes, revision: int, ttl: float) -> int:
+    async def _put_at(self, key: str, value: bytes, revision: int, ttl: float | timedelta) -> int:
         try:
             ack = await self._js.publish(
                 self._put_subject(key), value, expected_last_subject_sequence=revision, ttl=ttl

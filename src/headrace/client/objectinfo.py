@@ -159,7 +159,7 @@ def chunk_subject(bucket: str, nuid: str) -> str:
 
 def meta_subject(bucket: str, name: str) -> str:
     """Where the description of an object is. Raises ConfigurationError for a name out of limits."""
-    if not name:
+    if not isinstance(name, str) or not name:
         raise ConfigurationError("an object needs a name; accepted is any text that is not empty")
     encoded = name.encode()
     if len(encoded) > NAME_BYTES_MAX:
@@ -172,8 +172,30 @@ def meta_subject(bucket: str, name: str) -> str:
 def header_values(
     headers: Mapping[str, str | Sequence[str]] | None,
 ) -> dict[str, tuple[str, ...]]:
-    """Headers as they are stored: a list of values for each name."""
-    return {
-        name: (value,) if isinstance(value, str) else tuple(value)
-        for name, value in (headers or {}).items()
-    }
+    """Headers as they are stored: a list of values for each name. Raises ConfigurationError for what is no
+    text: nobody could read a description that has it."""
+    given = {} if headers is None else headers
+    try:
+        values = {
+            name: (value,) if isinstance(value, str) else tuple(value)
+            for name, value in given.items()
+        }
+        fits = all(isinstance(text, str) for name in values for text in (name, *values[name]))
+    except (TypeError, AttributeError):
+        fits = False
+    if not fits:
+        raise ConfigurationError(
+            f"headers are {headers!r:.200}; accepted is a mapping from text to text, or to a list of texts"
+        )
+    return values
+
+
+def text_map(what: str, values: Mapping[str, str] | None) -> dict[str, str]:
+    """A copy of metadata. Raises ConfigurationError for what is no text, as ``header_values``."""
+    given = dict(values or {})
+    for name, value in given.items():
+        if not (isinstance(name, str) and isinstance(value, str)):
+            raise ConfigurationError(
+                f"{what} has {name!r}: {value!r}; accepted is a mapping from text to text"
+            )
+    return given

@@ -30,6 +30,7 @@ from .objectinfo import (
     chunk_subject,
     header_values,
     meta_subject,
+    text_map,
 )
 from .objectmeta import Descriptions
 from .objectreader import ObjectReader
@@ -114,7 +115,7 @@ class ObjectStore:
             name,
             description,
             header_values(headers),
-            dict(metadata or {}),
+            text_map("metadata", metadata),
             chunk_size=chunk_size,
             nuid=self._new_id(),
         )
@@ -246,13 +247,15 @@ class ObjectStore:
             ObjectNotFoundError: there is none, or it was deleted.
             ObjectExistsError: ``new_name`` is taken.
         """
+        if new_name:
+            meta_subject(self.bucket, new_name)  # refuses a bad name
         info = await self.info(name)
         info = replace(
             info,
             name=new_name or name,
             description=info.description if description is None else description,
             headers=info.headers if headers is None else header_values(headers),
-            metadata=info.metadata if metadata is None else dict(metadata),
+            metadata=info.metadata if metadata is None else text_map("metadata", metadata),
         )
         renamed = bool(new_name) and new_name != name
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TypedDict
 
 from ..api import names
+from ..errors import ConfigurationError
 from ..wire.headers import Headers
 from .message import HeadersLike, header_block
 
@@ -28,8 +30,8 @@ class PublishOptions(TypedDict, total=False):
 
     expected_last_msg_id: str
 
-    ttl: float | str
-    """Seconds after which the message is removed, or "never"; the stream must allow it."""
+    ttl: float | timedelta | str
+    """Seconds, at least 1, after which the message is removed, or "never"; the stream must allow it."""
 
 
 def with_options(headers: HeadersLike, options: PublishOptions, *more: tuple[str, str]) -> bytes:
@@ -65,8 +67,13 @@ def with_pairs(headers: HeadersLike, *more: tuple[str, str]) -> Headers:
     return Headers([*pairs, *((name, value) for name, value in more if value)])
 
 
-def duration_text(seconds: float) -> str:
-    """As the server reads durations; "" for none."""
+def duration_text(duration: float | timedelta) -> str:
+    """As the server reads durations; "" for none. Raises ConfigurationError for what is no duration."""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not isinstance(seconds, int | float) or seconds < 0:
+        raise ConfigurationError(
+            f"a duration is {duration!r}; accepted are seconds, or a timedelta"
+        )
     return f"{seconds:f}".rstrip("0").rstrip(".") + "s" if seconds else ""
 
 

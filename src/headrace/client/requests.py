@@ -52,8 +52,8 @@ class Requests:
         self._last += 1
         token = b"%d" % self._last
         future: asyncio.Future[Frame] = session.loop.create_future()
-        self._waiting[token] = (future, subject)
         timer = session.loop.call_later(timeout, _expire, future, subject, timeout)
+        self._waiting[token] = (future, subject)
         try:
             session.send_once(pub(subject.encode(), self._prefix + token, headers, payload))
             if len(self._waiting) == 1:

@@ -104,6 +104,8 @@ class Stream:
             below: only those with a sequence below this one; 0 means all.
             keep: leave so many of the newest; not together with ``below``.
         """
+        if below and keep:
+            raise ConfigurationError("give purge either below or keep, not both")
         request = PurgeRequest(filter=subject, seq=below, keep=keep)
         answer = await self._api.call(PurgeResponse, ("STREAM", "PURGE", self.name), request)
         return answer.purged
@@ -112,6 +114,8 @@ class Stream:
 
     async def get_message(self, sequence: int) -> StreamMessage:
         """The message with this sequence. Raises JetStreamApiError (10037) if there is none."""
+        if not isinstance(sequence, int) or sequence < 1:
+            raise ConfigurationError(f"sequence is {sequence!r}; accepted: 1 or more")
         return await self._get(GetMessageRequest(seq=sequence))
 
     async def get_last_message(self, subject: str) -> StreamMessage:
