@@ -133,6 +133,17 @@ class SubjectFilter:
         object.__setattr__(self, "literal", sole)
         object.__setattr__(self, "matches", _compile(unique))
 
+    @classmethod
+    def of_stored(cls, subject: bytes) -> SubjectFilter:
+        """The filter of one subject as a stream has it: nobody checks that a published one is text."""
+        if is_valid_pattern(subject):
+            return cls((subject,))
+        filter = object.__new__(cls)
+        object.__setattr__(filter, "patterns", (subject,))
+        object.__setattr__(filter, "literal", subject)
+        object.__setattr__(filter, "matches", subject.__eq__)
+        return filter
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"SubjectFilter is immutable: cannot set {name!r}")
 

@@ -335,3 +335,20 @@ def test_subjects_that_are_no_text_are_shown_as_well_as_they_can_be() -> None:
     shown = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]
     assert shown["num_subjects"] == 2
     assert list(shown["subjects"]) == ["s.\ufffd\ufffd"]
+
+
+@pytest.mark.parametrize("subject", [b"s.\xff", b"s.\x01"])
+def test_subjects_that_are_no_text_are_rolled_up_and_limited_like_others(subject: bytes) -> None:
+    client = World().client()
+    config = client.stream(allow_rollup_hdrs=True, allow_direct=True)["config"]
+    for _ in range(3):
+        client.send(b"PUB %b 1\r\nx\r\n" % subject)
+    client.put(b"s.other")
+    latest = client.request(b"$JS.API.DIRECT.GET.S", b'{"multi_last":["s.*"],"up_to_seq":2}').take()
+    assert [b"Nats-Sequence: 2\r\n" in message.headers for message in latest] == [True, False]
+    assert "error" not in client.api("STREAM.UPDATE.S", {**config, "max_msgs_per_subject": 2})
+    assert state(client)["messages"] == 3
+    block = b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n"
+    client.send(b"HPUB %b %d %d\r\n%bx\r\n" % (subject, len(block), len(block) + 1, block))
+    assert state(client)["messages"] == 2
+    assert "error" not in client.api("STREAM.UPDATE.S", {**config, "max_msgs_per_subject": 1})

@@ -194,7 +194,9 @@ def last_of_each(store: StreamStore, scope: SubjectFilter, first: int, ceiling: 
     for subject, state in store.subjects(scope):
         sequence = state.last_seq
         if sequence > ceiling:
-            sequence = _last_at_or_below(store, SubjectFilter([subject]), state.first_seq, ceiling)
+            sequence = _last_at_or_below(
+                store, SubjectFilter.of_stored(subject), state.first_seq, ceiling
+            )
         if sequence >= first:
             found.append(sequence)
     return sorted(found)

@@ -45,7 +45,7 @@ class RemovingStream:
             limit = config.max_msgs_per_subject
             crowded = [s for s, state in self.store.subjects(None) if state.count > limit]
             for subject in crowded:
-                self.purge(SubjectFilter([subject]), keep=limit)
+                self.purge(SubjectFilter.of_stored(subject), keep=limit)
 
     def expire(self) -> None:
         """Remove what has expired by now."""

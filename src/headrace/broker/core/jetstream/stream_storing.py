@@ -133,7 +133,7 @@ class StoringStream(RemovingStream):
     def _after_append(self, subject: bytes, sequence: int, rollup: bytes) -> None:
         """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
         if rollup:
-            scope = SubjectFilter([subject]) if rollup == b"sub" else None
+            scope = SubjectFilter.of_stored(subject) if rollup == b"sub" else None
             self.purge(scope, below_seq=sequence)
         limit = self.config.max_msgs_per_subject
         if limit > 0:
@@ -142,7 +142,7 @@ class StoringStream(RemovingStream):
                 if state.count == limit + 1:
                     self.remove([state.first_seq])
                 else:  # the limit was lowered meanwhile
-                    self.purge(SubjectFilter([subject]), keep=limit)
+                    self.purge(SubjectFilter.of_stored(subject), keep=limit)
         if not self.retention.wanted(subject):
             self.store.remove([sequence])
 
