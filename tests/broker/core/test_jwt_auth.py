@@ -221,15 +221,18 @@ def test_what_is_wrong_with_the_trusted_tokens_is_told(
         TrustedTokens(make(), KEYS, KEYS.verifies, ManualClock(NOW_S * 10**9))
 
 
-def test_a_client_is_hung_up_on_when_its_token_ends() -> None:
+@pytest.mark.parametrize(("user_exp", "account_exp"), [(60, 0), (60, 90), (90, 60), (0, 60)])
+def test_a_client_is_hung_up_on_when_its_token_ends_or_its_accounts(
+    user_exp: int, account_exp: int
+) -> None:
     clock = ManualClock(NOW_S * 10**9)
-    tokens = trusted(clock)
+    tokens = trusted(clock, exp=account_exp and NOW_S + account_exp)
     hub = Hub(clock, random.Random(1), authenticator=tokens)
     hub.configure_accounts(tokens.accounts)
     session = hub.connect(Peer("127.0.0.1", 1))
     info = json.loads(b"".join(session.take_output()).partition(b" ")[2])
     document = {
-        "jwt": user(exp=NOW_S + 60),
+        "jwt": user(exp=user_exp and NOW_S + user_exp),
         "sig": USER.sign_text(info["nonce"]),
         "verbose": False,
     }
@@ -241,7 +244,9 @@ def test_a_client_is_hung_up_on_when_its_token_ends() -> None:
     clock.advance(1)
     hub.run_timers()
     assert session.closed
-    assert b"".join(session.take_output()).endswith(b"-ERR 'User Authentication Expired'\r\n")
+    of = b"User" if user_exp == 60 else b"Account"
+    said = b"".join(session.take_output())
+    assert said.endswith(b"-ERR '%b Authentication Expired'\r\n" % of)
 
 
 @given(st.text() | st.lists(st.text("abcABC019-_."), min_size=3, max_size=3).map(".".join))

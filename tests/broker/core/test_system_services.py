@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
-from headrace.broker.core.auth import Permissions, User, UserAuthentication
+from headrace.broker.core.auth import Permissions, ResponsePermission, User, UserAuthentication
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.session import Peer
 from headrace.subjects import SubjectFilter
@@ -18,7 +18,8 @@ from jetstream_world import Client, World
 
 class Served(World):
     def _start(self) -> None:
-        deny = Permissions(publish_deny=SubjectFilter([b"x"]))
+        answers = ResponsePermission(2, 1000)
+        deny = Permissions(publish_deny=SubjectFilter([b"x"]), responses=answers)
         users = [
             User("ann", "p", deny, account="A"),
             User("bob", "p", account="B"),
@@ -52,7 +53,7 @@ def test_everybody_may_ask_who_they_are() -> None:
         "user": "ann",
         "account": "A",
         "account_name": "A",
-        "permissions": {"publish": {"deny": ["x"]}},
+        "permissions": {"publish": {"deny": ["x"]}, "responses": {"max": 2, "ttl": 1000}},
     }
     assert "permissions" not in ask(served.user("bob"), "$SYS.REQ.USER.INFO")["data"]
 

@@ -84,6 +84,8 @@ class Identity:
     """Empty: the default account."""
     until_ns: int = 0
     """When it ends, in nanoseconds since the epoch; 0: never."""
+    ends_with_account: bool = False
+    """Whether it is the account that ends then, not the user."""
     subscriptions_max: int = -1
     """How many subscriptions a connection of it may have; -1: what the server allows."""
     payload_max: int = -1

@@ -104,6 +104,7 @@ class TrustedTokens:
             permissions=granted,
             account=account.claims.sub,
             until_ns=min(ends) * _NS if ends else 0,
+            ends_with_account=bool(ends) and min(ends) != user.exp,
             subscriptions_max=_number(content.get("subs", -1)),
             payload_max=_number(content.get("payload", -1)),
         )

@@ -84,7 +84,8 @@ class Vigil:
         self._session.close("Authentication Timeout")
 
     def _expired(self) -> None:
-        self._session.close("User Authentication Expired", "Authentication Expired")
+        of = "Account" if self._session.identity.ends_with_account else "User"
+        self._session.close(f"{of} Authentication Expired", "Authentication Expired")
 
     def _keep_alive(self) -> None:
         """Ping a client that has been silent; give up on one that does not answer."""

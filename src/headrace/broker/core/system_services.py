@@ -249,4 +249,7 @@ def _permissions(granted: Permissions) -> dict[str, Any]:
         }
         if rules:
             found[verb] = rules
+    if granted.responses is not None:
+        answers = granted.responses
+        found["responses"] = {"max": answers.messages_max, "ttl": answers.expires_ns}
     return found
