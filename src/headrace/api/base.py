@@ -47,7 +47,7 @@ def decode(data: bytes | str, kind: type[D], *, strict: bool = False) -> D:
     """
     try:
         raw = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DocumentError(str(error)) from error
     except RecursionError as error:
         raise DocumentError("exceeded max depth") from error

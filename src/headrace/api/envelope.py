@@ -75,8 +75,10 @@ def decode_create_consumer(data: bytes) -> CreateConsumerRequest:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         raw = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DocumentError(str(error)) from error
+    except RecursionError as error:
+        raise DocumentError("exceeded max depth") from error
     if not isinstance(raw, dict):
         raise DocumentError("json: expected an object")
     return raw

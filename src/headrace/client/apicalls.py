@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import msgspec
 
-from ..api.base import Document, encode
+from ..api.base import Document, DocumentError, encode
 from ..api.envelope import decode_response
 from ..api.names import API_PREFIX
 from ..api.times import format_time
-from ..errors import ConfigurationError, NoRespondersError
+from ..errors import ConfigurationError, NoRespondersError, ProtocolError
 
 if TYPE_CHECKING:
     from .session import Session
@@ -56,6 +56,7 @@ class Api:
             JetStreamApiError: the server refused.
             NoRespondersError: there is no JetStream here.
             TimeoutError, DisconnectedError: no answer came.
+            ProtocolError: what came is no answer of JetStream.
         """
         body = encode(request) if request is not None else b""
         subject = self.subject(*tokens)
@@ -66,7 +67,10 @@ class Api:
                 f"no answer on {subject!r}: JetStream is not enabled on {self.session.server}, "
                 "or not for this account"
             ) from None
-        return decode_response(answer.payload, kind)
+        try:
+            return decode_response(answer.payload, kind)
+        except DocumentError as error:
+            raise ProtocolError(f"the answer on {subject!r} is not understood: {error}") from error
 
     async def pages(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from ..api.base import DocumentError
 from ..api.consumers import ConsumerConfig, ConsumerInfo
 from ..api.envelope import decode_pub_ack
 from ..api.messages import AccountInfo, PubAck, SuccessResponse
@@ -20,7 +21,7 @@ from ..api.streams import (
     StreamNamesRequest,
     StreamNamesResponse,
 )
-from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError
+from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError, ProtocolError
 from ..subjects import is_valid_subject
 from .apicalls import Api, check_name, config_from
 from .buckets import Buckets
@@ -119,6 +120,7 @@ class JetStream(Buckets, Publishing):
             JetStreamApiError: the stream refused.
             NoRespondersError: no stream has this subject.
             TimeoutError, DisconnectedError: no answer came; the message may be stored or not.
+            ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
         options: PublishOptions = {}
         if msg_id:
@@ -150,7 +152,7 @@ class JetStream(Buckets, Publishing):
         while True:
             try:
                 answer = await ask(subject, block, payload, seconds)
-                return _pub_ack(answer.payload)
+                return _pub_ack(subject, answer.payload)
             except NoRespondersError:
                 if retries <= 0:
                     raise NoRespondersError(f"no stream has the subject {subject!r}") from None
@@ -297,8 +299,18 @@ class JetStream(Buckets, Publishing):
         await Consumers(self._api, stream).delete(name)
 
 
-def _pub_ack(data: bytes) -> PubAck:
-    """Read a publish acknowledgement; the short way when it is plainly one."""
-    if data.startswith(b'{"stream"'):
-        return _decode_ack(data)
-    return decode_pub_ack(data)
+def _pub_ack(subject: str, data: bytes) -> PubAck:
+    """Read a publish acknowledgement; the short way when it is plainly one.
+
+    Raises JetStreamApiError: the stream refused; ProtocolError: no stream said this.
+    """
+    try:
+        ack = _decode_ack(data) if data.startswith(b'{"stream"') else decode_pub_ack(data)
+        if ack.stream and ack.seq >= 0:
+            return ack
+    except (DocumentError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass  # it is said below what came
+    raise ProtocolError(
+        f"the answer to a publish on {subject!r} is no stream's but {data[:64]!r}: somebody else answers "
+        "there too, so it is not known to be stored"
+    )

@@ -382,11 +382,15 @@ class Publisher:
             else:
                 self._again.append(key)
             return
+        error: Exception = ProtocolError(
+            "the answer to a publish is no stream's: somebody answers there"
+        )
         try:
             decode_pub_ack(frame[5])
-            error: Exception = ProtocolError("the answer to a publish is not understood")
-        except (HeadraceError, DocumentError) as refusal:
+        except HeadraceError as refusal:
             error = refusal
+        except DocumentError as unread:
+            error.__cause__ = unread
         self._fail(key, error)
 
     def _progress(self) -> None:
