@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace.client import Connection, JetStream, Message, PublishError
+from headrace.client.storedmessage import from_direct
 from headrace.errors import ProtocolError
+from headrace.wire.headers import encode_headers
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -56,3 +58,16 @@ async def test_a_call_of_the_api_says_that_the_answer_is_not_understood(
     async with await connection.subscribe("foreign.>", callback=respond):
         with pytest.raises(ProtocolError, match="is not understood"):
             await foreign.stream("A")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Nats-Sequence": "1"},
+        {"Nats-Subject": "a", "Nats-Sequence": "x", "Nats-Time-Stamp": "y"},
+    ],
+)
+def test_a_direct_answer_without_its_headers_is_not_understood(headers: dict[str, str]) -> None:
+    with pytest.raises(ProtocolError, match="direct answer is not understood"):
+        from_direct(encode_headers(list(headers.items())), b"x")

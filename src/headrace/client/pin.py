@@ -35,7 +35,7 @@ class Pin:
         value = header_value(headers, _PIN_ID) if headers else None
         if not value:
             return
-        pin_id = value.decode()
+        pin_id = value.decode(errors="replace")
         if pin_id != self.id:
             self.id = pin_id
             self._is_sent = False

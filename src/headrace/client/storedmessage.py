@@ -9,7 +9,7 @@ from ..api import names
 from ..api.errors import Errors
 from ..api.messages import StoredMessageDocument
 from ..api.times import parse_time
-from ..errors import JetStreamApiError
+from ..errors import JetStreamApiError, ProtocolError
 from ..wire.headers import Headers, parse_headers
 
 __all__ = ["StreamMessage"]
@@ -43,7 +43,7 @@ def from_document(document: StoredMessageDocument) -> StreamMessage:
 def from_direct(headers: bytes, payload: bytes) -> StreamMessage:
     """A stored message out of a direct answer, whose headers say what it is.
 
-    Raises JetStreamApiError: the answer is a status, such as 404.
+    Raises JetStreamApiError: the answer is a status, such as 404; ProtocolError: it is no such answer.
     """
     parsed = parse_headers(headers)
     if parsed.status == 404:
@@ -51,13 +51,18 @@ def from_direct(headers: bytes, payload: bytes) -> StreamMessage:
     if parsed.status is not None:
         raise JetStreamApiError(parsed.status, Errors.BAD_REQUEST.err_code, parsed.description)
     own = [(name, value) for name, value in parsed.items() if name not in _ADDED]
-    return StreamMessage(
-        subject=parsed[names.SUBJECT],
-        sequence=int(parsed[names.SEQUENCE]),
-        payload=payload,
-        headers=Headers(own),
-        timestamp_ns=parse_time(parsed[names.TIME_STAMP]),
-    )
+    try:
+        return StreamMessage(
+            subject=parsed[names.SUBJECT],
+            sequence=int(parsed[names.SEQUENCE]),
+            payload=payload,
+            headers=Headers(own),
+            timestamp_ns=parse_time(parsed[names.TIME_STAMP]),
+        )
+    except (KeyError, ValueError) as error:
+        raise ProtocolError(
+            f"a direct answer is not understood: {error!r} in {parsed!r:.200}"
+        ) from error
 
 
 _ADDED = frozenset(
