@@ -16,6 +16,7 @@ from conformance.scenarios import (
     keeping,
     lifetimes,
     listening,
+    meetings,
     messages,
     priorities,
     pullrules,
@@ -53,6 +54,7 @@ ALL: Table = [
     *fastbatch.TABLE,
     *scheduling.TABLE,
     *keeping.TABLE,
+    *meetings.TABLE,
 ]
 
 _names = [scenario.name for scenario in ALL]
