@@ -50,6 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
 
 
+def pytest_collection_finish() -> None:
+    """What stays to the end is not searched for garbage after every test that looks for leaks."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The rule for ``@pytest.mark.peer``: without nats-server skip on a laptop, fail in CI."""
     if item.get_closest_marker("peer") and peers.nats_server_binary() is None:
