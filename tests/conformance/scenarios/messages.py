@@ -87,6 +87,20 @@ MESSAGES: Table = [
             api("STREAM.MSG.DELETE.S", {"seq": 2}),
         ],
     ),
+    *[
+        Scenario(
+            f"delete messages that are not there, {storage}",
+            [
+                stream(subjects=["a"], storage=storage),
+                publish_all("a", "a", "a", "a"),
+                *[
+                    api("STREAM.MSG.DELETE.S", {"seq": seq})
+                    for seq in (2, 2, 1, 1, 9, 0, 4, 4, 3, 3, 9)
+                ],
+            ],
+        )
+        for storage in ("file", "memory")
+    ],
     Scenario(
         "delete a message beyond the end",
         [

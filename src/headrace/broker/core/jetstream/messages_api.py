@@ -104,8 +104,11 @@ class MessagesApi:
         stream.check_not_sealed()
         if stream.config.deny_delete:
             raise Refused(Errors.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
-        if request.seq > stream.store.last_seq:
-            raise Refused(Errors.STREAM_MSG_DELETE_FAILED, err="stream store EOF")
+        if stream.config.storage == "file":  # nats-server's file store has words of its own
+            if request.seq > stream.store.last_seq:
+                raise Refused(Errors.STREAM_MSG_DELETE_FAILED, err="stream store EOF")
+            if request.seq < stream.store.first_seq:
+                raise Refused(Errors.STREAM_MSG_DELETE_FAILED, err="no message found")
         if not stream.remove([request.seq]):
             raise Refused(Errors.SEQUENCE_NOT_FOUND, seq=request.seq)
         return SuccessResponse()
