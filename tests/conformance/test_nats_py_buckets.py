@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import io
 import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import nats.js.errors
@@ -71,6 +73,14 @@ async def test_values_are_put_read_updated_and_deleted(
         await connection.jetstream().key_value("B")
 
 
+async def listed(ask: Callable[[], Awaitable[Any]]) -> Any:
+    """nats-py takes a bucket for empty when all has come before it asks how much is to come."""
+    for _ in range(5):
+        with contextlib.suppress(nats.js.errors.NoKeysError):
+            return await ask()
+    return await ask()
+
+
 @BOTH
 async def test_keys_and_history_are_listed(connection: Client, storage: StorageType) -> None:
     kv = await bucket(connection, storage)
@@ -81,12 +91,12 @@ async def test_keys_and_history_are_listed(connection: Client, storage: StorageT
     await kv.put("other", b"x")
     await kv.put("gone", b"x")
     await kv.delete("gone")
-    assert sorted(await kv.keys()) == ["counted", "other"]
-    assert await kv.keys(filters=["oth"]) == ["other"]
-    history = await kv.history("counted")
+    assert sorted(await listed(kv.keys)) == ["counted", "other"]
+    assert await listed(lambda: kv.keys(filters=["oth"])) == ["other"]
+    history = await listed(lambda: kv.history("counted"))
     assert [entry.value for entry in history] == [b"3", b"4", b"5", b"6", b"7"]
     assert [entry.delta for entry in history] == [4, 3, 2, 1, 0]
-    assert [entry.operation for entry in await kv.history("gone")] == [None, "DEL"]
+    assert [entry.operation for entry in await listed(lambda: kv.history("gone"))] == [None, "DEL"]
     await kv.purge_deletes(olderthan=0)
     with pytest.raises(nats.js.errors.NoKeysError):
         await kv.history("gone")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -41,8 +43,23 @@ class Client:
         return heard
 
 
+_open: list[asyncio.StreamWriter] = []
+
+
+@pytest.fixture(autouse=True)
+async def _hang_up() -> AsyncIterator[None]:
+    """A connection the broker ended is still open on our side."""
+    yield
+    while _open:
+        writer = _open.pop()
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
 async def connect(broker: Broker, user: User | None = ANN) -> Client:
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+    _open.append(writer)
     assert (await reader.readline()).startswith(b"INFO")
     client = Client(reader, writer)
     credentials = {} if user is None else {"user": user.name, "pass": user.password}

@@ -123,6 +123,8 @@ async def test_too_many_requests_at_once_are_refused_and_stopping_ends_those_in_
         with contextlib.suppress(ConnectionError):
             assert await reader.read() == b""
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def test_accounts_streams_and_subscriptions_are_shown_when_asked_for() -> None:

@@ -64,8 +64,9 @@ async def test_reading_pauses_while_the_disk_is_behind_and_goes_on_afterwards(
         async with asyncio.timeout(5):
             assert await reader.readexactly(6) == b"PONG\r\n"
             assert await second_reader.readexactly(6) == b"PONG\r\n"
-        writer.close()
-        second_writer.close()
+        for each in (writer, second_writer):
+            each.close()
+            await each.wait_closed()
 
 
 async def test_a_fault_in_one_tick_is_not_the_end_of_the_next() -> None:
