@@ -338,6 +338,16 @@ def test_settings_can_be_checked_without_serving(
     assert text.startswith(f"{file}:1:1: gateways: unknown or not supported; remove it")
 
 
+def test_certificates_of_every_listener_are_looked_at_when_settings_are_checked(
+    serve: Callable[..., Served], tmp_path: Path
+) -> None:
+    path = tmp_path / "nats.conf"
+    path.write_text("websocket { port: -1, tls { cert_file: nowhere.pem, key_file: nowhere.key } }")
+    served = serve("-t", "-c", str(path))
+    assert served.end() == 1
+    assert "cannot use the certificate 'nowhere.pem'" in served.lines[-1][1]
+
+
 def test_what_a_file_leaves_open_is_warned_about_unless_a_flag_says_it(
     serve: Callable[..., Served], tmp_path: Path
 ) -> None:
