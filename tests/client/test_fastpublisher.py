@@ -123,11 +123,12 @@ async def test_a_subject_of_no_stream_fails_its_message_alone(js: JetStream, fas
 
 
 async def test_another_streams_subject_is_named(js: JetStream, fast: Stream) -> None:
-    other = await js.create_stream(name="OTHER", subjects=["other"], allow_batched=True)
+    name = f"{fast.name}_OTHER"  # the server is shared with other tests
+    other = await js.create_stream(name=name, subjects=[name], allow_batched=True)
     failures: list[PublishFailure] = []
     async with js.publisher(fast=True, on_failure=failures.append) as publisher:
         for number in range(5):
-            await publisher.send("other" if number == 3 else f"{fast.name}.a", b"%d" % number)
+            await publisher.send(name if number == 3 else f"{fast.name}.a", b"%d" % number)
     assert [failure.index for failure in failures] == [3]
     assert isinstance(failures[0].error, ConfigurationError)
     assert "another stream" in str(failures[0].error)
