@@ -1,7 +1,7 @@
 """SIGKILL at random moments under load: no acknowledged message is lost, repeated or out of order.
 
 This is a process crash: what the kernel had taken survives. Losing power is another test's matter.
-``HEADRACE_KILLS`` sets the number of kills (30), ``HEADRACE_SEED`` the moments.
+``HEADRACE_KILLS`` sets the number of kills (50), ``HEADRACE_SEED`` the moments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import peers
 from crash.kill_checker import History, check
 from crash.kill_load import Publisher, Requester, load, read_back
 
-KILLS = int(os.environ.get("HEADRACE_KILLS", "30"))
+KILLS = int(os.environ.get("HEADRACE_KILLS", "50"))
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 PUBLISHERS = 4
 EARLIEST_SECONDS, LATEST_SECONDS = 0.01, 0.06

@@ -15,7 +15,7 @@ from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 FLIPS = 300
-TAIL = 1000  # so many bytes at the end are tried one by one
+TAIL = 2000  # so many bytes at the end are tried one by one
 
 
 @dataclass
