@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -146,6 +147,7 @@ def compare(
         for number in range(rounds):
             for index, (name, work) in enumerate(works.items()):
                 durable = f"bench-{number}-{index}"
+                gc.collect()  # the garbage of one client is not the next one's to find
                 before = cpu.of_ourselves()
                 rate = work.run(server, durable)
                 spent = cpu.of_ourselves() - before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -102,6 +103,7 @@ def measured(
         call = f"$JS.API.CONSUMER.%s.{contenders.STREAM}.{durable}"
         body = {"stream_name": contenders.STREAM, "config": consumer}
         admin.request(call % "CREATE", body)
+        gc.collect()  # the garbage of one client is not the next one's to find
         ours, theirs = cpu.of_ourselves(), cpu.of_process(server.process.pid)
         rate = reader(server, durable)
         client = cpu.of_ourselves() - ours
