@@ -104,3 +104,23 @@ async def test_losing_or_closing_the_connection_frees_who_waits() -> None:
     out.close(ConnectionClosedError("over"))
     with pytest.raises(ConnectionClosedError, match="over"):
         out.put(b"x")
+
+
+async def test_what_is_urgent_takes_along_what_waits_and_leaves_no_turn_behind() -> None:
+    out, transport = outbox(), Transport()
+    out.attach(transport, b"")
+    out.put_now(b"1")
+    assert transport.writes == [b"1"]
+    out.put(b"2")
+    out.put_now(b"3")
+    assert transport.writes == [b"1", b"23"]
+    out.pause()
+    out.put_now(b"4")
+    assert len(transport.writes) == 2
+    out.resume()
+    assert transport.writes[-1] == b"4"
+    out.put_now(b"5")
+    out.detach()
+    again = Transport()
+    out.attach(again, b"")
+    assert again.writes == []

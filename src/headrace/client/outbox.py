@@ -106,6 +106,13 @@ class Outbox:
                 self._scheduled = True
                 self._loop.call_soon(self._write_scheduled)
 
+    def put_now(self, data: Chunk) -> None:
+        """As ``put_once``, and written with all that waits, without a turn of the loop for it."""
+        self._items.append(data)
+        self._bytes += len(data)
+        if self._flowing:
+            self._write()
+
     def _check_room(self, size: int) -> None:
         """Take the last item back if it should not have been queued."""
         if self._closed is not None:

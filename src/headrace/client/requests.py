@@ -55,9 +55,11 @@ class Requests:
         timer = session.loop.call_later(timeout, _expire, future, subject, timeout)
         self._waiting[token] = (future, subject)
         try:
-            session.send_once(pub(subject.encode(), self._prefix + token, headers, payload))
-            if len(self._waiting) == 1:
-                session.outbox.write_now()  # a lone request gains by it; many are better together
+            command = pub(subject.encode(), self._prefix + token, headers, payload)
+            if len(self._waiting) == 1 and session.link is not None:
+                session.outbox.put_now(command)  # alone it gains by that; many are better together
+            else:
+                session.send_once(command)
             frame = await future
         finally:
             timer.cancel()
