@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import contenders
-import cpu
 import natspy
 import ourclient
 import peers
 import report
+from apart import apart
 from contenders import running
 from rawsocket import RawConnection
 
@@ -147,10 +147,7 @@ def compare(
         for number in range(rounds):
             for index, (name, work) in enumerate(works.items()):
                 durable = f"bench-{number}-{index}"
-                gc.collect()  # the garbage of one client is not the next one's to find
-                before = cpu.of_ourselves()
-                rate = work.run(server, durable)
-                spent = cpu.of_ourselves() - before
+                rate, spent = apart(partial(work.run, server, durable))
                 figures[name].rates.append(rate)
                 figures[name].client_us.append(1e6 * spent / work.messages)
                 print(f"  round {number + 1}: {name}: {rate:,.0f}/s")

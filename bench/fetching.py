@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import natspy
 import ourclient
 import peers
 import report
+from apart import apart
 from contenders import Contender, running
 from rawpull import pull_all
 from rawsocket import RawConnection
@@ -103,10 +103,8 @@ def measured(
         call = f"$JS.API.CONSUMER.%s.{contenders.STREAM}.{durable}"
         body = {"stream_name": contenders.STREAM, "config": consumer}
         admin.request(call % "CREATE", body)
-        gc.collect()  # the garbage of one client is not the next one's to find
-        ours, theirs = cpu.of_ourselves(), cpu.of_process(server.process.pid)
-        rate = reader(server, durable)
-        client = cpu.of_ourselves() - ours
+        theirs = cpu.of_process(server.process.pid)
+        rate, client = apart(lambda: reader(server, durable))
         # nats-server counts acknowledgements a little behind, so it is asked again.
         deadline = time.monotonic() + 10.0
         floor = "ack_floor" if acks else "delivered"

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import headrace
 
+connect = headrace.connect  # imports the client now: work is measured in forks of this process
 SUBJECT = "bench.publish"
 ACK_TIMEOUT = 120.0  # a slow disk is measured, not given up
 
@@ -35,7 +36,7 @@ def publish(
     """Messages per second through the windowed publisher, until the last acknowledgement."""
 
     async def work() -> float:
-        async with headrace.connect(url) as connection:
+        async with connect(url) as connection:
             js = connection.jetstream()
             stream = await js.create_stream(**config)
             message = (SUBJECT, b"x" * payload_bytes)
@@ -65,7 +66,7 @@ def fetch(
     """Messages per second of fetching and reading every payload, acknowledged one by one, or not."""
 
     async def work() -> float:
-        async with headrace.connect(url) as connection:
+        async with connect(url) as connection:
             consumer = await connection.jetstream().consumer(stream, durable)
             taken = size = 0
             started = time.perf_counter()
@@ -89,7 +90,7 @@ def consume(url: str, stream: str, durable: str, messages: int, kept_ready: int)
     """Messages per second of ``async for message in consumer.consume(…)``, ``await message.ack()``."""
 
     async def work() -> float:
-        async with headrace.connect(url) as connection:
+        async with connect(url) as connection:
             js = connection.jetstream()
             started = time.perf_counter()
             consumer = await js.create_consumer(
@@ -114,7 +115,7 @@ def publish_awaited(url: str, messages: int, payload_bytes: int) -> float:
     """Messages per second, each acknowledged before the next one is sent."""
 
     async def work() -> float:
-        async with headrace.connect(url) as connection:
+        async with connect(url) as connection:
             js = connection.jetstream()
             payload = b"x" * payload_bytes
             started = time.perf_counter()
@@ -134,7 +135,7 @@ def publish_windowed(
     """
 
     async def work() -> float:
-        async with headrace.connect(url) as connection:
+        async with connect(url) as connection:
             js = connection.jetstream()
             payload = b"x" * payload_bytes
             started = time.perf_counter()
@@ -152,7 +153,7 @@ def publish_many(
     """The same by ``send_many``."""
 
     async def work() -> float:
-        async with headrace.connect(url) as connection:
+        async with connect(url) as connection:
             js = connection.jetstream()
             message = (SUBJECT, b"x" * payload_bytes)
             started = time.perf_counter()
@@ -169,7 +170,7 @@ def request_latencies(url: str, subject: str, requests: int, payload_bytes: int)
     latencies: list[float] = []
 
     async def work() -> float:
-        async with headrace.connect(url) as connection:
+        async with connect(url) as connection:
             payload = b"x" * payload_bytes
             clock = time.perf_counter
             for _ in range(requests):
