@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +15,15 @@ from headrace.wire.runs import RUN_PAYLOAD_BYTES_MAX, run_pattern
 SIZES = st.sampled_from([0, 1, 3, 3, 3])
 WORDS = st.sampled_from([b"a", b"a.b", b"$JS.ACK.x", b"x" * 9, b"\x01\x7f", b"\xc3\xbc\xff"])
 REPLIES = st.sampled_from([b"", b"r", b"_INBOX.a.1"])
-HEADERS = st.sampled_from([b"", b"", b"", b"NATS/1.0\r\n\r\n"])
+HEADERS = st.sampled_from(
+    [
+        b"",
+        b"",
+        b"NATS/1.0\r\n\r\n",
+        b"NATS/1.0\r\nNats-Msg-Id: a\r\n\r\n",
+        b"NATS/1.0\r\nNats-Msg-Id: b\r\n\r\n",
+    ]
+)
 FILLS = st.sampled_from([b"x", b"\n", b"\r", b" "])
 
 PUBLISHES = st.builds(
@@ -75,6 +85,29 @@ def test_an_incomplete_message_at_the_end_of_a_run_waits_for_its_rest() -> None:
     assert len(parser.feed(data[:-3])) == 4
     assert len(parser.feed(data[-3:])) == 1
     assert parser.held_bytes == 0
+
+
+def test_a_run_does_not_lift_the_limit_of_a_line_with_headers() -> None:
+    line = b"HPUB %b 12 13\r\nNATS/1.0\r\n\r\nx\r\n"
+    short, long = line % (b"s" * 30), line % (b"s" * 41)
+    frames = Parser.for_server(max_control_line=40).feed(short * 3 + long)
+    assert [frame[0] for frame in frames] == [PUB, PUB, PUB, BAD]
+
+
+@given(st.lists(PUBLISHES, max_size=12), st.lists(st.integers(0, 400), max_size=4))
+def test_runs_cut_anywhere_are_read_as_whole_ones(frames: list[Frame], cuts: list[int]) -> None:
+    data = encoded(frames)
+    parser = Parser.for_server()
+    edges = [0, *sorted(cuts), len(data)]
+    parts = [data[start:stop] for start, stop in itertools.pairwise(edges)]
+    assert [frame for part in parts for frame in parser.feed(part)] == frames
+
+
+def test_messages_of_one_size_whose_headers_differ_in_size_are_no_run() -> None:
+    long, short = b"NATS/1.0\r\nA: bc\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"
+    frames: list[Frame] = [(PUB, b"a", b"", long, b"x"), (PUB, b"a", b"", short, b"xy")] * 4
+    frames += [(PUB, b"a", b"", b"", b"x" * (len(long) + 1))] * 3
+    assert Parser.for_server().feed(encoded(frames)) == frames
 
 
 def test_a_peer_cannot_make_the_parser_compile_forever() -> None:

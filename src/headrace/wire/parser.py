@@ -27,6 +27,7 @@ _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cl
 _FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the most a nats-server can be set to
 _VERB_BYTES_MAX: Final = 8  # b"CONNECT "
 _SIZE_DIGITS_MAX: Final = 9  # as nats-server
+_SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # then the tables of sizes start anew
 _SNIPPET_BYTES: Final = 64
 _RUN_SHAPES_MAX: Final = 32  # for so many shapes a parser has expressions; more go the usual way
@@ -99,7 +100,7 @@ class Parser:
         self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
         self._held = bytearray()
         self._needed = 0
-        self._runs: dict[tuple[bytes, bool, bytes], re.Pattern[bytes]] = {}
+        self._runs: dict[tuple[bytes, bool, tuple[bytes, ...]], re.Pattern[bytes]] = {}
         self._deaf = False
 
     @classmethod
@@ -162,7 +163,7 @@ class Parser:
         find, append = buf.find, frames.append
         verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
         max_payload, max_line = self.max_payload, self.max_control_line
-        last_size = b""  # the size, as written, of the message before
+        last_size = last_header_size = b""  # as written, of the message before
         while pos < end:
             eol = find(b"\n", pos)
             if eol < 0:
@@ -178,8 +179,10 @@ class Parser:
                     size_token = args.pop()
                     size = size_of(size_token, -1)
                     middle = body = eol + 1
+                    header_size = b""
                     if has_headers:
-                        middle += header_size_of(args.pop(), max_payload + 1)
+                        header_size = args.pop()
+                        middle += header_size_of(header_size, max_payload + 1)
                     stop = body + size
                     after = stop + 2
                     if (
@@ -198,10 +201,11 @@ class Parser:
                         args.append(buf[middle:stop])
                         append(tuple(args))
                         pos = after
-                        if size_token != last_size or has_headers:
-                            last_size = size_token
+                        if size_token != last_size or header_size != last_header_size:
+                            last_size, last_header_size = size_token, header_size
                         else:
-                            pos = self._read_run(buf, pos, verb, extra == 1, size_token, frames)
+                            sizes = (header_size, size_token) if has_headers else (size_token,)
+                            pos = self._read_run(buf, pos, verb, extra == 1, sizes, frames)
                             last_size = b""
                         continue
             after = self._read_line(buf, pos, eol, frames)
@@ -216,19 +220,22 @@ class Parser:
         pos: int,
         verb: _Verb,
         has_reply: bool,
-        size_token: bytes,
+        sizes: tuple[bytes, ...],
         frames: list[Frame],
     ) -> int:
         """Read the messages at ``pos`` that have the shape of the one before; return where they end."""
-        key = (verb.stem, has_reply, size_token)
+        key = (verb.stem, has_reply, sizes)
         pattern = self._runs.get(key)
-        size = _total_sizes[size_token]
+        size = _total_sizes[sizes[-1]]
         if pattern is None:
-            token_max = (self.max_control_line - _SIZE_DIGITS_MAX) // 4
+            token_max = (self.max_control_line - _SIZES_BYTES_MAX) // 4
             if len(self._runs) >= _RUN_SHAPES_MAX or size > RUN_PAYLOAD_BYTES_MAX or token_max < 1:
                 return pos
+            headers = _header_sizes[sizes[0]] if verb.has_headers else 0
+            fields = verb.fields - 1 - len(sizes)
+            word = verb.stem.rstrip()
             pattern = self._runs[key] = run_pattern(
-                verb.stem.rstrip(), verb.fields - 2, has_reply, size_token, size, token_max
+                word, fields, has_reply, sizes, headers, size - headers, token_max
             )
         return read_run(pattern, buf, pos, size, frames)
 

@@ -1,7 +1,7 @@
 """Runs: messages of one shape, one behind the other, read by one regular expression.
 
 Traffic often repeats itself: acknowledgements, fixed-size records, answers of the same length. When two
-messages in a row have the same verb, the same fields and the same size, the parser tries the next ones
+messages in a row have the same verb, the same fields and the same sizes, the parser tries the next ones
 with an expression made for exactly that shape, which reads many frames in one call and each of them
 several times as fast as the general way. It accepts only what the general way would accept, and stops
 at the first byte that differs.
@@ -27,22 +27,32 @@ _WINDOW_BYTES_MAX: Final = 64 * 1024
 
 @lru_cache(maxsize=_PATTERNS_MAX)
 def run_pattern(
-    verb: bytes, fields: int, has_reply: bool, size_token: bytes, size: int, token_max: int
+    verb: bytes,
+    fields: int,
+    has_reply: bool,
+    sizes: tuple[bytes, ...],
+    headers: int,
+    payload: int,
+    token_max: int,
 ) -> re.Pattern[bytes]:
-    """The expression for messages without headers: its groups are the fields of the frame.
+    """The expression for messages of one shape: its groups are the fields of the frame.
 
-    ``fields`` counts the tokens between the verb and the size without the optional reply, and
-    ``size_token`` is the size as it stands in the line, with what precedes the line feed. Where no such
-    message starts it matches all there is, as the payload of a frame whose other fields are empty.
+    ``fields`` counts the tokens between the verb and the sizes without the optional reply. ``sizes`` are
+    these as they stand in the line, the last one with what precedes the line feed; ``headers`` and
+    ``payload`` are how many bytes of each they mean. Where no such message starts it matches all there
+    is, as the payload of a frame whose other fields are empty.
     """
     # One range is compared faster than a list of exceptions. It leaves out control characters, which the
     # general way accepts in a token: such a message just does not match.
     token = rb" ([!-\xff]{1,%d}+)" % token_max
-    # A frame's op is the first letter of its verb, so the expression finds that, too. The empty group
-    # is the header block.
-    head = b"(%b)%b" % (verb[:1], verb[1:]) + token * fields + (token if has_reply else b"()")
-    line = head + rb" %b\n()" % re.escape(size_token)
-    return re.compile(rb"(?:%b|)((?(1).{%d}|.+))(?(1)\r\n)" % (line, size), re.DOTALL)
+    # A frame's op is the first letter of its verb, behind the H of a message with headers: so the
+    # expression finds that, too.
+    before, op, rest = verb[: len(sizes) - 1], verb[len(sizes) - 1 :][:1], verb[len(sizes) :]
+    head = b"%b(%b)%b" % (before, op, rest) + token * fields + (token if has_reply else b"()")
+    line = head + b"".join([b" " + re.escape(size) for size in sizes]) + b"\n"
+    block = b"((?(1).{%d}))" % headers if headers else b"()"
+    body = b"((?(1).{%d}|.+))" % payload
+    return re.compile(rb"(?:%b|)%b%b(?(1)\r\n)" % (line, block, body), re.DOTALL)
 
 
 def read_run(
