@@ -15,10 +15,15 @@ from headrace.testing.faultfs import FaultFS
 
 BIG = 1 << 40
 
+blocks = st.sampled_from([b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: bcd\r\n\r\n"])
+payloads = st.binary(max_size=900)
 runs = st.lists(
     st.tuples(
         st.sampled_from([b"a", b"b.c"]),
-        st.lists(st.binary(max_size=900), max_size=12),
+        st.one_of(  # without headers, with headers, and mixed
+            st.lists(st.tuples(heads, payloads), max_size=12)
+            for heads in (st.just(b""), blocks, st.just(b"") | blocks)
+        ),
         st.booleans(),  # whether what was staged is flushed afterwards
     ),
     max_size=12,
@@ -38,12 +43,13 @@ def _must_work(error: Exception | None) -> None:
 
 def fill(storage, work, *, at_once: bool):
     store = storage.create_stream("S")
-    for time_ns, (subject, payloads, flushes) in enumerate(work):
+    for time_ns, (subject, messages, flushes) in enumerate(work):
+        heads, payloads = [head for head, _ in messages], [payload for _, payload in messages]
         if at_once:
-            store.append_many(subject, payloads, time_ns)
+            store.append_many(subject, payloads, time_ns, heads if any(heads) else ())
         else:
-            for payload in payloads:
-                store.append(subject, b"", payload, time_ns)
+            for head, payload in messages:
+                store.append(subject, head, payload, time_ns)
         if flushes:
             storage.flush(_must_work)
     storage.flush(_must_work)
@@ -52,7 +58,9 @@ def fill(storage, work, *, at_once: bool):
 
 def seen(store) -> tuple[object, ...]:
     messages = store.read(1, None, BIG, BIG, BIG)
-    return store.state, messages, sorted(store.subjects(None)), store.last_seq, store.durable_seq
+    with_headers = [store.next_with_headers(position) for position in range(1, store.last_seq + 2)]
+    counted = sorted(store.subjects(None))
+    return store.state, messages, with_headers, counted, store.last_seq, store.durable_seq
 
 
 @given(runs)

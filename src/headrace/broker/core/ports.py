@@ -87,9 +87,16 @@ class StreamStore(Protocol):
         ...
 
     def append_many(
-        self, subject: builtins.bytes, payloads: Sequence[builtins.bytes], timestamp_ns: int
+        self,
+        subject: builtins.bytes,
+        payloads: Sequence[builtins.bytes],
+        timestamp_ns: int,
+        blocks: Sequence[builtins.bytes] = (),
     ) -> None:
-        """``append`` for messages of one subject without headers; when it raises, the first are staged."""
+        """``append`` for messages of one subject; when it raises, the first are staged.
+
+        ``blocks`` are their headers, nothing when none has any.
+        """
         ...
 
     def append_expiring(

@@ -6,6 +6,7 @@ Neither costs a plain append anything: what is special is written into the recor
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
 from typing import Final
 
 from ...errors import StoreError
@@ -40,11 +41,20 @@ class AppendingLog(EditableLog):
         """Stage one message; return its sequence."""
         raise NotImplementedError
 
-    def append_many(self, subject: bytes, payloads: Sequence[bytes], timestamp_ns: int) -> None:
-        """``append`` for messages of one subject without headers; when it raises, the first are staged."""
+    def append_many(
+        self,
+        subject: bytes,
+        payloads: Sequence[bytes],
+        timestamp_ns: int,
+        blocks: Sequence[bytes] = (),
+    ) -> None:
+        """``append`` for messages of one subject; when it raises, the first are staged.
+
+        ``blocks`` are their headers, nothing when none has any.
+        """
         append = self.append
-        for payload in payloads:
-            append(subject, b"", payload, timestamp_ns)
+        for headers, payload in zip(blocks or repeat(b""), payloads, strict=False):
+            append(subject, headers, payload, timestamp_ns)
 
     def append_expiring(
         self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int

@@ -31,6 +31,7 @@ from .record import (
     encode_run,
     encode_skip,
     flagged,
+    run_bytes,
 )
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
@@ -153,32 +154,33 @@ class FileLog(RecordReader):
         self.last_seq = sequence
         return sequence
 
-    def append_many(self, subject: bytes, payloads: Sequence[bytes], timestamp_ns: int) -> None:
-        """``append`` for messages of one subject without headers; when it raises, the first are staged."""
-        overhead = OVERHEAD + len(subject)
-        sizes = [overhead + len(payload) for payload in payloads]
-        if not sizes or self._occurrences is not None or self._end + sum(sizes) > self._limit:
-            super().append_many(subject, payloads, timestamp_ns)
+    def append_many(
+        self,
+        subject: bytes,
+        payloads: Sequence[bytes],
+        timestamp_ns: int,
+        blocks: Sequence[bytes] = (),
+    ) -> None:
+        count = len(payloads)
+        full = self._end + run_bytes(subject, payloads, blocks) > self._limit
+        if not count or full or self._occurrences is not None or not all(blocks):
+            super().append_many(subject, payloads, timestamp_ns, blocks)
             return
         if self._clean:
             self._check_writable()
-        table, count = self._table, len(sizes)
-        sid = table.ids.get(subject)
-        if sid is None:
-            sid = self._intern(subject)
-        sequence, tail = self.last_seq + 1, self._segments[-1]
-        self._chunk.parts += encode_run(sequence, subject, payloads, timestamp_ns, self._salt)
+        sid, tail, sequence = self._intern(subject), self._segments[-1], self.last_seq + 1
+        records = encode_run(sequence, subject, payloads, timestamp_ns, self._salt, blocks)
+        self._chunk.parts += records
+        if blocks:
+            tail.bare = False
+        sizes = list(map(len, records))
         *offsets, end = accumulate(sizes, initial=self._end)
         tail.offsets.extend(offsets)
         tail.sizes.extend(sizes)
         tail.sids.extend([sid] * count)
         tail.stamps.extend([timestamp_ns] * count)
         self.last_seq += count
-        if table.counts[sid]:
-            table.counts[sid] += count
-        else:
-            table.add(sid, sequence, self.last_seq, count)
-        table.lasts[sid] = self.last_seq
+        self._table.add(sid, sequence, self.last_seq, count)
         self.messages += count
         self.bytes += end - self._end
         self._end = end

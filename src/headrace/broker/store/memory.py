@@ -6,7 +6,9 @@ durable before the flush that carries it completes. Here that is before ``flush`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
+from operator import add
 from typing import Final
 
 from ...errors import StoreError
@@ -65,17 +67,21 @@ class MemoryLog(AppendingLog):
         self.last_seq = sequence
         return sequence
 
-    def append_many(self, subject: bytes, payloads: Sequence[bytes], timestamp_ns: int) -> None:
-        """``append`` for messages of one subject without headers, a segment's worth at a time."""
+    def append_many(
+        self,
+        subject: bytes,
+        payloads: Sequence[bytes],
+        timestamp_ns: int,
+        blocks: Sequence[bytes] = (),
+    ) -> None:
+        """``append`` for messages of one subject, a segment's worth at a time."""
         if self._occurrences is not None:
-            super().append_many(subject, payloads, timestamp_ns)
+            super().append_many(subject, payloads, timestamp_ns, blocks)
             return
         if self._clean:
             self._check_writable()
         table = self._table
-        sid = table.ids.get(subject)
-        if sid is None:
-            sid = table.intern(subject)
+        sid = table.intern(subject)
         overhead = len(subject) + _OVERHEAD
         position, total = 0, len(payloads)
         while position < total:
@@ -87,16 +93,16 @@ class MemoryLog(AppendingLog):
             some = payloads[position : position + room]
             count = len(some)
             sizes = [len(payload) + overhead for payload in some]
+            heads: Iterable[bytes] = repeat(b"")
+            if blocks:
+                heads = blocks[position : position + room]
+                sizes = list(map(add, sizes, map(len, heads)))
             segment.sizes.extend(sizes)
             segment.sids.extend([sid] * count)
             segment.stamps.extend([timestamp_ns] * count)
-            segment.bodies.extend([(b"", payload) for payload in some])
+            segment.bodies.extend(zip(heads, some, strict=False))
             last = sequence + count - 1
-            if table.counts[sid]:
-                table.counts[sid] += count
-            else:
-                table.add(sid, sequence, last, count)
-            table.lasts[sid] = last
+            table.add(sid, sequence, last, count)
             self.messages += count
             self.bytes += sum(sizes)
             self.last_seq = last

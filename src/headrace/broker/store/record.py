@@ -33,6 +33,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -59,6 +60,7 @@ __all__ = [
     "encode_skip",
     "flagged",
     "ranges_of",
+    "run_bytes",
     "scan",
     "try_decode",
 ]
@@ -115,17 +117,36 @@ def encode_message(
 
 
 def encode_run(
-    sequence: int, subject: bytes, payloads: Sequence[bytes], timestamp_ns: int, salt: int
+    sequence: int,
+    subject: bytes,
+    payloads: Sequence[bytes],
+    timestamp_ns: int,
+    salt: int,
+    blocks: Sequence[bytes] = (),
 ) -> list[bytes]:
-    """The records of messages of one subject without headers, from ``sequence`` on."""
+    """The records of messages of one subject from ``sequence`` on; ``blocks``, if any, are their headers."""
     pack, seal, length = HEAD.pack, U32.pack, len(subject)
     overhead = OVERHEAD + length
     records = []
-    for number, payload in enumerate(payloads, sequence):
-        size = overhead + len(payload)
-        body = pack(size, MARK, MESSAGE, 0, number, timestamp_ns, length) + subject + payload
+    if not blocks:
+        for number, payload in enumerate(payloads, sequence):
+            size = overhead + len(payload)
+            body = pack(size, MARK, MESSAGE, 0, number, timestamp_ns, length) + subject + payload
+            records.append(body + seal(crc32(body, salt)))
+        return records
+    overhead, join = overhead + 4, b"".join
+    for number, headers, payload in zip(count(sequence), blocks, payloads, strict=False):
+        size = overhead + len(headers) + len(payload)
+        head = pack(size, MARK, MESSAGE, FLAG_HEADERS, number, timestamp_ns, length)
+        body = join((head, seal(len(headers)), subject, headers, payload))
         records.append(body + seal(crc32(body, salt)))
     return records
+
+
+def run_bytes(subject: bytes, payloads: Sequence[bytes], blocks: Sequence[bytes]) -> int:
+    """How long these records are together."""
+    overhead = OVERHEAD + len(subject) + (4 if blocks else 0)
+    return overhead * len(payloads) + sum(map(len, payloads)) + sum(map(len, blocks))
 
 
 def flagged(record: bytes, flag: int, salt: int) -> bytes:

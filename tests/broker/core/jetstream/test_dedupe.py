@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from headrace.broker.core.jetstream.dedupe import DuplicateWindow
 
 
@@ -32,3 +35,43 @@ def test_beyond_so_many_ids_the_oldest_are_forgotten() -> None:
         window.add(message_id, sequence, 0)
     assert [window.find(message_id, 1) for message_id in (b"a", b"b", b"c")] == [0, 2, 3]
     assert len(window) == 2
+
+
+ids = st.integers(0, 20).map(lambda number: b"%d" % number)
+work = st.lists(st.lists(ids, min_size=1, max_size=6) | st.integers(1, 120), max_size=20)
+
+
+@given(work, st.sampled_from([0, 100]), st.integers(1, 12), st.integers(0, 60))
+def test_ids_added_together_are_as_ids_added_one_by_one(
+    steps: list[list[bytes] | int], window_ns: int, ids_max: int, kept: int
+) -> None:
+    one, other = DuplicateWindow(window_ns, ids_max), DuplicateWindow(window_ns, ids_max)
+    now_ns = sequence = 0
+    for step in steps:
+        if isinstance(step, int):
+            now_ns += step
+            continue
+        taken = other.are_new(step, now_ns)
+        if taken:
+            other.add_many(step, sequence + 1, now_ns)
+        for name in step:
+            if one.find(name, now_ns):
+                assert not taken
+                continue
+            sequence += 1
+            one.add(name, sequence, now_ns)
+            if not taken:
+                other.add(name, sequence, now_ns)
+    one.forget_after(kept)
+    other.forget_after(kept)
+    everything = [b"%d" % number for number in range(21)]
+    assert [one.find(name, now_ns) for name in everything] == [
+        other.find(name, now_ns) for name in everything
+    ]
+    assert (one.last_id, one.last_sequence) == (other.last_id, other.last_sequence)
+
+
+def test_an_id_that_comes_twice_is_not_new_unless_nothing_is_remembered() -> None:
+    assert not DuplicateWindow(100).are_new([b"a", b"b", b"a"], 0)
+    assert DuplicateWindow(0).are_new([b"a", b"b", b"a"], 0)
+    assert DuplicateWindow(100).are_new([b"a", b"b"], 0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Sequence
+from itertools import count, repeat
 
 from ....limits import DUPLICATE_IDS_MAX
 
@@ -38,6 +40,14 @@ class DuplicateWindow:
         self.expire(now_ns)
         return self._sequences.get(message_id, 0)
 
+    def are_new(self, message_ids: Collection[bytes], now_ns: int) -> bool:
+        """Whether ``find`` would find none of them, each being added before the next is looked for."""
+        self.expire(now_ns)
+        if not self.window_ns:
+            return True
+        different = set(message_ids)
+        return len(different) == len(message_ids) and self._sequences.keys().isdisjoint(different)
+
     def add(self, message_id: bytes, sequence: int, now_ns: int) -> None:
         """Remember a stored message."""
         self.last_id, self.last_sequence = message_id, sequence
@@ -45,6 +55,15 @@ class DuplicateWindow:
             self._sequences[message_id] = sequence
             self._by_time.append((now_ns, message_id, sequence))
             if len(self._by_time) > self._ids_max:
+                self._forget_oldest()
+
+    def add_many(self, message_ids: Sequence[bytes], sequence: int, now_ns: int) -> None:
+        """Remember messages stored one behind the other from ``sequence`` on; at least one."""
+        self.last_id, self.last_sequence = message_ids[-1], sequence + len(message_ids) - 1
+        if self.window_ns:
+            self._sequences.update(zip(message_ids, count(sequence), strict=False))
+            self._by_time.extend(zip(repeat(now_ns), message_ids, count(sequence), strict=False))
+            while len(self._by_time) > self._ids_max:
                 self._forget_oldest()
 
     def forget_after(self, sequence: int) -> None:

@@ -26,7 +26,7 @@ from .fast_reply import FAST
 from .gate import PubAcks, store_refusal
 from .hungry import Hungry
 from .publish_checks import Admission, PublishChecks
-from .publish_headers import MARK, message_id
+from .publish_headers import MARK, message_id, message_ids
 from .republish import republisher_of
 from .retention import Retention, retention_of
 from .schedules import Schedules
@@ -41,6 +41,7 @@ __all__ = ["Stream"]
 _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
 _FAST_END: Final = FAST[-1]
+_FAST_THEN: Final = FAST + b" "
 
 
 class Stream(CopyingStream):
@@ -201,16 +202,37 @@ class Stream(CopyingStream):
     def ingest_many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
         """Take published messages, if they need no more than staging; else leave them.
 
-        Those that are not of a fast batch are all of one subject.
+        None of them may have headers, or all of them an id that is new, and nothing else.
         """
-        if not self.is_plain or any([frame[3] for frame in frames]):  # noqa: C419 - quicker as a list
+        if not self.is_plain:
             return frames
-        if frames[0][2][-4:] == FAST:  # frames that come together are of one publisher
-            return self.fast.ingest_many(frames)
+        _ops, subjects, replies, blocks, payloads = zip(*frames, strict=True)
+        named = any(blocks)
+        if replies[0][-4:] == FAST:
+            return frames if named else self.fast.ingest_many(frames)
+        if _FAST_THEN in b" ".join(replies) + b" ":
+            return frames
+        names: list[bytes] = []
+        if named:
+            names = message_ids(blocks)
+            if not (
+                names
+                and max(map(len, blocks)) <= HEADER_BYTES_MAX
+                and self.window.are_new(names, self.time())
+            ):
+                return frames
         first = self.store.last_seq + 1
-        taken = self.take_many(frames[0][1], [frame[4] for frame in frames])
-        numbered = zip(range(first, first + taken), frames, strict=False)
-        self.acks.waiting += [(number, frame[2]) for number, frame in numbered if frame[2]]
+        if subjects.count(subjects[0]) == len(frames):
+            taken = self.take_many(subjects[0], payloads, blocks if named else ())
+        else:
+            taken = self.take_each(frames)
+        if names and taken:
+            self.window.add_many(names[:taken], first, self._last_ns)
+        numbered = zip(range(first, first + taken), replies, strict=False)
+        if b"" in replies:
+            self.acks.waiting += [(number, reply) for number, reply in numbered if reply]
+        else:
+            self.acks.waiting += numbered
         return frames[taken:]
 
     def _ingest_named(
@@ -266,14 +288,19 @@ class Stream(CopyingStream):
             self._mark_dirty()
         return sequence
 
-    def take_many(self, subject: bytes, payloads: Sequence[bytes]) -> int:
-        """The same for several; returns how many were staged, the others can not be."""
+    def take_many(
+        self, subject: bytes, payloads: Sequence[bytes], blocks: Sequence[bytes] = ()
+    ) -> int:
+        """The same for several, which may have headers that need no look; see ``append_many``.
+
+        Returns how many were staged, the others can not be.
+        """
         store = self.store
         before = store.last_seq
         if not self._dirty:
             self._mark_dirty()
         try:
-            store.append_many(subject, payloads, self.time())
+            store.append_many(subject, payloads, self.time(), blocks)
         except StoreError:
             pass  # those that were not staged are left, and refused one by one
         return store.last_seq - before
@@ -283,8 +310,8 @@ class Stream(CopyingStream):
         append, now_ns = self._append, self.time()
         taken = 0
         try:
-            for _op, subject, _reply, _headers, payload in frames:
-                append(subject, b"", payload, now_ns)
+            for _op, subject, _reply, headers, payload in frames:
+                append(subject, headers, payload, now_ns)
                 taken += 1
         except StoreError:
             pass  # as above
