@@ -54,7 +54,19 @@ class Subscription:
     @property
     def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
         """Delivers ``(subject, payload)`` messages in one go, if there is a quicker way than one by one."""
-        return None
+        return None if self.messages_max >= 0 else self._send_payloads
+
+    def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        if self.closed:
+            return
+        sid = self.sid
+        self.output.write_frames(
+            [
+                b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body)
+                for subject, body in messages
+            ]
+        )
+        self.delivered += len(messages)
 
     @property
     def blocked(self) -> bool:
@@ -139,6 +151,10 @@ class GuardedSubscription(Subscription):
         super().__init__(client_id, output, pattern, queue, sid, on_exhausted)
         self._deny = deny
         self._answers = answers
+
+    @property
+    def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
+        return None
 
     def admits(self, subject: bytes) -> bool:
         return self._deny is None or not self._deny.matches(subject)
