@@ -37,7 +37,9 @@ class DuplicateWindow:
 
     def find(self, message_id: bytes, now_ns: int) -> int:
         """The sequence stored under this id within the window, or 0."""
-        self.expire(now_ns)
+        by_time = self._by_time
+        if by_time and by_time[0][0] <= now_ns - self.window_ns:
+            self.expire(now_ns)
         return self._sequences.get(message_id, 0)
 
     def are_new(self, message_ids: Collection[bytes], now_ns: int) -> bool:

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["MARK", "header_value", "message_id", "message_ids", "read_headers"]
+__all__ = [
+    "MARK",
+    "header_value",
+    "message_id",
+    "read_headers",
+    "sole_message_id",
+    "sole_message_ids",
+]
 
 MARK: Final = b"\r\nNats-"
 """What a header of the server's own begins with, in a block."""
@@ -36,28 +43,44 @@ def message_id(block: bytes) -> bytes:
     start = block.find(_MSG_ID)
     if start < 0:
         return b""
-    start += len(_MSG_ID)
-    return block[start : block.index(b"\r\n", start)].strip()
+    return _line(block, start + len(_MSG_ID))
 
 
-def message_ids(blocks: Sequence[bytes]) -> list[bytes]:
-    """The ``Nats-Msg-Id`` of each, if none has anything else; else nothing.
+def sole_message_id(block: bytes) -> bytes | None:
+    """The ``Nats-Msg-Id`` of a block, or ``b""``; None if it has anything else of the server's own."""
+    if block.startswith(_BEGIN) and block.endswith(_END):
+        name = block[len(_BEGIN) : -len(_END)]
+        if name.split() == [name]:  # one word: so it is all there is
+            return name
+    marks = block.count(MARK)
+    return message_id(block) or None if marks == 1 else None if marks else b""
 
-    Of ids with blanks in them, and of everything else that is not usual, nothing is known, either: it has
-    to be looked at block by block.
+
+def sole_message_ids(blocks: Sequence[bytes]) -> list[bytes] | None:
+    """The same of many: all have an id, or none has, and the list is empty.
+
+    Anything else, and what is not usual enough to be told from it at a glance, is None.
     """
+    # A mark cannot stand across a border of two blocks.
     text = _BETWEEN.join(blocks)
-    if not (text.startswith(_BEGIN) and text.endswith(_END)):
+    if text.startswith(_BEGIN) and text.endswith(_END):
+        found = text[len(_BEGIN) : -len(_END)].split(_END + _BETWEEN + _BEGIN)
+        names = _BETWEEN.join(found)
+        if (
+            len(found)
+            == len(blocks)
+            == names.count(_BETWEEN) + 1  # the borders are the blocks' own
+            and names.split() == [names]
+            and b"" not in found
+        ):
+            return found
+    marks = text.count(MARK)
+    if not marks:
         return []
-    found = text[len(_BEGIN) : -len(_END)].split(_END + _BETWEEN + _BEGIN)
-    # Where a block ends is sure only if no block has what was put between them.
-    ids = _BETWEEN.join(found)
-    is_usual = (
-        len(found) == len(blocks) == ids.count(_BETWEEN) + 1
-        and len(ids.split()) == 1
-        and b"" not in found
-    )
-    return found if is_usual else []
+    if not marks == text.count(_MSG_ID) == len(blocks):
+        return None
+    found = list(map(message_id, blocks))
+    return None if b"" in found else found
 
 
 def header_value(block: bytes, name: bytes) -> bytes:
@@ -65,5 +88,10 @@ def header_value(block: bytes, name: bytes) -> bytes:
     start = block.find(b"\r\n%b:" % name)
     if start < 0:
         return b""
-    start += len(name) + 3
-    return block[start : block.index(b"\r\n", start)].strip()
+    return _line(block, start + len(name) + 3)
+
+
+def _line(block: bytes, start: int) -> bytes:
+    """The rest of a line, without surrounding blanks; of the last one if its end is missing."""
+    end = block.find(b"\r\n", start)
+    return block[start : end if end >= 0 else len(block)].strip()

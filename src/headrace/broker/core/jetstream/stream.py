@@ -26,7 +26,7 @@ from .fast_reply import FAST
 from .gate import PubAcks, store_refusal
 from .hungry import Hungry
 from .publish_checks import Admission, PublishChecks
-from .publish_headers import MARK, message_id, message_ids
+from .publish_headers import message_id, sole_message_id, sole_message_ids
 from .republish import republisher_of
 from .retention import Retention, retention_of
 from .schedules import Schedules
@@ -202,28 +202,26 @@ class Stream(CopyingStream):
     def ingest_many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
         """Take published messages, if they need no more than staging; else leave them.
 
-        None of them may have headers, or all of them an id that is new, and nothing else.
+        That is so if their headers say nothing to the stream, or an id each, which must be new.
         """
         if not self.is_plain:
             return frames
         _ops, subjects, replies, blocks, payloads = zip(*frames, strict=True)
-        named = any(blocks)
+        headed = any(blocks)
         if replies[0][-4:] == FAST:
-            return frames if named else self.fast.ingest_many(frames)
+            return frames if headed else self.fast.ingest_many(frames)
         if _FAST_THEN in b" ".join(replies) + b" ":
             return frames
-        names: list[bytes] = []
-        if named:
-            names = message_ids(blocks)
-            if not (
-                names
-                and max(map(len, blocks)) <= HEADER_BYTES_MAX
-                and self.window.are_new(names, self.time())
-            ):
+        names: list[bytes] | None = None
+        if headed:
+            names = sole_message_ids(blocks)
+            if names is None or max(map(len, blocks)) > HEADER_BYTES_MAX:
+                return frames
+            if names and not self.window.are_new(names, self.time()):
                 return frames
         first = self.store.last_seq + 1
         if subjects.count(subjects[0]) == len(frames):
-            taken = self.take_many(subjects[0], payloads, blocks if named else ())
+            taken = self.take_many(subjects[0], payloads, blocks if headed else ())
         else:
             taken = self.take_each(frames)
         if names and taken:
@@ -238,27 +236,29 @@ class Stream(CopyingStream):
     def _ingest_named(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, name: bytes
     ) -> None:
-        """Take a message that has an id and nothing else a plain stream would look at."""
+        """Take a message that has at most an id, and nothing else a plain stream would look at."""
         now_ns = self.time()
-        duplicate_of = self.window.find(name, now_ns)
-        if duplicate_of:
-            self._acknowledge_duplicate(duplicate_of, reply)
-            return
+        if name:
+            duplicate_of = self.window.find(name, now_ns)
+            if duplicate_of:
+                self._acknowledge_duplicate(duplicate_of, reply)
+                return
         try:
             sequence = self._append(subject, headers, payload, now_ns)
         except StoreError as error:
             self._refuse(reply, store_refusal(error))
             return
-        self.window.add(name, sequence, now_ns)
+        if name:
+            self.window.add(name, sequence, now_ns)
         if reply:
             self.acks.waiting.append((sequence, reply))
         if not self._dirty:
             self._mark_dirty()
 
     def _ingest_checked(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        if self.is_plain and headers.count(MARK) == 1 and len(headers) <= HEADER_BYTES_MAX:
-            name = message_id(headers)
-            if name:
+        if self.is_plain and len(headers) <= HEADER_BYTES_MAX:
+            name = sole_message_id(headers)
+            if name is not None:
                 self._ingest_named(subject, reply, headers, payload, name)
                 return
         if self.config.no_ack:
