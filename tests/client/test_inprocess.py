@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.auth import Permissions
+from headrace.broker.core.permissions import Permissions
 from headrace.broker.server import User
 from headrace.client import Connection
 from headrace.client.events import Event

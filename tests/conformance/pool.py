@@ -96,6 +96,11 @@ class Pool:
         if kind == "nats-server":
             server = peers.start_nats_server(directory, config=settings.for_nats_server())
             _keep_directory(server)
+        elif settings.nats_conf:
+            file = directory / "nats.conf"
+            directory.mkdir(parents=True)
+            file.write_text(settings.nats_conf)
+            server = peers.start_headrace(directory, flags=["-c", str(file)])
         else:
             server = peers.start_headrace(directory, config=settings.for_headrace())
         self._started.append(server)

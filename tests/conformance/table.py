@@ -20,14 +20,15 @@ class Settings:
     auth_timeout: float = 0.0  # seconds; 0: the server's default
     max_payload: int = 0  # bytes; 0: the server's default
     pin_handover: str = ""  # of ours; nats-server knows one way only
+    nats_conf: str = ""  # in nats-server's own words, for both
 
     @property
     def is_open(self) -> bool:
         """Whether anybody may connect."""
-        return not (self.user or self.password or self.token)
+        return not (self.user or self.password or self.token or self.nats_conf)
 
     def for_nats_server(self) -> str:
-        lines = []
+        lines = [self.nats_conf] if self.nats_conf else []
         if self.max_payload:
             lines.append(f"max_payload: {self.max_payload}")
         credentials = {"user": self.user, "password": self.password, "token": self.token}

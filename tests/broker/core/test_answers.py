@@ -4,7 +4,7 @@ import pytest
 
 from headrace.broker.core import answers
 from headrace.broker.core.answers import ExpectedAnswers
-from headrace.broker.core.auth import ResponsePermission
+from headrace.broker.core.permissions import ResponsePermission
 from headrace.clock import ManualClock
 
 SECOND_NS = 1_000_000_000

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.auth import Permissions, User, UserAuthentication
+from headrace.broker.core.auth import User, UserAuthentication
 from headrace.broker.core.direct import DirectSession
 from headrace.broker.core.hub import Hub
+from headrace.broker.core.permissions import Permissions
 from headrace.broker.core.session import Peer, Session
 from headrace.broker.store.memory import MemoryStorage
 from headrace.clock import ManualClock

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.auth import Identity, ResponsePermission
+from headrace.broker.core.auth import Identity
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jwt import TokenError, decode_token
 from headrace.broker.core.jwt_auth import TokenTrust, TrustedTokens
 from headrace.broker.core.peer import Peer
+from headrace.broker.core.permissions import ResponsePermission
 from headrace.broker.core.session_connect import ConnectOptions
 from headrace.broker.server.keys import key_checker
 from headrace.clock import ManualClock
@@ -90,7 +91,9 @@ def test_a_user_its_account_signed_is_let_in_with_what_its_token_grants() -> Non
         ({}, user(pub=3)),
         ({}, user(times=[{"start": "08:00:00", "end": "09:00:00"}])),
         ({}, user(allowed_connection_types=["WEBSOCKET"])),
-        ({}, user(sub={"allow": ["a q"]})),
+        ({}, user(pub={"allow": ["a q"]})),
+        ({}, user(sub={"allow": ["a q r"]})),
+        ({}, user(sub={"allow": ["{{name()}}"]})),
         ({"revocations": {USER.public: NOW_S}}, user()),
         ({"revocations": {"*": NOW_S}}, user()),
         ({"limits": {"disallow_bearer": True}}, user(bearer_token=True)),

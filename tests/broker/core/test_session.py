@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.auth import Permissions, TokenAuthentication, User, UserAuthentication
+from headrace.broker.core.auth import TokenAuthentication, User, UserAuthentication
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.hub_options import HubOptions
+from headrace.broker.core.permissions import Permissions
 from headrace.broker.core.session import Peer, Session
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from headrace.broker.core.auth import Permissions, ResponsePermission, User, UserAuthentication
+from headrace.broker.core.auth import User, UserAuthentication
 from headrace.broker.core.hub import Hub
+from headrace.broker.core.permissions import Permissions, ResponsePermission
 from headrace.broker.core.session import Peer, Session
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter

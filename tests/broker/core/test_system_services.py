@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
-from headrace.broker.core.auth import Permissions, ResponsePermission, User, UserAuthentication
+from headrace.broker.core.auth import User, UserAuthentication
 from headrace.broker.core.hub import Hub
+from headrace.broker.core.permissions import Permissions, ResponsePermission
 from headrace.broker.core.session import Peer
 from headrace.subjects import SubjectFilter
 from jetstream_world import Client, World

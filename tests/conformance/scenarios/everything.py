@@ -18,6 +18,7 @@ from conformance.scenarios import (
     listening,
     meetings,
     messages,
+    permissions,
     priorities,
     pullrules,
     pulls,
@@ -32,6 +33,7 @@ from conformance.table import Table
 
 ALL: Table = [
     *core.TABLE,
+    *permissions.TABLE,
     *streams.TABLE,
     *messages.TABLE,
     *consumers.TABLE,

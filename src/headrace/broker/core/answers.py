@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from ...clock import Clock
-from .auth import ResponsePermission
+from .permissions import ResponsePermission
 
 __all__ = ["ExpectedAnswers"]
 

@@ -7,15 +7,15 @@ text shows one.
 from __future__ import annotations
 
 import hmac
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ...errors import ConfigurationError
-from ...subjects import SubjectFilter, is_subset, overlaps
 from .nkeys import USER, public_key
+from .passwords import PasswordChecker, SlowDecision, check_hash, is_hash
 from .peer import NOWHERE, Peer
+from .permissions import Permissions
 from .session_connect import ConnectOptions
 
 __all__ = [
@@ -23,55 +23,13 @@ __all__ = [
     "Identity",
     "KeyChecker",
     "NoAuthentication",
-    "Permissions",
-    "ResponsePermission",
     "TokenAuthentication",
     "User",
     "UserAuthentication",
+    "Verdict",
     "check_secret",
     "check_users",
 ]
-
-_BCRYPT = re.compile(r"\$2[abxy]\$\d{2}\$")
-
-
-@dataclass(frozen=True, slots=True)
-class ResponsePermission:
-    """How often, and for how long, one may answer a request one was sent, whatever else is denied."""
-
-    messages_max: int
-    expires_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class Permissions:
-    """What an identity may publish and subscribe to; ``None`` allows everything.
-
-    ``responses`` additionally permits answers to the requests an identity receives.
-    """
-
-    publish_allow: SubjectFilter | None = None
-    publish_deny: SubjectFilter | None = None
-    subscribe_allow: SubjectFilter | None = None
-    subscribe_deny: SubjectFilter | None = None
-    responses: ResponsePermission | None = None
-
-    def may_publish(self, subject: bytes) -> bool:
-        return _allowed(subject, self.publish_allow, self.publish_deny)
-
-    def may_subscribe(self, pattern: bytes) -> bool:
-        """Whether ``pattern`` may be subscribed to: all of it is allowed, and not all of it denied."""
-        allow, deny = self.subscribe_allow, self.subscribe_deny
-        if deny is not None and any(is_subset(pattern, denied) for denied in deny.patterns):
-            return False
-        return allow is None or any(is_subset(pattern, allowed) for allowed in allow.patterns)
-
-    def denied_within(self, pattern: bytes) -> SubjectFilter | None:
-        """What is to be kept from a subscription that is permitted; None if nothing."""
-        deny = self.subscribe_deny
-        if deny is None or not any(overlaps(pattern, denied) for denied in deny.patterns):
-            return None
-        return deny
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +63,10 @@ class User:
     nkey: str = ""
 
 
+Verdict: TypeAlias = Identity | SlowDecision | None
+"""Who is there, nobody who may be, or a decision that takes long."""
+
+
 class Authenticator(Protocol):
     """Decides from a CONNECT who is there."""
 
@@ -117,8 +79,8 @@ class Authenticator(Protocol):
         """What a new connection is to sign; empty where nobody has a key."""
         ...
 
-    def authenticate(self, options: ConnectOptions, peer: Peer = NOWHERE) -> Identity | None:
-        """Whom these credentials belong to, or None. Before CONNECT they are ``UNSAID``."""
+    def authenticate(self, options: ConnectOptions, peer: Peer = NOWHERE) -> Verdict:
+        """Whom these credentials belong to. Before CONNECT they are ``UNSAID``, and decided at once."""
         ...
 
 
@@ -145,15 +107,18 @@ class NoAuthentication:
 
 
 class TokenAuthentication:
-    """One shared token, as ``nats://<token>@host`` gives it."""
+    """One shared token, as ``nats://<token>@host`` gives it, or its hash, which needs ``passwords``."""
 
     required = True
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, *, passwords: PasswordChecker | None = None) -> None:
         if not token:
             raise ConfigurationError("token: empty; accepted is any non-empty text")
         check_secret("token", token)
+        if is_hash(token) and passwords is None:
+            raise ConfigurationError("token: a hash needs something that compares passwords")
         self._token = token
+        self._passwords = passwords if is_hash(token) else None
 
     def __repr__(self) -> str:
         return "TokenAuthentication(…)"
@@ -161,8 +126,11 @@ class TokenAuthentication:
     def new_nonce(self) -> str:
         return ""
 
-    def authenticate(self, options: ConnectOptions, peer: Peer = NOWHERE) -> Identity | None:
-        return Identity() if _same(self._token, options.auth_token) else None
+    def authenticate(self, options: ConnectOptions, peer: Peer = NOWHERE) -> Verdict:
+        given = options.auth_token
+        if self._passwords is not None:
+            return _compared(self._passwords, self._token, given, Identity()) if given else None
+        return Identity() if _same(self._token, given) else None
 
 
 class UserAuthentication:
@@ -171,6 +139,7 @@ class UserAuthentication:
     Args:
         default: whom a client without credentials acts for (``no_auth_user``); None: nobody.
         keys: checks signatures; needed for users with keys.
+        passwords: compares hashes; needed for users whose password is one.
         map_certificates: who shows a certificate is the user its names name.
     """
 
@@ -180,6 +149,7 @@ class UserAuthentication:
         *,
         default: str | None = None,
         keys: KeyChecker | None = None,
+        passwords: PasswordChecker | None = None,
         map_certificates: bool = False,
     ) -> None:
         check_users(users, default, need_secret=not map_certificates)
@@ -194,6 +164,10 @@ class UserAuthentication:
         self._keys = keys
         if self._by_key and keys is None:
             raise ConfigurationError("users: nkey needs something that checks signatures")
+        self._hashed = tuple(user for user in self._users if is_hash(user.password))
+        self._passwords = passwords
+        if self._hashed and passwords is None:
+            raise ConfigurationError("users: a hash needs something that compares passwords")
         self._map_certificates = map_certificates
         self.required = self._default is None
 
@@ -204,19 +178,30 @@ class UserAuthentication:
     def new_nonce(self) -> str:
         return self._keys.new_nonce() if self._by_key and self._keys is not None else ""
 
-    def authenticate(self, options: ConnectOptions, peer: Peer = NOWHERE) -> Identity | None:
+    def authenticate(self, options: ConnectOptions, peer: Peer = NOWHERE) -> Verdict:
         if options.nkey:
             return self._with_key(options, peer)
         if self._map_certificates:
             return self._with_certificate(peer)
         if not (options.user or options.password or options.auth_token or options.jwt):
             return self._default
-        found = None
+        return self._with_password(options.user, options.password)
+
+    def _with_password(self, name: str, password: str) -> Verdict:
+        named, found = None, None
         for user in self._users:  # no early exit: the time taken must not tell who exists
-            name_fits = _same(user.name, options.user)
-            password_fits = _same(user.password, options.password)
+            name_fits = _same(user.name, name)
+            password_fits = _same(user.password, password)
+            if name_fits:
+                named = user
             if name_fits & password_fits:
                 found = _identity(user)
+        if self._passwords is None or not self._hashed or not password:
+            return found
+        if named is None:  # takes as long as a wrong password, for the same reason
+            return _compared(self._passwords, self._hashed[0].password, password, None)
+        if named in self._hashed:
+            return _compared(self._passwords, named.password, password, _identity(named))
         return found
 
     def _with_key(self, options: ConnectOptions, peer: Peer) -> Identity | None:
@@ -259,19 +244,19 @@ def _identity(user: User) -> Identity:
 
 
 def check_secret(what: str, secret: str) -> None:
-    """Raise ConfigurationError for a bcrypt hash: compared as text, the hash would be the password."""
-    if _BCRYPT.match(secret):
-        raise ConfigurationError(
-            f"{what}: a bcrypt hash, which Python's standard library cannot check; "
-            "accepted is the secret itself (a configuration file may take it from $VARIABLE)"
-        )
+    """Raise ConfigurationError for what looks like a bcrypt hash and can not be matched."""
+    if is_hash(secret):
+        check_hash(what, secret)
+
+
+def _compared(
+    passwords: PasswordChecker, hashed: str, given: str, identity: Identity | None
+) -> Verdict:
+    """``identity`` for whom the password is right: now if that is known, otherwise later."""
+    if passwords.known(hashed, given):
+        return identity
+    return SlowDecision(lambda: identity if passwords.matches(hashed, given) else None)
 
 
 def _same(expected: str, given: str) -> bool:
     return hmac.compare_digest(expected.encode(), given.encode(errors="surrogatepass"))
-
-
-def _allowed(subject: bytes, allow: SubjectFilter | None, deny: SubjectFilter | None) -> bool:
-    if deny is not None and deny.matches(subject):
-        return False
-    return allow is None or allow.matches(subject)

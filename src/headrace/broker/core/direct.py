@@ -125,10 +125,17 @@ class DirectSession(Session):
         for chunk in chunks:
             if isinstance(chunk, bytes):
                 self.receive(chunk)
+            elif self._login.holds:
+                self._login.keep(chunk)
             elif self._last_words is None:
                 self._vigil.heard = True
                 self.in_bytes += len(chunk)
                 self._take_many(chunk.frames)
+
+    def take_up(self, frames: list[Frame], chunks: list[Chunk]) -> None:
+        if not self.closed:
+            self._take(iter(frames))
+        self.receive_chunks(chunks)
 
     def _take_many(self, frames: Sequence[Frame]) -> None:
         """Hand frames over in one go if all are for one sink that takes batches."""
@@ -158,7 +165,7 @@ class DirectSession(Session):
         deny: SubjectFilter | None,
         answers: ExpectedAnswers | None,
     ) -> Subscription:
-        end = self._drop_subscription
+        end = self.drop_subscription
         return _DirectSubscription(
             self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
         )

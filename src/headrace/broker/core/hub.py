@@ -19,6 +19,7 @@ from .accounts import Accounts
 from .auth import Authenticator, NoAuthentication
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .output import Output
+from .passwords import AtOnce, SlowDecisions
 from .ports import Randomness, Storage
 from .session import Peer, Session
 from .timers import TimerQueue
@@ -47,6 +48,7 @@ class Hub:
         self.random = random
         self.options = options or HubOptions()
         self.authenticator = authenticator or NoAuthentication()
+        self.decisions: SlowDecisions = AtOnce()  # the shell has threads for them
         self.timers = TimerQueue()
         self.accounts = Accounts(clock, random, self.timers)
         self._services: SystemServices | None = None

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from ...errors import InvalidSubjectError
 from ...subjects import SubjectFilter
 from .account_options import AccountOptions, Export, Import, JetStreamLimits
-from .auth import Permissions, ResponsePermission
 from .jwt import Claims, TokenError
 from .peer import Peer
+from .permissions import Permissions, QueueRule, ResponsePermission, read_rules
 
 __all__ = ["account_options", "check_origin", "permissions_of"]
 
@@ -97,30 +97,38 @@ def permissions_of(content: Mapping[str, Any]) -> Permissions | None:
     """What ``pub``, ``sub`` and ``resp`` grant; None: everything. Raises TokenError."""
     publish, subscribe = content.get("pub") or {}, content.get("sub") or {}
     answers = content.get("resp")
-    filters = [
-        _filter(rules.get(verdict) or ())
+    rules = [
+        _rules(rules.get(verdict) or ())
         for rules in (publish, subscribe)
         for verdict in ("allow", "deny")
     ]
-    if not answers and not any(filters):
+    if not answers and not any(subjects or queues for subjects, queues in rules):
         return None
-    publish_allow, publish_deny, subscribe_allow, subscribe_deny = filters
+    (publish_allow, off), (publish_deny, off_too), allowed, denied = rules
+    if off or off_too:
+        raise TokenError("a queue group in the permission to publish: it is for subscriptions")
     responses = None
     if answers:
         most, ttl_ns = _limit(answers.get("max", 0)), _limit(answers.get("ttl", 0))
         responses = ResponsePermission(most if most > 0 else 1, ttl_ns or 120_000_000_000)
         if publish_allow is None:
             publish_deny = SubjectFilter([b">"])
-    return Permissions(publish_allow, publish_deny, subscribe_allow, subscribe_deny, responses)
+    return Permissions(
+        publish_allow,
+        publish_deny,
+        allowed[0],
+        denied[0],
+        responses,
+        queues_allow=allowed[1],
+        queues_deny=denied[1],
+    )
 
 
-def _filter(patterns: Any) -> SubjectFilter | None:
-    if not patterns:
-        return None
-    if any(len(str(pattern).split()) > 1 or "{{" in str(pattern) for pattern in patterns):
-        raise TokenError("queue groups and templates in permissions are not supported")
+def _rules(entries: Any) -> tuple[SubjectFilter | None, tuple[QueueRule, ...]]:
+    if any("{{" in str(entry) for entry in entries):
+        raise TokenError("templates in permissions are not supported")
     try:
-        return SubjectFilter([str(pattern).encode() for pattern in patterns])
+        return read_rules(map(str, entries))
     except InvalidSubjectError as error:
         raise TokenError(f"a permission is no subject: {error}") from None
 

@@ -21,8 +21,10 @@ from .answers import ExpectedAnswers
 from .auth import Identity
 from .client_info import client_info
 from .output import Output
+from .passwords import SlowDecision
 from .peer import Peer
-from .session_connect import UNSAID, decode_connect
+from .session_connect import UNSAID, ConnectOptions, decode_connect
+from .session_login import Login, renew_subscriptions
 from .session_vigil import Vigil
 from .subscription import GuardedSubscription, Subscription
 
@@ -43,6 +45,7 @@ class Session:
         "_answers",
         "_hub",
         "_last_words",
+        "_login",
         "_parser",
         "_relaxed",
         "_vigil",
@@ -89,9 +92,13 @@ class Session:
         self._answers: ExpectedAnswers | None = None
         self._last_words: list[bytes] | None = None
         self._vigil = Vigil(self, hub)
+        self._login = Login(self, hub)
         if not self.authenticated:
             self._vigil.await_login()
-        elif self._take_place(hub.authenticator.authenticate(UNSAID, peer)):
+            return
+        guest = hub.authenticator.authenticate(UNSAID, peer)
+        assert not isinstance(guest, SlowDecision), "there is nothing yet to decide by"
+        if self._take_place(guest):
             self._vigil.begin()
 
     def __repr__(self) -> str:
@@ -112,10 +119,18 @@ class Session:
 
     # What the shell calls
 
+    @property
+    def holds_input(self) -> bool:
+        """Whether what comes in now is kept for later: better read no more until it is not."""
+        return self._login.holds and not self.closed
+
     def receive(self, chunk: bytes) -> None:
         """Handle what the socket brought; afterwards ``closed`` may be set."""
         if self._last_words is not None:
             return  # it has been told why
+        if self._login.holds:
+            self._login.keep(chunk)
+            return
         if not (self.authenticated or self._parser.held_bytes or chunk[:1] in (b"C", b"c")):
             # Refused before the parser would keep a payload of somebody unknown.
             self.close("Authorization Violation", "Authentication Failure")
@@ -142,6 +157,16 @@ class Session:
                 self._handle(frame)
             if self.closed:
                 return
+            if self._login.holds:
+                self._login.keep_frames(frames)
+                return
+
+    def take_up(self, frames: list[Frame], chunks: list[Any]) -> None:
+        """Handle what was kept."""
+        if not self.closed:
+            self._take(iter(frames))
+        for chunk in chunks:
+            self.receive(chunk)
 
     def take_output(self) -> list[bytes]:
         """Everything to be written now."""
@@ -165,29 +190,13 @@ class Session:
 
     def authenticate_again(self) -> None:
         """The operator changed who may do what: act by it, or hang up, as nats-server does."""
-        if self.closed or not self.authenticated:
-            return
-        identity = self._hub.authenticator.authenticate(self.options, self.peer)
-        if identity is not None and identity == self.identity:
-            return
-        if not self._take_place(identity):
-            return
-        assert identity is not None
-        permissions = identity.permissions
-        for sid, subscription in list(self.subscriptions.items()):
-            pattern = subscription.pattern
-            if permissions is not None and not permissions.may_subscribe(pattern):
-                self._drop_subscription(subscription)
-                text = f'Permissions Violation for Subscription to "{_shown(pattern)}"'
-                self.output.write(encode.err(f'{text} (sid "{_shown(sid)}")'))
-                continue
-            successor = self._make_subscription(pattern, subscription.queue, sid)
-            successor.delivered = subscription.delivered
-            successor.messages_max = subscription.messages_max
-            self.subscriptions[sid] = successor
-            self.router.subscribe(successor)  # first, so that interest never lapses
-            subscription.closed = True
-            self.router.unsubscribe(subscription)
+        if not self.closed and self.authenticated:
+            self._login.review()
+
+    def act_anew(self, identity: Identity | None) -> None:
+        """Be ``identity`` from here on, with the subscriptions it may have."""
+        if identity != self.identity and self._take_place(identity):
+            renew_subscriptions(self)
 
     # Publishing
 
@@ -329,7 +338,10 @@ class Session:
         except ValueError:
             self.close("", "Protocol Violation")  # like nats-server, without a word
             return
-        identity = self._hub.authenticator.authenticate(options, self.peer)
+        self._login.ask(options)
+
+    def enter(self, options: ConnectOptions, identity: Identity | None) -> None:
+        """Let the client in as ``identity``, or hang up."""
         if identity is None:
             self.close("Authorization Violation", "Authentication Failure")
             return
@@ -372,8 +384,7 @@ class Session:
             account.router.subscribe(subscription)
         self.account.connections -= 1
         account.connections += 1
-        self.account = account
-        self.router = account.router
+        self.account, self.router = account, account.router
 
     def _act_for(self, identity: Identity) -> None:
         """From here on the permissions are those of ``identity``."""
@@ -400,13 +411,13 @@ class Session:
             self.output.write(encode.err(text))
             return
         permissions = self.identity.permissions
-        if permissions is not None and not permissions.may_subscribe(pattern):
+        if permissions is not None and not permissions.may_subscribe(pattern, queue):
             using = f' using queue "{_shown(queue)}"' if queue else ""
             self.output.write(
                 encode.err(f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}')
             )
             return
-        subscription = self._make_subscription(pattern, queue, sid)
+        subscription = self.make_subscription(pattern, queue, sid)
         self.subscriptions[sid] = subscription
         self.router.subscribe(subscription)
         self._confirm()
@@ -418,7 +429,8 @@ class Session:
             return False
         return self.account.may_subscribe
 
-    def _make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
+    def make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
+        """A subscription as the identity may have it, which the router does not know yet."""
         permissions = self.identity.permissions
         deny = None if permissions is None else permissions.denied_within(pattern)
         return self._subscription(pattern, queue, sid, deny, self._answers)
@@ -431,7 +443,7 @@ class Session:
         deny: SubjectFilter | None,
         answers: ExpectedAnswers | None,
     ) -> Subscription:
-        end = self._drop_subscription
+        end = self.drop_subscription
         if deny is None and answers is None:
             return Subscription(self.client_id, self.output, pattern, queue, sid, end)
         return GuardedSubscription(
@@ -444,10 +456,11 @@ class Session:
             if messages_max > subscription.delivered:
                 subscription.messages_max = messages_max
             else:
-                self._drop_subscription(subscription)
+                self.drop_subscription(subscription)
         self._confirm()
 
-    def _drop_subscription(self, subscription: Subscription) -> None:
+    def drop_subscription(self, subscription: Subscription) -> None:
+        """End a subscription."""
         if self.subscriptions.pop(subscription.sid.strip(), None) is not None:
             self._retire(subscription)
 

@@ -23,11 +23,12 @@ from . import (
 )
 from .account_events import AccountEvents
 from .hub_options import COMPATIBLE_VERSION
+from .permissions import written
 
 if TYPE_CHECKING:
     from .accounts import Account
-    from .auth import Permissions
     from .hub import Hub
+    from .permissions import Permissions
     from .ports import Origin
 
 __all__ = ["SystemServices"]
@@ -241,14 +242,15 @@ def _on(said: Options, name: str) -> bool:
 def _permissions(granted: Permissions) -> dict[str, Any]:
     """As a configuration says them."""
     found: dict[str, Any] = {}
-    for verb in ("publish", "subscribe"):
-        rules = {
-            verdict: [pattern.decode() for pattern in patterns.patterns]
-            for verdict in ("allow", "deny")
-            if (patterns := getattr(granted, f"{verb}_{verdict}")) is not None
-        }
-        if rules:
-            found[verb] = rules
+    rules = {
+        ("publish", "allow"): written(granted.publish_allow),
+        ("publish", "deny"): written(granted.publish_deny),
+        ("subscribe", "allow"): written(granted.subscribe_allow, granted.queues_allow),
+        ("subscribe", "deny"): written(granted.subscribe_deny, granted.queues_deny),
+    }
+    for (verb, verdict), entries in rules.items():
+        if entries:
+            found.setdefault(verb, {})[verdict] = entries
     if granted.responses is not None:
         answers = granted.responses
         found["responses"] = {"max": answers.messages_max, "ttl": answers.expires_ns}

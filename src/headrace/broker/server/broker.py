@@ -25,6 +25,7 @@ from .direct import accept
 from .listener import bind, is_loopback, shown_host, url_of
 from .monitor import Monitor
 from .options import BrokerOptions, WebSocketOptions
+from .passwords import DecisionThreads
 from .pump import Pump
 from .storage import OpenStorage, open_storage
 from .zones import time_zone
@@ -67,6 +68,7 @@ class Broker:
         self._tls: ssl.SSLContext | None = options.tls.context() if options.tls else None
         self._hub: Hub | None = None
         self._pump: Pump | None = None
+        self._decisions: DecisionThreads | None = None
         self._storage: OpenStorage | None = None
         self._server: asyncio.Server | None = None
         self._monitor: Monitor | None = None
@@ -155,6 +157,7 @@ class Broker:
             hub = self._hub = self._make_hub()
             hub.configure_accounts(options.all_accounts(), options.system_account)
             pump = self._pump = Pump(hub, loop)
+            hub.decisions = self._decisions = DecisionThreads(pump)
             if options.jetstream:
                 storage = self._storage = await open_storage(options, loop, pump)
                 hub.start_jetstream(storage.storage, self._jetstream_options(hub))
@@ -238,6 +241,8 @@ class Broker:
             pump.flush_all()
             await self._close_connections(pump)
             pump.stop()
+        if self._decisions is not None:
+            self._decisions.stop()
         if self._storage is not None:
             await self._storage.close()
             self._storage = None

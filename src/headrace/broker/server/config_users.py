@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...errors import ConfigurationError, InvalidSubjectError
 from ...subjects import SubjectFilter
-from ..core.auth import Permissions, ResponsePermission, User, check_secret
+from ..core.auth import User, check_secret
 from ..core.nkeys import USER, public_key
+from ..core.permissions import Permissions, QueueRule, ResponsePermission, read_rules
 from .config_fields import Fields, refuse, seconds_of
 from .config_syntax import ConfigMap, ConfigValue
 
@@ -82,54 +83,70 @@ def read_secret(fields: Fields, *names: str) -> str | None:
 def read_permissions(value: ConfigValue) -> Permissions:
     """``{publish, subscribe, allow_responses}``. Raises ConfigurationError with the place."""
     fields = Fields(value, "permissions")
-    publish_allow, publish_deny = _subjects(fields.take("publish", "pub", "import"), "publish")
-    subscribe_allow, subscribe_deny = _subjects(
-        fields.take("subscribe", "sub", "export"), "subscribe"
-    )
+    publish = _rules(fields.take("publish", "pub", "import"), "publish")
+    subscribe = _rules(fields.take("subscribe", "sub", "export"), "subscribe")
     responses = _responses(fields.take("allow_responses", "publish_allow_responses"))
     for key, unknown in fields.rest():
         refuse(
             unknown, key, "no such permission; accepted are publish, subscribe and allow_responses"
         )
-    if responses is not None and publish_allow is None:
+    publish_deny = publish.deny
+    if responses is not None and publish.allow is None:
         publish_deny = (
             _ALL  # nats-server: who may answer, and is granted nothing else, may only answer
         )
-    return Permissions(publish_allow, publish_deny, subscribe_allow, subscribe_deny, responses)
+    return Permissions(
+        publish.allow,
+        publish_deny,
+        subscribe.allow,
+        subscribe.deny,
+        responses,
+        queues_allow=subscribe.queues_allow,
+        queues_deny=subscribe.queues_deny,
+    )
 
 
-def _subjects(
-    value: ConfigValue | None, name: str
-) -> tuple[SubjectFilter | None, SubjectFilter | None]:
+class _Rules(NamedTuple):
+    """What one may do, and what not; ``None`` and no queue: everything, and nothing."""
+
+    allow: SubjectFilter | None = None
+    deny: SubjectFilter | None = None
+    queues_allow: tuple[QueueRule, ...] = ()
+    queues_deny: tuple[QueueRule, ...] = ()
+
+
+def _rules(value: ConfigValue | None, name: str) -> _Rules:
     """What is allowed and denied; a bare list is what is allowed."""
     if value is None:
-        return None, None
+        return _Rules()
     if not isinstance(value.content, ConfigMap):
-        return _filter(value, name), None
+        subjects, queues = _entries(value, name)
+        return _Rules(subjects, None, queues)
     fields = Fields(value, name)
     allow, deny = fields.take("allow"), fields.take("deny")
     for key, unknown in fields.rest():
         refuse(unknown, key, f"not known in {name}; accepted are allow and deny")
-    return (
-        None if allow is None else _filter(allow, f"{name}.allow"),
-        None if deny is None else _filter(deny, f"{name}.deny"),
-    )
+    allowed, queues_allowed = (None, ()) if allow is None else _entries(allow, f"{name}.allow")
+    denied, queues_denied = (None, ()) if deny is None else _entries(deny, f"{name}.deny")
+    return _Rules(allowed, denied, queues_allowed, queues_denied)
 
 
-def _filter(value: ConfigValue, name: str) -> SubjectFilter:
+def _entries(value: ConfigValue, name: str) -> tuple[SubjectFilter | None, tuple[QueueRule, ...]]:
     entries = value.content if isinstance(value.content, list) else [value]
     if not entries:
         # For nats-server an empty list allows everything, which is not what it looks like.
         refuse(value, name, 'empty; leave it out to allow everything, or deny ">" to allow nothing')
-    patterns: list[bytes] = []
+    rules: list[str] = []
     for entry in entries:
         if not isinstance(entry.content, str):
             refuse(entry, name, "not accepted; it must be a subject or a list of subjects")
-        if len(entry.content.split()) > 1:
-            refuse(entry, name, f"{entry.content!r}: permissions by queue group are not supported")
-        patterns.append(entry.content.encode())
+        if len(entry.content.split()) > 1 and name.startswith("publish"):
+            refuse(
+                entry, name, f"{entry.content!r}: queue groups are for subscribe, not for publish"
+            )
+        rules.append(entry.content)
     try:
-        return SubjectFilter(patterns)
+        return read_rules(rules)
     except InvalidSubjectError as error:
         raise ConfigurationError(f"{value.place}: {name}: {error}") from None
 

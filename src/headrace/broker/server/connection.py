@@ -49,6 +49,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
         self._reading_held = False
+        self._reading_paused = False
         self._finishing = False
         self._writing_paused = False
         self._linger: asyncio.TimerHandle | None = None
@@ -75,17 +76,13 @@ class Connection(asyncio.Protocol):
             self._pump.hub.wrote(session, transport.get_write_buffer_size())
         if session.closed:
             self._finish()
+        elif self._reading_paused:
+            self._regulate_reading()
 
     def hold_reading(self, hold: bool) -> None:
         """Stop or go on reading, because the disk is behind or has caught up."""
         self._reading_held = hold
-        transport = self._transport
-        if transport is None or self._upgrading is not None or transport.is_closing():
-            return
-        if hold:
-            transport.pause_reading()
-        else:
-            transport.resume_reading()
+        self._regulate_reading()
 
     def hurry(self) -> None:
         """The broker stops: who was hung up on, or is not through its handshake, is not waited for."""
@@ -137,6 +134,8 @@ class Connection(asyncio.Protocol):
             # A fault of ours: this client cannot be told what became of its messages.
             logger.exception("cid:%d - failed while handling a client's data", session.client_id)
             session.close("Internal Error")
+        if session.holds_input:
+            self._regulate_reading()
         self._pump.wake()
 
     def eof_received(self) -> bool:
@@ -177,6 +176,22 @@ class Connection(asyncio.Protocol):
 
     # Private
 
+    def _regulate_reading(self) -> None:
+        """Read, unless the disk is behind or it is yet to be decided who the client is."""
+        session, transport = self._session, self._transport
+        if session is None or transport is None:
+            return
+        if self._upgrading is not None or self._finishing or transport.is_closing():
+            return
+        pause = self._reading_held or session.holds_input
+        if pause == self._reading_paused:
+            return
+        self._reading_paused = pause
+        if pause:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
     async def _start_tls(self, context: ssl.SSLContext) -> None:
         """Turn the connection into TLS after INFO went out in clear."""
         transport = self._transport
@@ -201,11 +216,11 @@ class Connection(asyncio.Protocol):
             self.connection_lost(None)
             return
         self._transport = upgraded
+        self._reading_paused = False
         self._session.peer.tls_version = _tls_version(upgraded)
         self._session.peer.certificate = certificate_names(upgraded)
         upgraded.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
-        if self._reading_held:
-            upgraded.pause_reading()
+        self._regulate_reading()
         self.flush()
         if early := b"".join(self._early):  # said right behind the handshake
             self._early.clear()

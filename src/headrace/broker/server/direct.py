@@ -35,6 +35,7 @@ class DirectConnection:
         self._client = client
         self._parser = Parser.for_client()
         self._held = pump.reading_paused
+        self._paused = False
         self._received = 0  # in this tick
         self._over = False
         self._reason: Exception | None = None
@@ -45,8 +46,7 @@ class DirectConnection:
         self._session = session
         pump.connections[self._session.client_id] = self
         logger.debug("cid:%d - Client connection created in process", self._session.client_id)
-        if self._held:
-            client.pause_writing()
+        self._regulate()
         pump.wake()
 
     # What the client calls
@@ -67,8 +67,7 @@ class DirectConnection:
         before, self._received = self._received, self._received + sum(map(len, chunks))
         if not before:
             pump.loop.call_soon(self._next_tick)
-        if before <= TICK_BYTES_MAX < self._received and not self._held:
-            self._client.pause_writing()
+        self._regulate()
 
     def close(self) -> None:
         """The client leaves."""
@@ -95,16 +94,13 @@ class DirectConnection:
         if session.closed:
             self._reason = ConnectionClosedError(session.close_reason)
             self._end(session.close_reason)
+        elif self._paused:
+            self._regulate()
 
     def hold_reading(self, hold: bool) -> None:
         """Let the client wait, because the disk is behind, or go on."""
         self._held = hold
-        if self._over:
-            return
-        if hold:
-            self._client.pause_writing()
-        elif self._received <= TICK_BYTES_MAX:
-            self._client.resume_writing()
+        self._regulate()
 
     def hurry(self) -> None:
         """The broker stops: there is nothing to hurry, frames are taken at once."""
@@ -116,8 +112,20 @@ class DirectConnection:
     # Private
 
     def _next_tick(self) -> None:
-        received, self._received = self._received, 0
-        if received > TICK_BYTES_MAX and not (self._held or self._over):
+        self._received = 0
+        self._regulate()
+
+    def _regulate(self) -> None:
+        """Let the client say more, unless it has said enough for this tick, or there is a reason to wait."""
+        if self._over:
+            return
+        pause = self._held or self._session.holds_input or self._received > TICK_BYTES_MAX
+        if pause == self._paused:
+            return
+        self._paused = pause
+        if pause:
+            self._client.pause_writing()
+        else:
             self._client.resume_writing()
 
     def _frames(self, parts: list[Any]) -> list[Frame]:

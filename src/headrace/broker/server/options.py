@@ -27,7 +27,9 @@ from ..core.auth import (
 )
 from ..core.domain import check_domain
 from ..core.jwt_auth import TokenTrust, TrustedTokens
+from ..core.passwords import is_hash
 from .keys import key_checker
+from .passwords import Passwords, password_checker
 
 __all__ = ["BrokerOptions", "TlsOptions", "WebSocketOptions"]
 
@@ -251,20 +253,27 @@ class BrokerOptions:
         if maps and not self.users:
             raise ConfigurationError("tls: verify_and_map needs users, to map certificates to")
         if self.token is not None:
-            return TokenAuthentication(self.token)
+            return TokenAuthentication(self.token, passwords=_checker_for([self.token]))
         if self.users:
             has_keys = any(user.nkey for user in self.users)
             return UserAuthentication(
                 self.users,
                 default=self.no_auth_user,
                 keys=key_checker() if has_keys else None,
+                passwords=_checker_for([user.password for user in self.users]),
                 map_certificates=maps,
             )
         if self.user is not None or self.password is not None:
-            return UserAuthentication([User(self.user or "", self.password or "")])
+            user = User(self.user or "", self.password or "")
+            return UserAuthentication([user], passwords=_checker_for([user.password]))
         return NoAuthentication()
 
     @staticmethod
     def _trusted_tokens(trust: TokenTrust) -> TrustedTokens:
         keys = key_checker()
         return TrustedTokens(trust, keys, keys.verifies, SystemClock())
+
+
+def _checker_for(secrets: Sequence[str]) -> Passwords | None:
+    """What compares hashes, where there is one. Raises ConfigurationError without the extra."""
+    return password_checker() if any(map(is_hash, secrets)) else None
