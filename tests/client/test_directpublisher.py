@@ -50,6 +50,29 @@ async def test_messages_of_any_kind_are_stored_in_their_order(connection: Connec
     assert await stored(stream) == expected
 
 
+async def test_each_message_has_an_id_of_its_own_if_that_is_asked_for(
+    connection: Connection,
+) -> None:
+    stream = await new_stream(connection)
+    messages: list[Any] = [
+        (f"s.{number % 1_000 // 700}", b"%d" % number) for number in range(1_500)
+    ]
+    messages[1_200] = (*messages[1_200], {"H": "v"})
+    async with connection.jetstream().publisher(deduplicate=True) as publisher:
+        await publisher.send("s.0", b"first")
+        assert await publisher.send_many(messages) == 1_500
+        assert await publisher.send_many(messages[:1]) == 1
+        await publisher.flush()
+        assert (publisher.acked, publisher.duplicates, publisher.in_flight) == (1_502, 0, 0)
+        assert publisher._unacked_bytes == 0
+    consumer = await stream.create_consumer(ack_policy="none", inactive_threshold=60)
+    batch = await consumer.fetch(10_000, no_wait=True)
+    sent = [("s.0", b"first"), *(message[:2] for message in messages), messages[0]]
+    assert [(m.subject, m.payload) for m in batch] == sent
+    ids = [str(m.headers.get("Nats-Msg-Id")) for m in batch]
+    assert ids == [f"{ids[0].partition('.')[0]}.{number}" for number in range(1_502)]
+
+
 async def test_an_error_of_the_source_is_raised_behind_what_came_before(
     connection: Connection,
 ) -> None:

@@ -117,6 +117,40 @@ async def test_a_message_nobody_answers_is_sent_again_and_then_reported(js: JetS
     assert heard.pending_messages == 3
 
 
+async def test_each_message_of_a_deduplicating_publisher_has_an_id_of_its_own(
+    js: JetStream, stream: Stream
+) -> None:
+    async with js.publisher(deduplicate=True) as publisher:
+        for number in range(20):
+            await publisher.send(f"{stream.name}.{number % 3}", b"%d" % number)
+        await publisher.send_many((f"{stream.name}.a", b"%d" % n) for n in range(20, 1_200))
+        await publisher.send_many([(f"{stream.name}.a", b"1200", {"A": "b"})])
+        await publisher.send(f"{stream.name}.a", b"1201", msg_id="mine")
+        await publisher.flush()
+        assert (publisher.acked, publisher.duplicates, publisher.failed) == (1_202, 0, 0)
+    consumer = await stream.create_consumer(ack_policy="none")
+    batch = await consumer.fetch(2_000, no_wait=True)
+    assert [int(payload) for payload in batch.payloads] == list(range(1_202))
+    ids = [str(message.headers.get("Nats-Msg-Id")) for message in batch]
+    prefix = ids[0].partition(".")[0]
+    assert ids == [*(f"{prefix}.{number}" for number in range(1_201)), "mine"]
+
+
+async def test_an_id_counts_for_the_size_of_its_message(js: JetStream, stream: Stream) -> None:
+    subject = f"{stream.name}.a"
+    size_max = js.connection.max_payload
+    async with js.publisher(deduplicate=True) as publisher:
+        await publisher.send(subject, b"")
+        room = size_max - len(b"NATS/1.0\r\nNats-Msg-Id: \r\n\r\n") - 22 - len(".1")
+        assert await publisher.send_many([(subject, bytes(room))]) == 1
+        with pytest.raises(LimitExceededError):
+            await publisher.send_many([(subject, bytes(room + 1))])
+        with pytest.raises(LimitExceededError):
+            await publisher.send(subject, bytes(room + 1))
+        await publisher.flush()
+        assert publisher.acked == 2
+
+
 @pytest.mark.parametrize("deduplicate", [False, True])
 async def test_nothing_is_lost_when_the_server_is_killed_in_between(
     nats_server: Callable[..., peers.ServerProcess], deduplicate: bool

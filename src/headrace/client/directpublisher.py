@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, repeat
 from operator import itemgetter
 from typing import Any, Final, TypeAlias
 
@@ -81,13 +81,17 @@ class DirectPublisher(Publisher):
         while not exhausted:
             if self._is_full:
                 await self._wait_for_window()
-            ended = None if self._adds_headers else self._send_alike(source)
+            alike = self._blocks.start or not self._adds_headers
+            ended = self._send_alike(source) if alike else None
             exhausted = self._send_some(iter(source)) if ended is None else ended
             await asyncio.sleep(0)  # the broker works on this piece while it is still at hand
         return self.sent - before
 
     def _send_alike(self, source: _Source) -> bool | None:
-        """``_send_some`` for a piece without headers, of known subjects; None, and nothing, if it is not."""
+        """``_send_some`` for a piece without headers but ids of ours, of known subjects.
+
+        None, and nothing, if it is not.
+        """
         piece = source.take(min(self._window - len(self._unacked), _PIECE_MAX))
         count = len(piece)
         if set(map(len, piece)) != {2}:
@@ -96,21 +100,27 @@ class DirectPublisher(Publisher):
         heads = list(map(self._heads.get, map(_SUBJECT, piece)))
         payloads = list(map(_PAYLOAD, piece))
         sizes = list(map(len, payloads))
-        size = sum(sizes) + _FIELDS_BYTES * count
+        start, end, extra = self._blocks.start, self._blocks.end, self._blocks.extra_max
+        size = sum(sizes) + (_FIELDS_BYTES + extra) * count
         if (
             None in heads
             or set(map(type, payloads)) != {bytes}
-            or max(sizes) > self._max_payload
+            or max(sizes) > self._max_payload - extra
             or self._unacked_bytes + size > self._window_bytes
         ):
             source.give_back(piece)
             return None
         prefix, index = self._prefix, self.sent
         keys = [b"%d" % number for number in range(index, index + count)]
+        blocks: Iterable[bytes] = repeat(b"")
+        if start:
+            blocks = [b"%b%b%b" % (start, key, end) for key in keys]
         frames: list[Any] = [
-            (PUB, head, prefix + key, b"", payload)
-            for head, key, payload in zip(heads, keys, payloads, strict=True)
+            (PUB, head, prefix + key, block, payload)
+            for head, key, block, payload in zip(heads, keys, blocks, payloads, strict=False)
         ]
+        if start:
+            size = self._total(frames)
         self._unacked.update(zip(keys, frames, strict=True))
         self._unacked_bytes += size
         self.sent += count
@@ -119,9 +129,8 @@ class DirectPublisher(Publisher):
         return source.over
 
     def _send_some(self, iterator: Iterator[Publication]) -> bool:
-        if self._adds_headers:
-            return super()._send_some(iterator)
-        unacked, heads, prefix, command = self._unacked, self._heads, self._prefix, self._command
+        unacked, prefix, command = self._unacked, self._prefix, self._command
+        heads = {} if self._adds_headers else self._heads
         index, size = self.sent, self._unacked_bytes
         last = index + min(self._window - len(unacked), _PIECE_MAX)
         size_max, window_bytes = self._max_payload, self._window_bytes
@@ -165,7 +174,7 @@ class DirectPublisher(Publisher):
         head = self._heads.get(subject) or self._head(subject)
         block = b""
         if headers or msg_id or self._adds_headers:
-            block = self._block(index, headers, msg_id)
+            block = self._blocks.make(index, headers, msg_id)
         if len(payload) + len(block) > self._max_payload:
             self._connection._check_size(len(block) + len(payload))
         return (PUB, head, b"%b%d" % (self._prefix, index), block, payload)

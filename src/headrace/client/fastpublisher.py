@@ -202,7 +202,7 @@ class FastPublisher(BatchingPublisher):
             payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)
         if headers or msg_id or self._adds_headers:
-            block = self._block(index, headers, msg_id)
+            block = self._blocks.make(index, headers, msg_id)
             self._connection._check_size(len(block) + len(payload))
             return pub(subject.encode(), _NO_REPLY, block, payload)
         if len(payload) > self._max_payload:

@@ -10,7 +10,7 @@ from ..errors import ConfigurationError
 from ..wire.headers import Headers
 from .message import HeadersLike, header_block
 
-__all__ = ["PublishOptions", "duration_text", "with_options", "with_pairs"]
+__all__ = ["PublishOptions", "duration_text", "header_text", "with_options", "with_pairs"]
 
 
 class PublishOptions(TypedDict, total=False):
@@ -65,6 +65,13 @@ def with_pairs(headers: HeadersLike, *more: tuple[str, str]) -> Headers:
         values = (value,) if isinstance(value, str) else value
         pairs.extend((name, one) for one in values)
     return Headers([*pairs, *((name, value) for name, value in more if value)])
+
+
+def header_text(what: str, value: str) -> bytes:
+    """The bytes of a header value. Raises ConfigurationError for one that would break the line."""
+    if "\r" in value or "\n" in value:
+        raise ConfigurationError(f"{what} {value!r} has a line break")
+    return value.encode()
 
 
 def duration_text(duration: float | timedelta) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..api import names
 from ..api.base import DocumentError
 from ..api.envelope import decode_pub_ack
 from ..errors import (
@@ -22,10 +21,10 @@ from ..errors import (
     TimeoutError_,
 )
 from ..subjects import check_subject
-from ..wire.encode import pub
 from ..wire.frames import Frame
-from ..wire.headers import add_header, header_value, status_of
-from .message import HeadersLike, header_block, payload_bytes
+from ..wire.headers import status_of
+from .message import HeadersLike, payload_bytes
+from .pubblocks import Blocks
 from .pubfailures import PublishError, PublishFailure
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
 
 _OK_START: Final = b'{"stream"'
 _DUPLICATE: Final = b'"duplicate"'
-_MSG_ID: Final = names.MSG_ID.encode()
 
 
 class Publisher:
@@ -79,10 +77,13 @@ class Publisher:
         self._reopen_at = window - window // 4  # a full window reopens when a quarter is free
         self._ack_timeout = ack_timeout
         self._retries = retries
-        self._deduplicate = deduplicate
-        self._adds_headers = deduplicate or self._session.trace is not None
+        self._blocks = Blocks(
+            deduplicate=deduplicate,
+            prefix=self._session.nuid.next().encode(),
+            trace=self._session.trace,
+        )
+        self._adds_headers = self._blocks.always
         self._on_failure = on_failure
-        self._id_prefix = self._session.nuid.next().encode()
         self._prefix = b""
         self._heads: dict[str, bytes] = {}  # subject → the start of its PUB line
         self._unacked: dict[bytes, Any] = {}  # number → command, in the order sent
@@ -222,8 +223,9 @@ class Publisher:
     ) -> bool:
         """Send until the window is full, or a good piece; True when the messages are at their end."""
         unacked, command, size_of = self._unacked, self._command, self._size
-        heads = {} if self._adds_headers else self._heads
-        size_max, window_bytes = self._max_payload, self._window_bytes
+        start, end, extra = self._blocks.start, self._blocks.end, self._blocks.extra
+        heads = {} if self._adds_headers and not start else self._heads
+        size_max, window_bytes = self._max_payload - self._blocks.extra_max, self._window_bytes
         index, size = self.sent, self._unacked_bytes
         last = index + min(self._window - len(unacked), SEND_AT_ONCE_MAX)
         out: list[Any] = []
@@ -233,14 +235,19 @@ class Publisher:
                 payload = message[1]
                 # What `_command` would make, without a call: this runs per message.
                 if (
-                    len(message) == 2
-                    and type(payload) is bytes
-                    and (length := len(payload)) <= size_max
-                    and (head := heads.get(message[0]))
+                    len(message) != 2
+                    or type(payload) is not bytes
+                    or (length := len(payload)) > size_max
+                    or not (head := heads.get(message[0]))
                 ):
-                    data = unacked[key] = b"%b%b %d\r\n%b\r\n" % (head, key, length, payload)
+                    data = command(index, *message)
+                elif not start:
+                    data = b"%b%b %d\r\n%b\r\n" % (head, key, length, payload)
                 else:
-                    data = unacked[key] = command(index, *message)
+                    block = b"%b%b%b" % (start, key, end)
+                    sizes = b"%d %d" % (extra + len(key), extra + len(key) + length)
+                    data = b"H%b%b %b\r\n%b%b\r\n" % (head, key, sizes, block, payload)
+                unacked[key] = data
                 out.append(data)
                 index += 1
                 size += size_of(data)
@@ -305,23 +312,15 @@ class Publisher:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)
+        block = b""
         if headers or msg_id or self._adds_headers:
-            block = self._block(index, headers, msg_id)
-            self._connection._check_size(len(block) + len(payload))
-            return pub(subject.encode(), b"%b%d" % (self._prefix, index), block, payload)
-        if len(payload) > self._max_payload:
-            self._connection._check_size(len(payload))
-        return b"%b%d %d\r\n%b\r\n" % (head, index, len(payload), payload)
-
-    def _block(self, index: int, headers: HeadersLike, msg_id: str) -> bytes:
-        """The header block of a message that has one."""
-        block = header_block(headers) if headers else b""
-        if msg_id:
-            block = add_header(block, _MSG_ID, header_text("msg_id", msg_id))
-        elif self._deduplicate and header_value(block, _MSG_ID) is None:
-            block = add_header(block, _MSG_ID, b"%b.%d" % (self._id_prefix, index))
-        trace = self._session.trace
-        return block if trace is None else trace(block)
+            block = self._blocks.make(index, headers, msg_id)
+        size = len(block) + len(payload)
+        if size > self._max_payload:
+            self._connection._check_size(size)
+        if block:
+            return b"H%b%d %d %d\r\n%b%b\r\n" % (head, index, len(block), size, block, payload)
+        return b"%b%d %d\r\n%b\r\n" % (head, index, size, payload)
 
     def _check_open(self) -> None:
         if self._route is None:
@@ -488,10 +487,3 @@ class Publisher:
 
     def connection_closed(self, reason: Exception) -> None:
         self._shut(ConnectionClosedError(str(reason)))
-
-
-def header_text(what: str, value: str) -> bytes:
-    """The bytes of a header value. Raises ConfigurationError for one that would break the line."""
-    if "\r" in value or "\n" in value:
-        raise ConfigurationError(f"{what} {value!r} has a line break")
-    return value.encode()
