@@ -206,10 +206,12 @@ class Stream(CopyingStream):
         """
         if not self.is_plain:
             return frames
-        _ops, subjects, replies, blocks, payloads = zip(*frames, strict=True)
+        # Lists, as `zip(*frames)` makes an iterator of each, for the garbage collector to look at.
+        blocks = [frame[3] for frame in frames]
         headed = any(blocks)
-        if replies[0][-4:] == FAST:
+        if frames[0][2][-4:] == FAST:
             return frames if headed else self.fast.ingest_many(frames)
+        replies = [frame[2] for frame in frames]
         if _FAST_THEN in b" ".join(replies) + b" ":
             return frames
         names: list[bytes] | None = None
@@ -220,8 +222,10 @@ class Stream(CopyingStream):
             if names and not self.window.are_new(names, self.time()):
                 return frames
         first = self.store.last_seq + 1
-        if subjects.count(subjects[0]) == len(frames):
-            taken = self.take_many(subjects[0], payloads, blocks if headed else ())
+        subject = frames[0][1]
+        if [frame[1] for frame in frames].count(subject) == len(frames):
+            payloads = [frame[4] for frame in frames]
+            taken = self.take_many(subject, payloads, blocks if headed else ())
         else:
             taken = self.take_each(frames)
         if names and taken:
