@@ -31,7 +31,14 @@ def run(work: Coroutine[Any, Any, float]) -> float:
 
 
 def publish(
-    url: str, config: dict[str, Any], messages: int, window: int, payload_bytes: int, warm_up: int
+    url: str,
+    config: dict[str, Any],
+    messages: int,
+    window: int,
+    payload_bytes: int,
+    warm_up: int,
+    *,
+    deduplicate: bool = False,
 ) -> float:
     """Messages per second through the windowed publisher, until the last acknowledgement."""
 
@@ -40,7 +47,9 @@ def publish(
             js = connection.jetstream()
             stream = await js.create_stream(**config)
             message = (SUBJECT, b"x" * payload_bytes)
-            async with js.publisher(window=window, ack_timeout=ACK_TIMEOUT) as publisher:
+            async with js.publisher(
+                window=window, ack_timeout=ACK_TIMEOUT, deduplicate=deduplicate
+            ) as publisher:
                 await publisher.send_many(itertools.repeat(message, warm_up))
                 await publisher.flush()
                 started = time.perf_counter()

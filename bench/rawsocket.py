@@ -89,13 +89,15 @@ class RawConnection:
         frames_per_chunk: int = 500,
         spread_bytes: int = 0,
         own_replies: bool = False,
+        message_ids: bool = False,
     ) -> float:
         """Publish with at most ``window`` unacknowledged; returns the seconds until the last ack.
 
         With ``spread_bytes`` the sizes wander evenly that far around ``payload_bytes``. With
         ``own_replies`` each message has a reply subject of its own, as a client needs to tell acks apart;
-        that costs a server more.
+        that costs a server more. With ``message_ids`` each has a ``Nats-Msg-Id`` that was never there before.
         """
+        run = b"%022d" % next(self._numbers)
         chunks, size = [], []
         for start in range(0, messages, frames_per_chunk):
             count = min(frames_per_chunk, messages - start)
@@ -104,9 +106,10 @@ class RawConnection:
                 name = subject if isinstance(subject, str) else subject(index)
                 length = payload_bytes - spread_bytes + index * 7919 % (2 * spread_bytes + 1)
                 reply = b"%b.%d" % (self.inbox, index) if own_replies else self.inbox
-                frames.append(
-                    b"PUB %s %s %d\r\n%s\r\n" % (name.encode(), reply, length, b"x" * length)
+                block = (
+                    b"NATS/1.0\r\nNats-Msg-Id: %b.%d\r\n\r\n" % (run, index) if message_ids else b""
                 )
+                frames.append(_publish(name.encode(), reply, block, b"x" * length))
             chunks.append(b"".join(frames))
             size.append(count)
         return self._pump(chunks, size, messages, window)
@@ -146,3 +149,10 @@ class RawConnection:
         wire.settimeout(30.0)
         self._rest = b""
         return elapsed
+
+
+def _publish(subject: bytes, reply: bytes, block: bytes, payload: bytes) -> bytes:
+    if not block:
+        return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)
+    total = len(block) + len(payload)
+    return b"HPUB %b %b %d %d\r\n%b%b\r\n" % (subject, reply, len(block), total, block, payload)
