@@ -30,6 +30,7 @@ __all__ = ["Fetch", "FetchPlan"]
 GRACE_S: Final = 1.0  # how much longer than the server's `expires` we wait for its last word
 LATE_ANSWER_S: Final = 0.5  # and then for what is still under way
 REMAINING_MIN_S: Final = 0.01
+LAST_WORDS: Final = (404, 408)  # statuses after which a server that lives has forgotten the pull
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,7 @@ class FetchPlan:
 
 
 class Fetch:
-    """One fetch under way. It has an inbox of its own, so that unsubscribing cancels the pull.
+    """One fetch under way. Nobody else has its inbox, so that unsubscribing cancels the pull.
 
     Messages that arrive for a fetch that was given up are sent back at once (NAK), not left to wait
     for their ack deadline.
@@ -63,6 +64,8 @@ class Fetch:
         self._deadline = session.loop.time() + plan.max_wait
         self._last_heard = session.loop.time()
         self._retried = False
+        self._pulls = 0
+        self._unsubscribed = False
 
     async def run(self) -> Batch:
         """Pull, and wait until the pull has ended.
@@ -72,10 +75,8 @@ class Fetch:
         """
         session, plan = self._session, self._plan
         session.raise_if_closed()
-        inbox = session.new_inbox().encode()
-        self._inbox = inbox
-        self._route = session.routes.add(inbox, self._receive)
-        session.send_control(self._route.command() + self._pull(plan.request))
+        self._route, subscribing = session.inboxes.take(self._receive)
+        session.send_control(subscribing + self._pull(plan.request))
         session.observers[self] = None
         self._timer = session.loop.call_later(plan.max_wait + GRACE_S, self._late)
         beat = plan.request.idle_heartbeat
@@ -90,16 +91,29 @@ class Fetch:
             self._timer.cancel()
             if self._beat_timer is not None:
                 self._beat_timer.cancel()
-        session.close_route(self._route)
+        if self._is_over:
+            session.inboxes.give_back(self._route)
+        else:
+            session.close_route(self._route)
         if self._error is not None and not self._frames:
             raise self._error
         return Batch(session, self._frames, self._status, self._error)
 
+    @property
+    def _is_over(self) -> bool:
+        """Whether the server, too, knows that this was all, beyond doubt."""
+        if self._pulls != 1 or self._unsubscribed:
+            return False
+        if self._status is not None:
+            return self._status.code in LAST_WORDS
+        return not self._plan.max_bytes and len(self._frames) == self._plan.max_messages
+
     def _pull(self, request: PullRequest) -> bytes:
+        self._pulls += 1
         if self._plan.pin.id:
             request = msgspec.structs.replace(request, id=self._plan.pin.use())
         self._session.counts.pulls += 1
-        return pub(self._plan.subject, self._inbox, b"", encode_request(request))
+        return pub(self._plan.subject, self._route.subject, b"", encode_request(request))
 
     # Messages
 
@@ -181,6 +195,7 @@ class Fetch:
         """The server said nothing at the end of the pull, as with a stalled no_wait: take what is on
         its way, then end."""
         session = self._session
+        self._unsubscribed = True
         session.send_control(unsub(self._route.sid))
         self._timer = session.loop.call_later(LATE_ANSWER_S, self._finish)
         session.on_pong(self._finish)

@@ -27,6 +27,7 @@ from .events import (
     Reconnected,
 )
 from .handshake import ServerAddress, ServerInfo, parse_info
+from .inboxes import Inboxes
 from .jsmessage import answer_commands
 from .link import Link, open_link, server_error
 from .metrics import Counts
@@ -89,6 +90,7 @@ class Session:
         )
         self.send: Callable[[Chunk], None] = self.outbox.put  # no call between: it runs per message
         self.routes = RouteTable()
+        self.inboxes = Inboxes(self)
         self.requests = Requests(self)
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
@@ -263,6 +265,7 @@ class Session:
         lost = DisconnectedError("the connection was lost before the answer came")
         self._stop_pings(lost)
         self.outbox.detach()
+        self.inboxes.forget()
         self.requests.fail(lost)
         cause = self._last_error or reason or ConnectionClosedError("the server closed it")
         if not self.options.reconnect:
