@@ -29,6 +29,7 @@ AWAITED = 3_000
 WINDOWED = 200_000
 WINDOWED_BY_NATS_PY = 30_000
 CONSUMED = 100_000
+SINGLE = 5_000
 REQUESTS = 3_000
 ECHO = "echo.here"
 
@@ -134,6 +135,18 @@ def consuming(rounds: int) -> None:
     claim("consume with acks, against nats-py pulling", figures[ours], figures[pulled], 8)
 
 
+def taking_single(rounds: int) -> None:
+    """One message per pull, acknowledged before the next one is asked for."""
+    theirs, ours = f"{NATS_PY}, fetch(1)", f"{OURS}, next()"
+    works = {
+        theirs: Work(lambda at, durable: natspy.pull(at.url, STREAM, durable, SINGLE, 1), SINGLE),
+        ours: Work(
+            lambda at, durable: ourclient.take_single(at.url, STREAM, durable, SINGLE), SINGLE
+        ),
+    }
+    compare("taking messages one by one", works, rounds, FILE, SINGLE)
+
+
 def compare(
     title: str, works: dict[str, Work], rounds: int, storage: Mapping[str, object], filled: int = 0
 ) -> dict[str, Figures]:
@@ -231,4 +244,5 @@ def run(rounds: int) -> None:
     awaited(rounds)
     windowed(rounds)
     consuming(rounds)
+    taking_single(rounds)
     requesting(rounds)

@@ -95,6 +95,23 @@ def fetch(
     return run(work())
 
 
+def take_single(url: str, stream: str, durable: str, messages: int) -> float:
+    """Messages per second of ``await consumer.next()`` and ``await message.ack()``."""
+
+    async def work() -> float:
+        async with connect(url) as connection:
+            js = connection.jetstream()
+            started = time.perf_counter()
+            consumer = await js.create_consumer(stream, durable_name=durable, ack_policy="explicit")
+            for _ in range(messages):
+                message = await consumer.next(max_wait=10.0)
+                await message.ack()
+            await connection.flush()
+            return messages / (time.perf_counter() - started)
+
+    return run(work())
+
+
 def consume(url: str, stream: str, durable: str, messages: int, kept_ready: int) -> float:
     """Messages per second of ``async for message in consumer.consume(…)``, ``await message.ack()``."""
 
