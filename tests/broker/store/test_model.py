@@ -118,6 +118,19 @@ class StreamLife(RuleBasedStateMachine):
         gone = gone[: len(gone) - keep] if keep < len(gone) else [] if keep else gone
         self.drop(gone, lambda store: store.purge(chosen, below, keep))
 
+    @rule(
+        chosen=st.lists(st.one_of(subjects, st.just(b"never")), max_size=5), keep=st.integers(1, 4)
+    )
+    def thin(self, chosen, keep) -> None:
+        gone = []
+        for subject in dict.fromkeys(chosen):
+            found = [s for s, message in sorted(self.model.items()) if message.subject == subject]
+            gone += found[:-keep]
+        for store in self.stores:
+            assert store.thin(chosen, keep) == gone
+        for sequence in gone:
+            del self.model[sequence]
+
     @rule(ahead=st.integers(1, 1000))
     def reset(self, ahead) -> None:
         if not self.model:

@@ -164,6 +164,10 @@ class StreamStore(Protocol):
         """Tombstone these; returns how many existed."""
         ...
 
+    def thin(self, subjects: Iterable[builtins.bytes], keep: int) -> list[int]:
+        """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
+        ...
+
     def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
         """Remove from the head until within the limits (-1 or 0: no limit); returns how many."""
         ...

@@ -109,6 +109,37 @@ class EditableLog(MessageLog):
             self._maybe_renumber()
         return len(removed) - before
 
+    def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
+        """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
+        self._check_writable()
+        table, removed, locate = self._table, self._removed, self._locate
+        before = len(removed)
+        thinned: dict[Segment, None] = {}
+        for subject in subjects:
+            sid = table.ids.get(subject)
+            excess = 0 if sid is None else table.counts[sid] - keep
+            if sid is None or excess <= 0:
+                continue
+            for _ in range(excess):
+                sequence = table.firsts[sid]
+                segment, position = locate(sequence)
+                if position < 0 or segment.sids[position] != sid:
+                    sequence = self._first_of(sid)
+                    segment, position = locate(sequence)
+                segment.mark_dead(position)
+                self._drop(segment, position)
+                removed.append(sequence)
+                if segment.sealed:
+                    thinned[segment] = None
+            if keep == 1:
+                table.firsts[sid] = self._last_of(sid)  # so that nobody has to search for it
+        if len(removed) > before:
+            for segment in thinned:
+                self._thinned(segment)
+            self._advance_first()
+            self._maybe_renumber()
+        return removed[before:]
+
     def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
         """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
 
