@@ -28,6 +28,7 @@ from conformance.scenarios import (
     settings,
     sources,
     streams,
+    together,
 )
 from conformance.table import Table
 
@@ -36,6 +37,7 @@ ALL: Table = [
     *permissions.TABLE,
     *streams.TABLE,
     *messages.TABLE,
+    *together.TABLE,
     *consumers.TABLE,
     *configs.TABLE,
     *pulls.TABLE,
