@@ -16,7 +16,7 @@ from ....api.messages import (
 )
 from ....api.times import format_time, parse_time
 from ....message import StoredMessage
-from ....subjects import SubjectFilter, is_valid_pattern
+from ....subjects import SubjectFilter, is_valid_pattern, is_valid_subject
 from .api import ApiDispatcher, Call
 from .context import Refused
 
@@ -37,6 +37,10 @@ def find_message(stream: Stream, request: GetMessageRequest) -> StoredMessage | 
     store = stream.store
     stream.expire()
     if request.last_by_subj:
+        raw = request.last_by_subj.encode()
+        if is_valid_subject(raw):
+            state = store.subject(raw)
+            return None if state is None else store.get(state.last_seq)
         scope = _scope(request.last_by_subj)
         return store.get(store.last_matching(scope)) if scope is not None else None
     start = request.seq

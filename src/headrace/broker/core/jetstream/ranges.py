@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 
@@ -16,6 +16,8 @@ _SECONDS_MAX: Final = _INT_MAX / 1e9
 _DIGITS_MAX: Final = 18
 DURATION_NS_MAX: Final = 10 * 365 * 86_400 * 1_000_000_000
 """Ten years: a longer delay is cut to this."""
+
+_NEVER_COUNT: Final = frozenset({str, bool, bytes, type(None), Ellipsis})
 
 D = TypeVar("D", bound=Document)
 
@@ -37,8 +39,17 @@ def check_ranges(document: D) -> D:
 
 @cache  # msgspec evaluates every annotation anew each time it is asked for the fields
 def _names(kind: type[Document]) -> tuple[tuple[str, str], ...]:
-    """Of each field: its name, and its name on the wire."""
-    return tuple((field.name, field.encode_name) for field in msgspec.structs.fields(kind))
+    """Of each field that may hold a number: its name, and its name on the wire."""
+    fields = msgspec.structs.fields(kind)
+    return tuple((field.name, field.encode_name) for field in fields if _may_count(field.type))
+
+
+def _may_count(kind: Any) -> bool:
+    """Whether a value of this type is, or holds, a number that is not a truth."""
+    parts = get_args(kind)
+    if get_origin(kind) is Literal:
+        return False
+    return any(map(_may_count, parts)) if parts else kind not in _NEVER_COUNT
 
 
 def read_number(text: bytes) -> int | None:
