@@ -40,6 +40,7 @@ __all__ = ["Stream"]
 
 _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
+_RECENT: Final = 100_000  # messages: more are not written between two syncs, but by a flood
 _FAST_END: Final = FAST[-1]
 _FAST_THEN: Final = FAST + b" "
 
@@ -60,6 +61,7 @@ class Stream(CopyingStream):
         self.hungry = Hungry()
         """Consumers with waiting requests that have seen everything durable."""
         self.holding: dict[Consumer, None] = {}
+        self.crowded: dict[bytes, None] = {}
         self.removals = 0
         self.readers = {}
         self.crowd = {}
@@ -87,6 +89,12 @@ class Stream(CopyingStream):
     def open(self) -> None:
         """Start listening on the stream's subjects."""
         self._listen([] if self.config.mirror else self.config.subjects)
+        if (
+            self.config.max_msgs_per_subject > 0
+        ):  # a crash may have kept a message, not its removals
+            last = self.store.last_seq
+            recent = self.store.subjects_between(max(1, last - _RECENT), last)
+            self.crowded = dict.fromkeys(recent)
         self.expire()
         self.arm()
 
@@ -142,6 +150,10 @@ class Stream(CopyingStream):
             self.republisher = former.succeeded_by(self.republisher)
         if config.allow_msg_schedules and self.schedules is None:
             self.schedules = Schedules(self)
+        self._thins_later = config.discard == "old" and not self.context.quota.bounds(
+            config.storage
+        )
+        self._crowds = config.max_msgs_per_subject > 0 and self._thins_later
         # With none of these a message without headers needs no look at all.
         self.is_plain = (
             self.transform is None
@@ -151,10 +163,8 @@ class Stream(CopyingStream):
             and not config.allow_msg_counter
             and not config.allow_msg_schedules
             and config.max_msg_size < 0
-            and config.max_msgs_per_subject <= 0
-            and config.discard == "old"
             and config.retention != "interest"
-            and not self.context.quota.bounds(config.storage)
+            and self._thins_later
         )
         self._bounded = config.max_msgs > 0 or config.max_bytes > 0
         window_ns = round(config.duplicate_window * _NS)
@@ -196,6 +206,8 @@ class Stream(CopyingStream):
             return
         if reply:
             self.acks.waiting.append((sequence, reply))
+        if self._crowds:
+            self.crowded[subject] = None
         if not self._dirty:
             self._mark_dirty()
 
@@ -256,6 +268,8 @@ class Stream(CopyingStream):
             self.window.add(name, sequence, now_ns)
         if reply:
             self.acks.waiting.append((sequence, reply))
+        if self._crowds:
+            self.crowded[subject] = None
         if not self._dirty:
             self._mark_dirty()
 
@@ -288,6 +302,8 @@ class Stream(CopyingStream):
     def take_plain(self, subject: bytes, payload: bytes) -> int:
         """Stage a message without headers of a plain stream; returns its sequence. Raises StoreError."""
         sequence = self._append(subject, b"", payload, self.time())
+        if self._crowds:
+            self.crowded[subject] = None
         if not self._dirty:
             self._mark_dirty()
         return sequence
@@ -301,6 +317,8 @@ class Stream(CopyingStream):
         """
         store = self.store
         before = store.last_seq
+        if self._crowds:
+            self.crowded[subject] = None
         if not self._dirty:
             self._mark_dirty()
         try:
@@ -319,6 +337,8 @@ class Stream(CopyingStream):
                 taken += 1
         except StoreError:
             pass  # as above
+        if self._crowds:
+            self.crowded.update(dict.fromkeys([frame[1] for frame in frames]))
         if not self._dirty:
             self._mark_dirty()
         return taken
@@ -339,13 +359,13 @@ class Stream(CopyingStream):
         content_bytes = len(subject) + len(headers) + len(payload)
         self.context.quota.admit(self.config.storage, content_bytes)
         sequence = self._store(subject, headers, payload, now_ns, found.expires_ns)
+        if not self._dirty:
+            self._mark_dirty()
         if found.message_id:
             self.window.add(found.message_id, sequence, now_ns)
         self._after_append(subject, sequence, found.rollup)
         if found.ends:
             self.purge(SubjectFilter([found.ends]))
-        if not self._dirty:
-            self._mark_dirty()
         return sequence, found
 
     def _acknowledge_duplicate(self, sequence: int, reply: bytes) -> None:
@@ -375,6 +395,8 @@ class Stream(CopyingStream):
         self._dirty = False
         if self._closed:
             return
+        if self.crowded:
+            self.thin()
         if self._bounded:
             self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
         self.arm()
@@ -420,6 +442,8 @@ class Stream(CopyingStream):
             self.republisher.take_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
         self.remove_done(done)
+        if self.config.max_msgs_per_subject > 0:
+            self.thin_all()
 
     # -- questions
 

@@ -25,6 +25,8 @@ class CopyingStream(StoringStream):
     readers: dict[Copy, None]
     """Who copies from this stream."""
     is_plain: bool
+    _crowds: bool
+    """Whether each new message may be one too many of its subject."""
 
     def take_copy(self, subject: bytes, headers: bytes, payload: bytes) -> bool:
         """Store a message of a source, which its headers name; False for a duplicate, passed over.
@@ -34,6 +36,8 @@ class CopyingStream(StoringStream):
         now_ns = self.time()
         if self.is_plain and headers.count(MARK) == 1:  # the source's name and nothing else of ours
             self.store.append(subject, headers, payload, now_ns)
+            if self._crowds:
+                self.crowded[subject] = None
             if not self._dirty:
                 self._mark_dirty()
             return True
@@ -78,7 +82,7 @@ class CopyingStream(StoringStream):
             self._leave_gap(sequence, stamp_ns)
         self._last_ns = max(self._last_ns, stamp_ns)
         self._store(subject, headers, payload, stamp_ns, expires_ns)
-        if rollup or not self.is_plain:
+        if rollup or self._crowds or not self.is_plain:
             self._after_append(subject, sequence, rollup)
         if not self._dirty:
             self._mark_dirty()

@@ -33,6 +33,8 @@ class RemovingStream:
     """Copies that have something for this stream and found it full."""
     intake: Intake | None
     """What this stream copies, if anything."""
+    crowded: dict[bytes, None]
+    """Subjects that may have more messages than the limit allows, until the end of the tick at most."""
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
@@ -42,25 +44,34 @@ class RemovingStream:
         self.trim_head(max_messages=config.max_msgs, max_bytes=config.max_bytes)
         self.expire()
         if config.max_msgs_per_subject > 0:
-            limit = config.max_msgs_per_subject
-            crowded = [s for s, state in self.store.subjects(None) if state.count > limit]
-            for subject in crowded:
-                self.purge(SubjectFilter.of_stored(subject), keep=limit)
+            self.thin_all()
 
     def expire(self) -> None:
-        """Remove what has expired by now."""
+        """Remove what has expired by now, and what is too much of its subject."""
         if self.writable():
+            if self.crowded:
+                self.thin()
             self.expiry.run()
+
+    def thin(self) -> None:
+        """Bring the crowded subjects within the limit."""
+        crowded, self.crowded = self.crowded, {}
+        if self.config.max_msgs_per_subject > 0 and self.writable():
+            removed = self.store.thin(crowded, self.config.max_msgs_per_subject)
+            if removed:
+                self._removed(removed)
+
+    def thin_all(self) -> None:
+        """Bring every subject within the limit."""
+        limit = self.config.max_msgs_per_subject
+        subjects = self.store.subjects(None)
+        self.crowded = dict.fromkeys([s for s, state in subjects if state.count > limit])
+        self.thin()
 
     def remove(self, sequences: Sequence[int]) -> int:
         """Remove messages on request or by a limit; deliveries of them are over."""
         removed = self.store.remove(sequences)
-        self.removals += 1
-        self.context.gate.want_soon()
-        for consumer in list(self.holding):
-            consumer.acks.forget(sequences)
-        if self.crowd or self.intake is not None:
-            self.make_way()
+        self._removed(sequences)
         return removed
 
     def remove_copied(self, sequences: Sequence[int]) -> None:
@@ -123,6 +134,14 @@ class RemovingStream:
     def make_way(self) -> None:
         """Messages are gone: whoever waits for room goes on, and positions have to be kept."""
         raise NotImplementedError
+
+    def _removed(self, sequences: Sequence[int]) -> None:
+        self.removals += 1
+        self.context.gate.want_soon()
+        for consumer in list(self.holding):
+            consumer.acks.forget(sequences)
+        if self.crowd or self.intake is not None:
+            self.make_way()
 
     def _note_done(self, sequences: Sequence[int]) -> None:
         """Remember what is to be removed once more should the next flush fail."""

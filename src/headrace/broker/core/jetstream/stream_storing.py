@@ -35,6 +35,8 @@ class StoringStream(RemovingStream):
     _append: Callable[[bytes, bytes, bytes, int], int]
     _dirty: bool
     _last_ns: int
+    _thins_later: bool
+    """Whether nobody notices that a subject has too many messages until the end of the tick."""
     _now_ns: Callable[[], int]
 
     def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int:
@@ -42,9 +44,9 @@ class StoringStream(RemovingStream):
         now_ns = self.time()
         expires_ns = now_ns + ttl_ns if ttl_ns else 0
         sequence = self._store(subject, headers, payload, now_ns, expires_ns)
-        self._after_append(subject, sequence, b"")
         if not self._dirty:
             self._mark_dirty()
+        self._after_append(subject, sequence, b"")
         return sequence
 
     def put_scheduled(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
@@ -135,14 +137,10 @@ class StoringStream(RemovingStream):
         if rollup:
             scope = SubjectFilter.of_stored(subject) if rollup == b"sub" else None
             self.purge(scope, below_seq=sequence)
-        limit = self.config.max_msgs_per_subject
-        if limit > 0:
-            state = self.store.subject(subject)
-            if state is not None and state.count > limit:
-                if state.count == limit + 1:
-                    self.remove([state.first_seq])
-                else:  # the limit was lowered meanwhile
-                    self.purge(SubjectFilter.of_stored(subject), keep=limit)
+        if self.config.max_msgs_per_subject > 0:
+            self.crowded[subject] = None
+            if not self._thins_later:
+                self.thin()
         if not self.retention.wanted(subject):
             self.store.remove([sequence])
 
