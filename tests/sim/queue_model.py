@@ -55,6 +55,10 @@ class QueueModel(Model):
         self.serve()
         return True
 
+    def restart(self) -> None:
+        self.looked_at = -SECOND
+        super().restart()
+
     def advance_to(self, time: int) -> None:
         while True:
             due = [r.quiet_since + r.heartbeat for r in self.waiting if r.heartbeat]
