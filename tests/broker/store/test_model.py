@@ -5,7 +5,14 @@ from __future__ import annotations
 import random
 
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.message import StoredMessage, SubjectState
@@ -131,6 +138,25 @@ class StreamLife(RuleBasedStateMachine):
         for sequence in gone:
             del self.model[sequence]
 
+    @rule()
+    def note_superseded(self) -> None:
+        self.keep_newest(lambda store: store.thin([m.subject for m in self.model.values()], 1))
+        for store in self.stores:
+            store.superseded = []
+
+    @precondition(lambda self: self.twin.superseded is not None)
+    @rule()
+    def thin_superseded(self) -> None:
+        self.keep_newest(lambda store: store.thin_superseded())
+
+    def keep_newest(self, act) -> None:
+        newest = {message.subject: sequence for sequence, message in sorted(self.model.items())}
+        gone = sorted(self.model.keys() - set(newest.values()))
+        for store in self.stores:
+            assert sorted(act(store)) == gone
+        for sequence in gone:
+            del self.model[sequence]
+
     @rule(ahead=st.integers(1, 1000))
     def reset(self, ahead) -> None:
         if not self.model:
@@ -156,6 +182,8 @@ class StreamLife(RuleBasedStateMachine):
         self.reopen_store()
         self.file = self.storage.open_stream("S")
         assert self.storage.report == []
+        if self.twin.superseded is not None:
+            self.note_superseded()
 
     @invariant()
     def shows_what_the_model_has(self) -> None:

@@ -168,6 +168,15 @@ class StreamStore(Protocol):
         """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
         ...
 
+    superseded: list[tuple[int, int]] | None
+    """Messages that were the newest of their subject when another came; None, as at first: not noted.
+    An empty list has them noted from then on, for ``thin_superseded``; by then, no subject may have more
+    than one message."""
+
+    def thin_superseded(self) -> list[int]:
+        """Remove all but the newest message of each subject; returns the sequences."""
+        ...
+
     def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
         """Remove from the head until within the limits (-1 or 0: no limit); returns how many."""
         ...

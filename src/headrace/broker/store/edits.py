@@ -74,6 +74,7 @@ class EditableLog(MessageLog):
         self._floor = 1  # the first sequence as of the last flush
         self._died: list[Segment] = []  # sealed segments whose last message went since then
         self._inflight: deque[Part] = deque()
+        self.superseded: list[tuple[int, int]] | None = None
 
     @property
     def staged_bytes(self) -> int:
@@ -112,33 +113,55 @@ class EditableLog(MessageLog):
     def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
         """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
         self._check_writable()
-        table, removed, locate = self._table, self._removed, self._locate
-        before = len(removed)
-        thinned: dict[Segment, None] = {}
-        for subject in subjects:
-            sid = table.ids.get(subject)
-            excess = 0 if sid is None else table.counts[sid] - keep
-            if sid is None or excess <= 0:
-                continue
-            for _ in range(excess):
-                sequence = table.firsts[sid]
-                segment, position = locate(sequence)
-                if position < 0 or segment.sids[position] != sid:
-                    sequence = self._first_of(sid)
-                    segment, position = locate(sequence)
+        before, thinned = len(self._removed), dict[Segment, None]()
+        for sid in map(self._table.ids.get, subjects):
+            if sid is not None:
+                self._thin_one(sid, keep, thinned)
+        return self._end_thinning(before, thinned)
+
+    def thin_superseded(self) -> list[int]:
+        """Remove what is in ``superseded``, so that each subject has one again; returns the sequences."""
+        self._check_writable()
+        noted = self.superseded
+        if not noted:
+            return []
+        self.superseded = []
+        counts, removed, locate = self._table.counts, self._removed, self._locate
+        before, thinned = len(removed), dict[Segment, None]()
+        for sid, sequence in noted:
+            segment, position = locate(sequence)
+            if position >= 0 and segment.sids[position] == sid and counts[sid] > 1:
                 segment.mark_dead(position)
                 self._drop(segment, position)
                 removed.append(sequence)
                 if segment.sealed:
                     thinned[segment] = None
-            if keep == 1:
-                table.firsts[sid] = self._last_of(sid)  # so that nobody has to search for it
-        if len(removed) > before:
+            else:  # it was removed otherwise, or it is the newest again
+                self._thin_one(sid, 1, thinned)
+        return self._end_thinning(before, thinned)
+
+    def _thin_one(self, sid: int, keep: int, thinned: dict[Segment, None]) -> None:
+        table = self._table
+        for _ in range(table.counts[sid] - keep):
+            sequence = table.firsts[sid]
+            segment, position = self._locate(sequence)
+            if position < 0 or segment.sids[position] != sid:
+                sequence = self._first_of(sid)
+                segment, position = self._locate(sequence)
+            segment.mark_dead(position)
+            self._drop(segment, position)
+            self._removed.append(sequence)
+            if segment.sealed:
+                thinned[segment] = None
+
+    def _end_thinning(self, before: int, thinned: dict[Segment, None]) -> list[int]:
+        removed = self._removed[before:]
+        if removed:
             for segment in thinned:
                 self._thinned(segment)
             self._advance_first()
             self._maybe_renumber()
-        return removed[before:]
+        return removed
 
     def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
         """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
@@ -323,6 +346,8 @@ class EditableLog(MessageLog):
         for segment in self._segments:
             segment.ensure()
             segment.renumber(places)
+        if self.superseded:
+            self.superseded = [(places[sid], sequence) for sid, sequence in self.superseded]
         self._table = fresh
         self._views.clear()
         self._occurrences = None
@@ -395,6 +420,8 @@ class EditableLog(MessageLog):
         """Undo everything after ``durable_seq``: appends, removals of ``removed``, and the trims
         that moved the first sequence up from ``first``.
         """
+        if self.superseded:
+            self.superseded = []
         self._take_back_appends()
         self._views.clear()
         self._occurrences = None

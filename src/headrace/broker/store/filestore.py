@@ -140,9 +140,10 @@ class FileLog(RecordReader):
         add_size(size)
         add_sid(sid)
         add_stamp(timestamp_ns)
-        counts = table.counts
-        if counts[sid]:
-            counts[sid] += 1
+        if table.counts[sid]:
+            if self.superseded is not None:
+                self.superseded.append((sid, table.lasts[sid]))
+            table.counts[sid] += 1
         else:
             table.add(sid, sequence, sequence, 1)
         table.lasts[sid] = sequence
@@ -163,7 +164,8 @@ class FileLog(RecordReader):
     ) -> None:
         count = len(payloads)
         full = self._end + run_bytes(subject, payloads, blocks) > self._limit
-        if not count or full or self._occurrences is not None or not all(blocks):
+        each = self._occurrences is not None or self.superseded is not None
+        if not count or full or each or not all(blocks):
             super().append_many(subject, payloads, timestamp_ns, blocks)
             return
         if self._clean:
@@ -386,9 +388,7 @@ class FileLog(RecordReader):
         self._staged_parts = len(tail.chunks[-1].parts) if tail.chunks else 0
         self._statements, self._writes = [], []
         self._cut_bytes = 0
-        self._opened, self._sealed = [], []
-        self._cut_bytes = 0
-        self._cut_tail = True
+        self._opened, self._sealed, self._cut_tail = [], [], True
         self._aim()
 
     def _bury(self, segment: Segment) -> None:

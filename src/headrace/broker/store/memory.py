@@ -56,6 +56,8 @@ class MemoryLog(AppendingLog):
         segment.stamps.append(timestamp_ns)
         segment.bodies.append((headers, payload))
         if table.counts[sid]:
+            if self.superseded is not None:
+                self.superseded.append((sid, table.lasts[sid]))
             table.counts[sid] += 1
         else:
             table.add(sid, sequence, sequence, 1)
@@ -75,7 +77,7 @@ class MemoryLog(AppendingLog):
         blocks: Sequence[bytes] = (),
     ) -> None:
         """``append`` for messages of one subject, a segment's worth at a time."""
-        if self._occurrences is not None:
+        if self._occurrences is not None or self.superseded is not None:
             super().append_many(subject, payloads, timestamp_ns, blocks)
             return
         if self._clean:

@@ -192,7 +192,7 @@ class ApiDispatcher:
             if route.changes and self._context.storage.failed is not None:
                 raise Refused(Errors.INSUFFICIENT_RESOURCES)
             for stream in self._context.dirty_streams:
-                if stream.crowded:
+                if stream.is_crowded:
                     stream.thin()  # what is asked about is as if each message had been seen to at once
             answer = route.endpoint(call)
         except Refused as refusal:

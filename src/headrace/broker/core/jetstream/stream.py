@@ -153,7 +153,10 @@ class Stream(CopyingStream):
         self._thins_later = config.discard == "old" and not self.context.quota.bounds(
             config.storage
         )
-        self._crowds = config.max_msgs_per_subject > 0 and self._thins_later
+        self._crowds = config.max_msgs_per_subject > 1 and self._thins_later
+        self._replaces = config.max_msgs_per_subject == 1 and self._thins_later
+        if self._replaces != (self.store.superseded is not None):
+            self.store.superseded = [] if self._replaces else None
         # With none of these a message without headers needs no look at all.
         self.is_plain = (
             self.transform is None
@@ -395,7 +398,7 @@ class Stream(CopyingStream):
         self._dirty = False
         if self._closed:
             return
-        if self.crowded:
+        if self.is_crowded:
             self.thin()
         if self._bounded:
             self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)

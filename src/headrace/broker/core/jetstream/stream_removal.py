@@ -34,7 +34,7 @@ class RemovingStream:
     intake: Intake | None
     """What this stream copies, if anything."""
     crowded: dict[bytes, None]
-    """Subjects that may have more messages than the limit allows, until the end of the tick at most."""
+    """Subjects that may have too many messages, until the end of the tick at most."""
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
@@ -49,15 +49,22 @@ class RemovingStream:
     def expire(self) -> None:
         """Remove what has expired by now, and what is too much of its subject."""
         if self.writable():
-            if self.crowded:
+            if self.is_crowded:
                 self.thin()
             self.expiry.run()
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether some subject may have too many messages."""
+        return bool(self.crowded or self.store.superseded)
 
     def thin(self) -> None:
         """Bring the crowded subjects within the limit."""
         crowded, self.crowded = self.crowded, {}
         if self.config.max_msgs_per_subject > 0 and self.writable():
-            removed = self.store.thin(crowded, self.config.max_msgs_per_subject)
+            removed = self.store.thin_superseded() if self.store.superseded else []
+            if crowded:
+                removed += self.store.thin(crowded, self.config.max_msgs_per_subject)
             if removed:
                 self._removed(removed)
 

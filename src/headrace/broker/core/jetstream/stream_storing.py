@@ -35,6 +35,8 @@ class StoringStream(RemovingStream):
     _append: Callable[[bytes, bytes, bytes, int], int]
     _dirty: bool
     _last_ns: int
+    _replaces: bool
+    """Whether the store notes which message each new one takes the place of."""
     _thins_later: bool
     """Whether nobody notices that a subject has too many messages until the end of the tick."""
     _now_ns: Callable[[], int]
@@ -138,7 +140,8 @@ class StoringStream(RemovingStream):
             scope = SubjectFilter.of_stored(subject) if rollup == b"sub" else None
             self.purge(scope, below_seq=sequence)
         if self.config.max_msgs_per_subject > 0:
-            self.crowded[subject] = None
+            if not self._replaces:
+                self.crowded[subject] = None
             if not self._thins_later:
                 self.thin()
         if not self.retention.wanted(subject):
