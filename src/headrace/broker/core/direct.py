@@ -15,7 +15,7 @@ from ...wire.direct import FRAME_BYTES, Chunk
 from ...wire.frames import MSG, Frame
 from .answers import ExpectedAnswers
 from .output import Output
-from .session import RESERVED_REPLY, Session
+from .session import Session
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
@@ -130,32 +130,12 @@ class DirectSession(Session):
             elif self._last_words is None:
                 self._vigil.heard = True
                 self.in_bytes += len(chunk)
-                self._take_many(chunk.frames)
+                self._take_chunk(chunk.frames)
 
     def take_up(self, frames: list[Frame], chunks: list[Chunk]) -> None:
         if not self.closed:
             self._take(iter(frames))
         self.receive_chunks(chunks)
-
-    def _take_many(self, frames: Sequence[Frame]) -> None:
-        """Hand frames over in one go if all are for one sink that takes batches."""
-        if self._relaxed and len(frames) > 1:
-            router = self.router
-            subject = frames[0][1]
-            if subject.startswith(RESERVED_REPLY):
-                route = router.acks()
-                same = True  # `many` looks at each of them
-            else:
-                route = router.find(subject)
-                same = [frame[1] for frame in frames].count(subject) == len(frames)
-            sink = None if route is None else route.only_sink
-            many = None if sink is None else router.many_of(sink)
-            odd = [True for frame in frames if frame[2][:1] == b"$"]  # maybe a reserved reply
-            if many is not None and same and not odd:
-                total = len(frames)
-                frames = [*many(frames, self)]
-                self.in_messages += total - len(frames)
-        self._take(iter(frames))
 
     def _subscription(
         self,

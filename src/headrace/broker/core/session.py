@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RESERVED_REPLY", "Peer", "Session"]
 
-FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are worth taking together
+FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth taking together
+TOGETHER_MIN: Final = 8  # so many of any kind are
 RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message
 
 
@@ -137,11 +138,14 @@ class Session:
             return
         self._vigil.heard = True
         self.in_bytes += len(chunk)
-        frames = self._parser.feed(chunk)
+        self._take_chunk(self._parser.feed(chunk))
+
+    def _take_chunk(self, frames: list[Frame]) -> None:
+        """Handle frames that came at once; those for one sink go there in one go."""
         if len(frames) > 1 and self._relaxed and frames[0][0] == PUB:
             if frames[0][1].startswith(RESERVED_REPLY):
                 frames = self._take_acks(frames)
-            elif frames[0][2].endswith(FAST_REPLY):
+            elif len(frames) >= TOGETHER_MIN or frames[0][2].endswith(FAST_REPLY):
                 frames = self._take_together(frames)
         self._take(iter(frames))
 
@@ -203,11 +207,8 @@ class Session:
     def _take_acks(self, frames: list[Frame]) -> list[Frame]:
         """Hand the acknowledgements at the front over in one go; returns the frames left to handle."""
         route = self.router.acks()
-        many = (
-            None
-            if route is None or route.only_sink is None
-            else self.router.many_of(route.only_sink)
-        )
+        sink = None if route is None else route.only_sink
+        many = None if sink is None else self.router.many_of(sink)
         if many is None:
             return frames
         end = 0
@@ -223,14 +224,13 @@ class Session:
 
     def _take_together(self, frames: list[Frame]) -> list[Frame]:
         """Hand over a whole chunk if it is for one sink that takes batches; returns the frames left."""
-        total = len(frames)
-        if [frame[0] for frame in frames].count(PUB) != total:
+        total, find = len(frames), self.router.find
+        sink = find(frames[0][1]).only_sink
+        many = None if sink is None else self.router.many_of(sink)
+        if many is None or [frame[0] for frame in frames].count(PUB) != total:
             return frames
-        find = self.router.find
         sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
-        sink = sinks.pop()
-        many = None if sink is None or sinks else self.router.many_of(sink)
-        if many is None or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
+        if len(sinks) > 1 or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
             return frames
         left = [*many(frames, self)]
         self.in_messages += total - len(left)

@@ -89,9 +89,8 @@ class Stream(CopyingStream):
     def open(self) -> None:
         """Start listening on the stream's subjects."""
         self._listen([] if self.config.mirror else self.config.subjects)
-        if (
-            self.config.max_msgs_per_subject > 0
-        ):  # a crash may have kept a message, not its removals
+        if self.config.max_msgs_per_subject > 0:
+            # A crash may have kept a message and not what it removed.
             last = self.store.last_seq
             recent = self.store.subjects_between(max(1, last - _RECENT), last)
             self.crowded = dict.fromkeys(recent)
