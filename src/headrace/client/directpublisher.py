@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ..errors import LimitExceededError
 from ..limits import CONTROL_LINE_BYTES_MAX
 from ..subjects import check_subject
-from ..wire.direct import FRAME_BYTES, FrameBatch
-from ..wire.frames import PUB
+from ..wire.direct import FRAME_BYTES, FrameBatch, PublishRun
+from ..wire.frames import PUB, Frame
 from .message import HeadersLike, payload_bytes
-from .publisher import HEADS_KEPT_MAX, Publisher
+from .publisher import HEADS_KEPT_MAX, OK_START, Publisher
+
+if TYPE_CHECKING:
+    from .connection import Connection
 
 __all__ = ["DirectPublisher"]
 
@@ -64,7 +67,22 @@ class _Source:
 
 
 class DirectPublisher(Publisher):
-    """A publisher whose commands are frames."""
+    """A publisher whose commands are frames.
+
+    Neighbours of one subject without headers go over as a run, which is answered as one where nothing
+    is the matter. Where something is, it is taken apart, into commands like all others.
+    """
+
+    def __init__(self, connection: Connection, **options: Any) -> None:
+        super().__init__(connection, **options)
+        self._runs: dict[bytes, PublishRun] = {}  # unanswered, by key
+        self._in_runs = 0
+        self._has_runs = False  # or had
+
+    @property
+    def in_flight(self) -> int:
+        """Messages sent and not answered yet."""
+        return len(self._unacked) + self._in_runs
 
     @staticmethod
     def _size(command: Any) -> int:
@@ -92,7 +110,7 @@ class DirectPublisher(Publisher):
 
         None, and nothing, if it is not.
         """
-        piece = source.take(min(self._window - len(self._unacked), _PIECE_MAX))
+        piece = source.take(min(self._window - self.in_flight, _PIECE_MAX))
         count = len(piece)
         if set(map(len, piece)) != {2}:
             source.give_back(piece)
@@ -111,6 +129,17 @@ class DirectPublisher(Publisher):
             source.give_back(piece)
             return None
         prefix, index = self._prefix, self.sent
+        if not start and count > 1 and heads.count(heads[0]) == count:
+            run = PublishRun(self._heads[piece[0][0]], prefix, index, payloads, size)
+            self._runs[run.key] = run
+            self._has_runs = True
+            self._in_runs += count
+            self._unacked_bytes += size
+            self.sent += count
+            if self._session.link is not None:
+                self._session.counts.published += count
+                self._session.outbox.put_once(run)
+            return source.over
         keys = [b"%d" % number for number in range(index, index + count)]
         blocks: Iterable[bytes] = repeat(b"")
         if start:
@@ -132,7 +161,7 @@ class DirectPublisher(Publisher):
         unacked, prefix, command = self._unacked, self._prefix, self._command
         heads = {} if self._adds_headers else self._heads
         index, size = self.sent, self._unacked_bytes
-        last = index + min(self._window - len(unacked), _PIECE_MAX)
+        last = index + min(self._window - self.in_flight, _PIECE_MAX)
         size_max, window_bytes = self._max_payload, self._window_bytes
         out: list[Any] = []
         try:
@@ -156,6 +185,64 @@ class DirectPublisher(Publisher):
             self.sent = index
             if out and self._session.link is not None:
                 self._put(out, size - before)
+
+    # Runs
+
+    def _receive(self, frames: list[Frame]) -> None:
+        if self._has_runs:
+            frames = [single for frame in frames for single in self._singles(frame)]
+        super()._receive(frames)
+
+    def _singles(self, frame: Frame) -> Sequence[Frame]:
+        """What an answer says of single messages: nothing, if it is the acknowledgement of a run."""
+        start = len(self._prefix)
+        key = frame[1][start:]
+        if key.isdigit():
+            if key not in self._unacked:  # one of a run that could not be taken as one
+                self._take_apart([run for run in self._runs.values() if int(key) in run])
+            return (frame,)
+        run = self._runs.get(key)
+        if run is None:
+            first, _, count = key.partition(b"-")
+            if not (first.isdigit() and count.isdigit() and int(count) <= _PIECE_MAX):
+                return ()
+            numbers = range(int(first), int(first) + int(count))  # was taken apart meanwhile
+        elif frame[5].startswith(OK_START):
+            del self._runs[key]
+            self._in_runs -= len(run.payloads)
+            self._unacked_bytes -= len(run)
+            self.acked += len(run.payloads)
+            self._last_ack = frame[5]
+            return ()
+        else:
+            self._take_apart([run])
+            numbers = range(run.first, run.first + len(run.payloads))
+        return [(frame[0], b"%b%d" % (self._prefix, n), *frame[2:]) for n in numbers]
+
+    def _take_apart(self, runs: list[PublishRun]) -> None:
+        """From here on, these are commands of their own."""
+        for run in runs:
+            del self._runs[run.key]
+            self._in_runs -= len(run.payloads)
+            keys = [b"%d" % number for number in range(run.first, run.first + len(run.payloads))]
+            self._unacked.update(zip(keys, run.frames, strict=True))
+        if runs:  # they are in the order sent
+            self._unacked = dict(sorted(self._unacked.items(), key=lambda item: int(item[0])))
+
+    def _tick(self) -> None:
+        overdue = [run for run in self._runs.values() if run.first < self._sent_at_tick]
+        self._take_apart(overdue)
+        super()._tick()
+
+    def _fail_all(self, error: Exception) -> None:
+        self._take_apart(list(self._runs.values()))
+        super()._fail_all(error)
+
+    def connection_lost(self) -> None:
+        self._take_apart(list(self._runs.values()))
+        super().connection_lost()
+
+    # Commands
 
     def _put(self, commands: list[Any], size: int) -> None:
         self._session.counts.published += len(commands)

@@ -38,7 +38,7 @@ HEADS_KEPT_MAX: Final = 4096
 RETRY_PAUSE_S: Final = 0.25
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
 
-_OK_START: Final = b'{"stream"'
+OK_START: Final = b'{"stream"'
 _DUPLICATE: Final = b'"duplicate"'
 
 
@@ -165,7 +165,7 @@ class Publisher:
 
         Raises PublishError if some failed since the last flush and there is no ``on_failure``.
         """
-        if self._unacked:
+        if self.in_flight:
             flusher = self._session.loop.create_future()
             self._flushers.append(flusher)
             await flusher
@@ -227,7 +227,7 @@ class Publisher:
         heads = {} if self._adds_headers and not start else self._heads
         size_max, window_bytes = self._max_payload - self._blocks.extra_max, self._window_bytes
         index, size = self.sent, self._unacked_bytes
-        last = index + min(self._window - len(unacked), SEND_AT_ONCE_MAX)
+        last = index + min(self._window - self.in_flight, SEND_AT_ONCE_MAX)
         out: list[Any] = []
         try:
             for message in iterator:
@@ -336,7 +336,7 @@ class Publisher:
 
     @property
     def _is_full(self) -> bool:
-        return len(self._unacked) >= self._window or self._unacked_bytes >= self._window_bytes
+        return self.in_flight >= self._window or self._unacked_bytes >= self._window_bytes
 
     async def _wait_for_window(self) -> None:
         while self._is_full:
@@ -348,10 +348,10 @@ class Publisher:
 
     def _receive(self, frames: list[Frame]) -> None:
         take, start = self._unacked.pop, len(self._prefix)
-        good = [frame for frame in frames if frame[5][:9] == _OK_START]
+        good = [frame for frame in frames if frame[5][:9] == OK_START]
         if len(good) < len(frames):
             for frame in frames:
-                if frame[5][:9] != _OK_START:
+                if frame[5][:9] != OK_START:
                     self._refused(frame[1][start:], frame)
         commands = [take(frame[1][start:], None) for frame in good]
         acked = [command for command in commands if command is not None]
@@ -396,12 +396,12 @@ class Publisher:
         """Messages were answered: whoever waits for that goes on."""
         if self._attempts:
             self._attempts = {k: n for k, n in self._attempts.items() if k in self._unacked}
-        if self._waiters and len(self._unacked) <= self._reopen_at and not self._is_full:
+        if self._waiters and self.in_flight <= self._reopen_at and not self._is_full:
             for waiter in self._waiters:
                 if not waiter.done():
                     waiter.set_result(None)
             self._waiters.clear()
-        if not self._unacked and self._flushers:
+        if self._flushers and not self.in_flight:
             for flusher in self._flushers:
                 if not flusher.done():
                     flusher.set_result(None)

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from typing import Protocol, TypeAlias
 
-from .frames import Frame
+from .frames import PUB, Frame
 
-__all__ = ["FRAME_BYTES", "Acceptor", "Chunk", "ClientEnd", "FrameBatch", "ServerEnd"]
+__all__ = [
+    "FRAME_BYTES",
+    "Acceptor",
+    "Chunk",
+    "ClientEnd",
+    "FrameBatch",
+    "PublishRun",
+    "ServerEnd",
+]
 
 FRAME_BYTES = 24
 """What a frame counts beside its fields: about what verb, sizes and line ends take on a wire."""
@@ -31,7 +39,51 @@ class FrameBatch:
         return self._bytes
 
 
-Chunk: TypeAlias = bytes | FrameBatch
+class PublishRun:
+    """Publishes of one subject without headers, to be answered together if they can be.
+
+    Whoever can take all of them sends one answer to ``reply``; anybody else takes ``frames``, the same
+    publishes one by one, whose replies are ``prefix`` and consecutive numbers from ``first`` on.
+    ``len()`` is what they count in bytes.
+    """
+
+    __slots__ = ("_bytes", "first", "payloads", "prefix", "subject")
+
+    def __init__(
+        self, subject: bytes, prefix: bytes, first: int, payloads: list[bytes], size: int
+    ) -> None:
+        self.subject = subject
+        self.prefix = prefix
+        self.first = first
+        self.payloads = payloads
+        self._bytes = size
+
+    def __len__(self) -> int:
+        return self._bytes
+
+    def __contains__(self, number: int) -> bool:
+        """Whether one of them has this number."""
+        return self.first <= number < self.first + len(self.payloads)
+
+    @property
+    def key(self) -> bytes:
+        """The last token of the reply for all: what no number is."""
+        return b"%d-%d" % (self.first, len(self.payloads))
+
+    @property
+    def reply(self) -> bytes:
+        return self.prefix + self.key
+
+    @property
+    def frames(self) -> list[Frame]:
+        subject, prefix = self.subject, self.prefix
+        return [
+            (PUB, subject, b"%b%d" % (prefix, number), b"", payload)
+            for number, payload in enumerate(self.payloads, self.first)
+        ]
+
+
+Chunk: TypeAlias = bytes | FrameBatch | PublishRun
 
 
 class ClientEnd(Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,11 +19,14 @@ from headrace.broker.store.memory import MemoryStorage
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter
 from headrace.wire import Parser, encode
-from headrace.wire.direct import Chunk, FrameBatch
+from headrace.wire.direct import Chunk, FrameBatch, PublishRun
 from headrace.wire.frames import PUB, Frame
 from jetstream_world import HeldStorage
 
-HELLO = b'CONNECT {"verbose":false,"headers":true,"no_responders":true,"user":"u","pass":"p"}\r\n'
+HELLO = (
+    b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,'
+    b'"user":"u","pass":"p"}\r\n'
+)
 STREAM = b'{"name":"S","subjects":["s.>"],"storage":"memory","num_replicas":1,"max_msgs":50}'
 CONSUMER = (
     b'{"stream_name":"S","config":{"durable_name":"c","ack_policy":"explicit","max_deliver":-1}}'
@@ -148,6 +152,81 @@ def test_a_batch_the_disk_refuses_is_refused_message_by_message() -> None:
     said(hub, session)
     storage.release()
     assert [b'"error"' in frame[5] for frame in said(hub, session)] == [True, True]
+
+
+def run_of(subject: bytes, first: int, payloads: list[bytes]) -> PublishRun:
+    return PublishRun(subject, b"_I.", first, payloads, sum(map(len, payloads)))
+
+
+def by_one(frames: list[Frame], run: PublishRun) -> list[Frame]:
+    """What was said, as if the answer for all of a run were one for each."""
+    out: list[Frame] = []
+    for frame in frames:
+        if frame[1] != run.reply:
+            out.append(frame)
+            continue
+        last = msgspec.json.decode(frame[5])["seq"]
+        for number, own in enumerate(run.frames):
+            sequence = last - len(run.payloads) + 1 + number
+            body = frame[5].replace(b'"seq":%d' % last, b'"seq":%d' % sequence)
+            out.append((*frame[:1], own[2], *frame[2:5], body))
+    return out
+
+
+@pytest.mark.parametrize("permissions", [None, guarded])
+@given(
+    st.lists(
+        st.one_of(
+            lines.filter(lambda line: b"UNSUB 3 4" not in line),  # it counts answers
+            st.tuples(
+                st.sampled_from([b"a", b"b.c", b"s.a", b"s.b", b"$JS.ACK.S.c.1.1.1.1.0"]),
+                st.integers(0, 9),
+                st.lists(st.sampled_from([b"", b"+ACK", b"xyz"]), min_size=2, max_size=60),
+            ),
+        ),
+        max_size=12,
+    )
+)
+def test_a_run_and_its_frames_have_the_same_effect(
+    permissions: Permissions | None, steps: list[bytes | tuple[bytes, int, list[bytes]]]
+) -> None:
+    near_hub, near = world(DirectSession, permissions)
+    far_hub, far = world(DirectSession, permissions)
+    assert isinstance(near, DirectSession)
+    assert isinstance(far, DirectSession)
+    for session in (near, far):
+        session.receive(b"SUB _I.> all\r\n")
+    for step in steps:
+        if isinstance(step, bytes):
+            near.receive(step)
+            far.receive(step)
+            assert said(near_hub, near) == said(far_hub, far)
+        else:
+            run = run_of(*step)
+            near.receive_chunks([run])
+            far.receive_chunks([FrameBatch(run.frames, len(run))])
+            heard, expected = said(near_hub, near), said(far_hub, far)
+            assert sorted(map(repr, by_one(heard, run))) == sorted(map(repr, expected))
+        assert near.in_messages == far.in_messages
+        assert near.closed == far.closed
+
+
+def test_a_run_the_disk_refuses_is_refused_as_one() -> None:
+    storage = HeldStorage()
+    hub = Hub(ManualClock(), random.Random(1))
+    hub.start_jetstream(storage)
+    session = hub.connect(Peer(), DirectSession)
+    assert isinstance(session, DirectSession)
+    session.receive(HELLO + SETUP + b"SUB _I.* 1\r\n")
+    said(hub, session)
+    storage.hold = True
+    session.receive_chunks([run_of(b"s.a", 7, [b"x"] * 5)])
+    assert said(hub, session) == []
+    storage.fail = OSError("no")
+    storage.release()
+    assert [(frame[1], b'"error"' in frame[5]) for frame in said(hub, session)] == [
+        (b"_I.7-5", True)
+    ]
 
 
 def test_frames_of_a_stranger_close_the_connection() -> None:

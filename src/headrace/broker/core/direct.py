@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from ...message import StoredRow
-from ...wire.direct import FRAME_BYTES, Chunk
+from ...wire.direct import FRAME_BYTES, Chunk, PublishRun
 from ...wire.frames import MSG, Frame
 from .answers import ExpectedAnswers
 from .output import Output
@@ -130,12 +130,23 @@ class DirectSession(Session):
             elif self._last_words is None:
                 self._vigil.heard = True
                 self.in_bytes += len(chunk)
-                self._take_chunk(chunk.frames)
+                frames = self._take_run(chunk) if isinstance(chunk, PublishRun) else chunk.frames
+                self._take_chunk(frames)
 
     def take_up(self, frames: list[Frame], chunks: list[Chunk]) -> None:
         if not self.closed:
             self._take(iter(frames))
         self.receive_chunks(chunks)
+
+    def _take_run(self, run: PublishRun) -> list[Frame]:
+        """Hand a run over if it is for one sink that takes runs; returns the frames left."""
+        sink = self.router.find(run.subject).only_sink if self._relaxed else None
+        take = None if sink is None else self.router.run_of(sink)
+        if take is None or run.prefix[:1] == b"$":  # maybe a reserved reply
+            return run.frames
+        left = [*take(run, self)]
+        self.in_messages += len(run.payloads) - len(left)
+        return left
 
     def _subscription(
         self,

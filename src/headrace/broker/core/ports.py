@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ...message import StoredMessage, StoredRow, StreamState, SubjectState
 from ...subjects import SubjectFilter
+from ...wire.direct import PublishRun
 from ...wire.frames import Frame
 from .interest import Watch
 
@@ -21,6 +22,7 @@ __all__ = [
     "MetaJournal",
     "Origin",
     "Randomness",
+    "RunSink",
     "Sink",
     "Storage",
     "StreamStore",
@@ -286,6 +288,9 @@ sender gets its no-responders status. Anything else, ``None`` included, means ta
 """
 
 
+RunSink = Callable[[PublishRun, "Origin | None"], Iterable[Frame]]
+"""As ``ManySink``, for publishes that may be answered together."""
+
 ManySink = Callable[[Sequence[Frame], "Origin | None"], Iterable[Frame]]
 """``many(publishes, origin)``: takes PUB frames in order, all of which would have gone to its sink.
 
@@ -361,8 +366,14 @@ class Bus(Protocol):
 
     def unwatch(self, watch: Watch) -> None: ...
 
-    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
-        """Register a handler; ``many`` does the same for a batch, quicker."""
+    def add_sink(
+        self,
+        pattern: bytes,
+        sink: Sink,
+        many: ManySink | None = None,
+        run: RunSink | None = None,
+    ) -> None:
+        """Register a handler; ``many``, and with it ``run``, do the same for a batch, quicker."""
         ...
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None: ...

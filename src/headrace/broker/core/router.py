@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from .interest import Elsewhere, InterestWatches, Watch
 from .output import head_of, tail_of
-from .ports import ManySink, Origin, Randomness, Sink, Target
+from .ports import ManySink, Origin, Randomness, RunSink, Sink, Target
 from .router_trie import Leaf, Node, Trie
 from .subscription import GuardedSubscription, Subscription
 from .targets import FanOut, SinkTarget
@@ -79,6 +79,7 @@ class Router:
         self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
         self._acks: Route | None = None
         self._many: dict[Sink, tuple[ManySink, list[bytes]]] = {}  # with the sink's patterns
+        self._runs: dict[Sink, RunSink] = {}
         self._refused = {"exact": 0, "prefixes": 0}
         self._on_unblocked: list[Callable[[], None]] = []
         self._watches = InterestWatches()
@@ -103,9 +104,17 @@ class Router:
             self.subscriptions -= 1
             self._changed(subscription.pattern, leaf)
 
-    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
+    def add_sink(
+        self,
+        pattern: bytes,
+        sink: Sink,
+        many: ManySink | None = None,
+        run: RunSink | None = None,
+    ) -> None:
         if many is not None:
             self._many.setdefault(sink, (many, []))[1].append(pattern)
+            if run is not None:
+                self._runs[sink] = run
         self._changed(pattern, self._trie.add(pattern, b"", sink))
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None:
@@ -116,6 +125,7 @@ class Router:
                 patterns.remove(pattern)
                 if not patterns:
                     del self._many[sink]
+                    self._runs.pop(sink, None)
             self._changed(pattern, leaf)
 
     def watch(self, watch: Watch) -> None:
@@ -171,6 +181,10 @@ class Router:
         """What takes a batch in the place of ``sink``, if something does."""
         found = self._many.get(sink)
         return None if found is None else found[0]
+
+    def run_of(self, sink: Sink) -> RunSink | None:
+        """What takes a run in the place of ``sink``, if something does."""
+        return self._runs.get(sink)
 
     def acks(self) -> Route | None:
         """The receivers of every acknowledgement, if they are the same for all of them."""

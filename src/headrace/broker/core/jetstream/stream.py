@@ -7,6 +7,7 @@ completed, and consumers see the message from then on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ....api.envelope import encode_pub_error
@@ -15,6 +16,7 @@ from ....api.streams import StreamConfig
 from ....errors import StoreError
 from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter
+from ....wire.direct import PublishRun
 from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
 from .batch_publish import BATCH_MARK, Batches
@@ -181,7 +183,7 @@ class Stream(CopyingStream):
                 bus.remove_sink(pattern, self.ingest)
         for pattern in wanted:
             if pattern not in self._sinks:
-                bus.add_sink(pattern, self.ingest, self.ingest_many)
+                bus.add_sink(pattern, self.ingest, self.ingest_many, self.ingest_run)
         self._sinks = wanted
 
     # -- ingest
@@ -249,6 +251,19 @@ class Stream(CopyingStream):
             self.acks.waiting += [(number, reply) for number, reply in numbered if reply]
         else:
             self.acks.waiting += numbered
+        return frames[taken:]
+
+    def ingest_run(self, run: PublishRun, origin: Origin | None) -> Sequence[Frame]:
+        """Take a run as ``ingest_many`` would its frames; if all are staged, one answer is for all."""
+        if not self.is_plain:
+            return run.frames
+        first = self.store.last_seq + 1
+        taken = self.take_many(run.subject, run.payloads)
+        if taken == len(run.payloads):
+            self.acks.waiting.append((self.store.last_seq, run.reply))
+            return ()
+        frames = run.frames
+        self.acks.waiting += zip(count(first), [frame[2] for frame in frames[:taken]], strict=False)
         return frames[taken:]
 
     def _ingest_named(
