@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 
+import buckets
 import clients
 import contenders
 import copying
@@ -23,6 +24,7 @@ BENCHMARKS = (
     "clients",
     "inprocess",
     "scaling",
+    "buckets",
     "copying",
     "idle",
     "costs",
@@ -69,6 +71,8 @@ def main() -> None:
         inprocess.run(arguments.rounds)
     if "scaling" in chosen:
         scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "buckets" in chosen:
+        buckets.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "copying" in chosen:
         copying.run([s for s in servers if s is not contenders.NATS_ALWAYS])
     if "idle" in chosen:

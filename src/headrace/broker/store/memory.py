@@ -133,8 +133,12 @@ class MemoryLog(AppendingLog):
     def complete(self, part: Part) -> None:
         """Let go of the bytes of what was removed."""
         super().complete(part)
+        segments, index_of = self._segments, self._segment_index
         for sequence in part.removed:
-            self._release(sequence, sequence + 1)
+            segment = segments[index_of(sequence)]
+            position = sequence - segment.base
+            if 0 <= position < len(segment.bodies):  # or its segment is gone already
+                segment.bodies[position] = None
         self._release(part.floor, part.first)
 
     def _release(self, start: int, stop: int) -> None:
