@@ -22,7 +22,7 @@ __all__ = ["Copies"]
 _TICK_MESSAGES: Final = 256
 _TURN_MESSAGES: Final = 128
 _TURN_COST: Final = 8  # what a turn counts at least, in messages
-_STAGED_MAX: Final = 1024 * 1024  # bytes on their way to the disk: copying waits, and nobody behind it long
+_STAGED_MAX: Final = 1024 * 1024  # bytes on their way to the disk: copying waits; so do others
 _RETRY_NS: Final = 2_000_000_000  # who could not go on for a reason of its own tries again
 
 
