@@ -120,10 +120,21 @@ async def test_a_stream_that_has_to_look_answers_each(
         await publisher.flush()
         assert (publisher.acked, publisher.failed) == (1_000, 200)
         assert (publisher.in_flight, publisher._unacked_bytes) == (0, 0)
-    assert runs
+    assert 0 < len(runs) <= 1_200 // 256 + 1
     assert [failure.index for failure in failures] == list(range(1_000, 1_200))
     assert all(isinstance(failure.error, JetStreamApiError) for failure in failures)
     assert await stored(connection) == [payload for _, payload in messages[:1_000]]
+
+
+async def test_where_runs_are_taken_apart_no_more_are_made(
+    connection: Connection, runs: list[PublishRun]
+) -> None:
+    listener = await connection.subscribe("s.*")
+    async with connection.jetstream().publisher(window=600) as publisher:
+        await publisher.send_many(numbered(6_000))
+    assert 0 < len(runs) <= 4  # of what was under way when the first answer came
+    assert publisher.acked == 6_000
+    assert listener.pending_messages == 6_000
 
 
 async def test_without_a_stream_each_message_of_a_run_fails(connection: Connection) -> None:

@@ -70,7 +70,8 @@ class DirectPublisher(Publisher):
     """A publisher whose commands are frames.
 
     Neighbours of one subject without headers go over as a run, which is answered as one where nothing
-    is the matter. Where something is, it is taken apart, into commands like all others.
+    is the matter. Where something is, it is taken apart, into commands like all others, and as it is
+    likely to be so again, no more runs are made.
     """
 
     def __init__(self, connection: Connection, **options: Any) -> None:
@@ -78,6 +79,7 @@ class DirectPublisher(Publisher):
         self._runs: dict[bytes, PublishRun] = {}  # unanswered, by key
         self._in_runs = 0
         self._has_runs = False  # or had
+        self._makes_runs = True
 
     @property
     def in_flight(self) -> int:
@@ -129,7 +131,7 @@ class DirectPublisher(Publisher):
             source.give_back(piece)
             return None
         prefix, index = self._prefix, self.sent
-        if not start and count > 1 and heads.count(heads[0]) == count:
+        if self._makes_runs and not start and count > 1 and heads.count(heads[0]) == count:
             run = PublishRun(self._heads[piece[0][0]], prefix, index, payloads, size)
             self._runs[run.key] = run
             self._has_runs = True
@@ -198,8 +200,10 @@ class DirectPublisher(Publisher):
         start = len(self._prefix)
         key = frame[1][start:]
         if key.isdigit():
-            if key not in self._unacked:  # one of a run that could not be taken as one
-                self._take_apart([run for run in self._runs.values() if int(key) in run])
+            if key not in self._unacked and self._runs:
+                asunder = [run for run in self._runs.values() if int(key) in run]
+                self._take_apart(asunder)
+                self._makes_runs = self._makes_runs and not asunder
             return (frame,)
         run = self._runs.get(key)
         if run is None:
