@@ -139,6 +139,23 @@ def test_a_removal_outlives_the_segment_it_was_written_in() -> None:
     assert sequences(storage.open_stream("S")) == [1, *range(1390, 1400)]
 
 
+def test_what_a_filter_finds_in_a_segment_is_worked_out_anew_when_it_was_compacted() -> None:
+    """It had one message, none of the filter's, when asked; and one other message is left of it."""
+    storage = open_store(FaultFS(), cache_bytes=0)
+    store = storage.create_stream("S")
+    wanted = SubjectFilter([b"a.*"])
+    store.append(b"b", b"", b"x" * 400, 1)
+    assert store.count(wanted, 1) == 0
+    while len(store._segments) == 1:
+        kept = store.append(b"a.0", b"", b"x" * 400, 1)
+    newest = store.append(b"b", b"", b"", 1)
+    store.remove([sequence for sequence in range(1, newest) if sequence != kept - 1])
+    flush(storage)
+    assert [len(segment) for segment in store._segments] == [1, 2]
+    assert sequences(store, wanted) == [kept - 1]
+    assert store.count(wanted, 1) == 1
+
+
 def test_a_segment_that_few_messages_keep_alive_is_compacted() -> None:
     fs = FaultFS()
     storage = open_store(fs, segment_bytes=32_768)

@@ -409,8 +409,7 @@ class FileLog(RecordReader):
             return
         del self._segments[index]
         del self._bases[index]
-        for view in self._views.values():
-            view.forget(segment.serial)
+        self._forget_totals(segment)
         self._shelf.discard(segment)
         if segment.generation:  # a compaction that was cancelled too late may have left the next
             newest = segment_path(self.directory, segment.serial, segment.generation)
@@ -459,6 +458,7 @@ class FileLog(RecordReader):
         """The compacted file is on disk: use it from now on, and remove the old one."""
         segment, old = done.segment, done.segment.path
         done.install(self._first)
+        self._forget_totals(segment)
         self._shelf.discard(segment)
         segment.path = done.target
         self._shelf.chore(unlink_chore(old))

@@ -348,6 +348,11 @@ class MessageLog:
             view = self._views[filter] = make_view(self._table, filter)
         return view
 
+    def _forget_totals(self, segment: Segment) -> None:
+        """The segment is gone, or has other positions: what views know of it is no longer so."""
+        for view in self._views.values():
+            view.forget(segment.serial)
+
     def _segment_index(self, sequence: int) -> int:
         return max(bisect_right(self._bases, sequence) - 1, 0)
 

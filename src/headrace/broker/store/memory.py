@@ -166,8 +166,7 @@ class MemoryLog(AppendingLog):
         index = self._segments.index(segment)
         del self._segments[index]
         del self._bases[index]
-        for view in self._views.values():
-            view.forget(segment.serial)
+        self._forget_totals(segment)
 
     def _skip_to(self, last_seq: int) -> None:
         self.last_seq = last_seq

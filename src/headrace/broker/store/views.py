@@ -85,7 +85,7 @@ class View:
         return total - below
 
     def forget(self, serial: int) -> None:
-        """The segment is gone."""
+        """The segment is gone, or was compacted: as long as before, it may hold other messages."""
         self._totals.pop(serial, None)
 
     def skip_quiet(self, start: int) -> int:
