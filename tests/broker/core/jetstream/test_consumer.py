@@ -408,3 +408,20 @@ def test_a_termination_under_ack_all_covers_what_came_before(client: Client) -> 
     _, second, _ = client.pull(b"3").take()
     client.ack(second, b"+TERM")
     assert client.info()["num_ack_pending"] == 1
+
+
+def test_an_ack_of_all_before_that_frees_nothing_moves_the_floor_for_good(client: Client) -> None:
+    client.consumer(ack_policy="all")
+    fill(client, 2)
+    (first,) = client.pull(b"1").take()
+    client.api("STREAM.MSG.DELETE.S", {"seq": 1})
+    client.api("CONSUMER.RESET.S.C", {"seq": 1})
+    (second,) = client.pull(b"1").take()
+    assert second.stream_seq == 2
+    client.world.advance(1)  # what was delivered is in the journal
+    client.ack(first)
+    floor = {"consumer_seq": 0, "stream_seq": 1}
+    assert {key: client.info()["ack_floor"][key] for key in floor} == floor
+    client.world.restart()
+    again = client.world.client().info()["ack_floor"]
+    assert {key: again[key] for key in floor} == floor

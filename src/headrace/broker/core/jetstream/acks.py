@@ -85,7 +85,10 @@ class Acks:
     def _done(self, stream_seq: int, consumer_seq: int) -> None:
         state = self._consumer.state
         if self._acks_all:
+            before = state.floor_stream
             finished = state.acknowledge_all(stream_seq, consumer_seq)
+            if state.floor_stream != before:  # even if all before it was gone already
+                self._consumer.touch()
         else:
             finished = [stream_seq] if state.acknowledge(stream_seq) else []
         if finished:
