@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import functools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -151,6 +153,66 @@ async def test_a_plain_function_works_on_a_thread(world: World, queue: Queue) ->
     async with asyncio.timeout(5):
         await task
     assert seen[0] is not threading.main_thread()
+
+
+class _Callable:
+    """A handler that is an object, as frameworks make them."""
+
+    def __init__(self, ran: list[bytes]) -> None:
+        self._ran = ran
+
+    async def __call__(self, job: LeasedJob) -> None:
+        await _record(self._ran, job)
+
+
+async def _record(ran: list[bytes], job: LeasedJob) -> None:
+    await asyncio.sleep(0)
+    ran.append(job.payload)
+
+
+@pytest.mark.one_database
+@pytest.mark.parametrize(
+    "make",
+    [
+        _Callable,
+        lambda ran: lambda job: _record(ran, job),
+        lambda ran: functools.partial(_record, ran),
+        lambda ran: functools.partial(_Callable(ran)),
+    ],
+    ids=["object", "lambda", "partial", "partial of an object"],
+)
+async def test_a_job_is_completed_after_the_handler_ran_whatever_kind_of_callable_it_is(
+    world: World, queue: Queue, make: Callable[[list[bytes]], Callable[[LeasedJob], Any]]
+) -> None:
+    ran: list[bytes] = []
+    made = Worker(queue, make(ran), wait_s=1)
+    task = asyncio.create_task(made.run())
+    await world.broadcast("work")
+    await until(world, {"DELIVERED": 1})
+    assert ran == [b"work"]
+    made.stop()
+    async with asyncio.timeout(5):
+        await task
+
+
+@pytest.mark.one_database
+async def test_a_handler_that_yields_fails_its_jobs_and_says_why(
+    world: World, queue: Queue
+) -> None:
+    def work(job: LeasedJob) -> Iterator[None]:
+        yield
+
+    made = Worker(queue, work, wait_s=1)
+    task = asyncio.create_task(made.run())
+    await world.broadcast()
+    async with asyncio.timeout(10):
+        while made.failed < 1:
+            await asyncio.sleep(0.01)
+    await until(world, {"QUEUED": 1})
+    made.stop()
+    async with asyncio.timeout(5):
+        await task
+    assert made.completed == 0
 
 
 async def test_a_long_job_is_kept_alive_and_a_lost_one_is_cancelled(

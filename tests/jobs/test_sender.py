@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,7 +12,7 @@ from headrace.clock import ManualClock
 from headrace.jobs import limits
 from headrace.jobs.push.guard import Guard, RefusedAddressError
 from headrace.jobs.push.sender import Answer, CallError, Sender
-from jobs_endpoint import Endpoint, answer
+from jobs_endpoint import Call, Endpoint, answer
 
 
 @pytest.fixture
@@ -51,6 +52,59 @@ async def test_a_connection_is_used_again_and_replaced_when_it_was_closed(
     await asyncio.sleep(0)
     await post(sender, endpoint)
     assert (endpoint.connections, len(endpoint.calls)) == (2, 4)
+
+
+async def test_a_request_leaves_once_when_the_endpoint_reads_it_and_hangs_up(
+    sender: Sender, endpoint: Endpoint
+) -> None:
+    await asyncio.gather(*(post(sender, endpoint) for _ in range(5)))  # five kept alive
+    assert endpoint.connections == 5
+    arrived = len(endpoint.calls)
+
+    def hang_up(call: Call) -> bytes:
+        endpoint.cut()
+        return b""
+
+    endpoint.respond = hang_up
+    with pytest.raises(CallError):
+        await post(sender, endpoint)
+    assert len(endpoint.calls) == arrived + 1
+
+
+async def test_a_connection_closed_while_idle_is_seen_before_the_loop_tells(
+    sender: Sender,
+) -> None:
+    """The endpoint's end closes in another thread, so that no turn of the loop comes between."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        calls: list[bytes] = []
+
+        def serve() -> socket.socket:
+            connection, _ = server.accept()
+            calls.append(connection.recv(65536))
+            connection.sendall(answer())
+            return connection
+
+        url = f"http://127.0.0.1:{port}/hook"
+        first = asyncio.create_task(asyncio.to_thread(serve))
+        await sender.post(url, {}, b"1", 2.0)
+        kept = await first
+        kept.close()  # and at once, without a turn of the loop:
+        second = asyncio.create_task(asyncio.to_thread(serve))
+        assert (await sender.post(url, {}, b"2", 2.0)).status == 200
+        (await second).close()
+    assert len(calls) == 2
+
+
+async def test_the_endpoints_own_idle_time_is_kept(endpoint: Endpoint) -> None:
+    clock = ManualClock()
+    sender = Sender(Guard(["127.0.0.0/8"]), clock)
+    endpoint.respond = lambda call: answer(Keep_Alive="timeout=5, max=100")
+    for pause_s, connections in ((0, 1), (3.9, 1), (4.1, 2)):
+        clock.advance(pause_s)
+        await post(sender, endpoint)
+        assert endpoint.connections == connections
+    sender.close()
 
 
 async def test_a_connection_is_not_used_again_when_the_endpoint_says_so(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -35,7 +36,8 @@ class Worker:
     """Runs a handler over the jobs of a queue, up to ``concurrency`` at once.
 
     A handler that returns completes its job; one that raises :class:`Fail` says how it failed; any other
-    exception fails the job with its text. A plain function runs on a thread. While handlers run, their
+    exception fails the job with its text. A plain function runs on a thread;
+    what it returns is awaited if it can be. While handlers run, their
     leases are extended every third of ``lease_s``; a handler whose lease is lost all the same is
     cancelled, because somebody else has the job.
     """
@@ -51,6 +53,7 @@ class Worker:
     ) -> None:
         self._queue = queue
         self._handler = handler
+        self._is_async = _is_async(handler)
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
@@ -127,12 +130,7 @@ class Worker:
 
     async def _work(self, job: LeasedJob) -> None:
         try:
-            result = (
-                self._handler(job)
-                if inspect.iscoroutinefunction(self._handler)
-                else asyncio.to_thread(self._handler, job)
-            )
-            await result
+            await self._handle(job)
         except asyncio.CancelledError:
             raise
         except Fail as failure:
@@ -146,6 +144,17 @@ class Worker:
         finally:
             self._running.pop((job.id, job.lease), None)
             self._stir.set()
+
+    async def _handle(self, job: LeasedJob) -> None:
+        """Run the handler to its end, whatever kind of callable it is."""
+        if self._is_async:
+            result = self._handler(job)
+        else:
+            result = await asyncio.to_thread(self._handler, job)
+        if inspect.isawaitable(result):  # also what a plain callable made: the work is still to do
+            await result
+        elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+            raise TypeError("the handler made a generator, which nobody runs; it must not yield")
 
     async def _report(self, job: LeasedJob, failure: Fail) -> None:
         self.failed += 1
@@ -201,6 +210,15 @@ class Worker:
             if result.status != 200 and running is not None:
                 self.lost += 1
                 running[1].cancel()
+
+
+def _is_async(handler: Handler) -> bool:
+    """Whether calling ``handler`` makes a coroutine and does no work yet, as far as it can be told."""
+    while isinstance(handler, functools.partial):
+        handler = handler.func
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004 - its kind is asked, not whether it is there
+    )
 
 
 def _batch_of(jobs: list[LeasedJob]) -> list[LeasedJob]:

@@ -7,6 +7,8 @@ address that was looked at, and because the answer must stop at a limit. Connect
 from __future__ import annotations
 
 import asyncio
+import re
+import select
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +25,7 @@ from .guard import Guard
 __all__ = ["Answer", "CallError", "Sender"]
 
 _SAFE: Final = "/%:@!$&'()*+,;=~-._?"
+_KEEP_ALIVE: Final = re.compile(rb"(?i)\btimeout\s*=\s*(\d{1,9})")
 
 
 class CallError(HeadraceError):
@@ -52,7 +55,7 @@ class _Exchange(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.idle_since_ns = 0
         self.reusable = True
-        self.heard = False
+        self.idle_max_s = limits.PUSH_CONNECTION_IDLE_S
         self._answer: asyncio.Future[Answer] | None = None
 
     def send(self, request: bytes, answer: asyncio.Future[Answer]) -> None:
@@ -60,12 +63,22 @@ class _Exchange(asyncio.Protocol):
             raise AssertionError("connected by whoever made it")
         self._answer = answer
         self._parser = httptools.HttpResponseParser(self)
-        self.heard = False
         self._head_bytes = 0
         self._body = bytearray()
         self._retry_after: str | None = None
         self._headers_complete = False
         self.transport.write(request)
+
+    def is_readable(self) -> bool:
+        """Whether something came while nothing was asked; the end of the connection, most likely.
+
+        The event loop may not have told us yet. A request sent now would be lost, and be an attempt.
+        """
+        if self.transport is None or self.transport.is_closing():
+            return True
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN)
+        return bool(poll.poll(0))
 
     # asyncio.Protocol callbacks
 
@@ -78,7 +91,6 @@ class _Exchange(asyncio.Protocol):
             # Nothing was asked, or what was asked is settled: this connection cannot be trusted.
             self.close()
             return
-        self.heard = True
         if not self._headers_complete:
             self._head_bytes += len(data)
         try:
@@ -106,8 +118,12 @@ class _Exchange(asyncio.Protocol):
     # httptools callbacks
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"retry-after":
+        lowered = name.lower()
+        if lowered == b"retry-after":
             self._retry_after = value.decode("latin-1")[:64]
+        elif lowered == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
+            # A second less than the endpoint says, so that both do not decide at the same moment.
+            self.idle_max_s = min(limits.PUSH_CONNECTION_IDLE_S, int(found[1]) - 1.0)
 
     def on_headers_complete(self) -> None:
         self._headers_complete = self._parser.get_status_code() >= 200
@@ -153,7 +169,11 @@ class Sender:
     async def post(
         self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float
     ) -> Answer:
-        """POST ``body`` and return the answer, whatever its status.
+        """POST ``body`` once and return the answer, whatever its status.
+
+        The request leaves at most once: an endpoint that reads it and closes the connection may have
+        acted on it, so whether to send it again is the caller's decision. A connection that the
+        endpoint has closed while it was idle is not used.
 
         Raises :class:`CallError` when none came, ``TimeoutError`` after ``timeout_s`` in total,
         :class:`~.guard.RefusedAddressError` and :class:`~.guard.ResolveError`. Cancelling closes the
@@ -163,18 +183,11 @@ class Sender:
         origin = _origin(parts)
         request = _request(parts, origin, headers, body)
         async with asyncio.timeout(timeout_s):
-            while True:
-                exchange = self._take(origin)
-                reused = exchange is not None
-                if exchange is None:
-                    self._guard.check_url(parts)
-                    exchange = await self._connect(origin)
-                try:
-                    return await self._call(origin, exchange, request)
-                except CallError:
-                    # An endpoint may close an idle connection just when it is used again.
-                    if not reused or exchange.heard:
-                        raise
+            exchange = self._take(origin)
+            if exchange is None:
+                self._guard.check_url(parts)
+                exchange = await self._connect(origin)
+            return await self._call(origin, exchange, request)
 
     async def _call(self, origin: _Origin, exchange: _Exchange, request: bytes) -> Answer:
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -215,7 +228,7 @@ class Sender:
             exchange = waiting.pop()
             self._idle_count -= 1
             idle_s = (self._clock.monotonic_ns() - exchange.idle_since_ns) / 1e9
-            if exchange.reusable and idle_s < limits.PUSH_CONNECTION_IDLE_S:
+            if exchange.reusable and idle_s < exchange.idle_max_s and not exchange.is_readable():
                 return exchange
             exchange.close()
         self._idle.pop(origin, None)
