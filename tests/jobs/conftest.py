@@ -99,7 +99,12 @@ def options() -> Options:
 async def runtime(
     database_url: str, clock: ManualClock, options: Options
 ) -> AsyncIterator[Runtime]:
-    made = Runtime(open_database(database_url, threads=4), options, clock=clock, random=lambda: 0.5)
+    made = Runtime(
+        open_database(database_url, threads=4, clock=clock),
+        options,
+        clock=clock,
+        random=lambda: 0.5,
+    )
     await made.start()
     yield made
     await made.close()
@@ -126,6 +131,7 @@ def service_on(database_url: str) -> Callable[..., Any]:
     """Make further runtimes on the same database, as other processes would."""
 
     def make(**settings: Any) -> Runtime:
-        return Runtime(open_database(database_url, threads=2), **settings)
+        database = open_database(database_url, threads=2, clock=settings.get("clock"))
+        return Runtime(database, **settings)
 
     return make

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
 import pytest
 
+from headrace.clock import ManualClock
+from headrace.jobs.http import create_app
+from headrace.jobs.runtime import Runtime
+from headrace.jobs.service import consumers
+from jobs_contract import ContractTransport
 from jobs_world import PULL, World
 
 
@@ -222,3 +232,48 @@ async def test_an_unknown_part_of_the_path_is_404(world: World, method: str, pat
     data = {"type": "pull"} if method == "PUT" else None
     response = await world.http.request(method, path, data=data)
     assert response.status_code == 404, response.text
+
+
+async def test_concurrent_changes_of_different_settings_are_all_kept(
+    world: World, service_on: Callable[..., Runtime], clock: ManualClock
+) -> None:
+    """Two processes, each changing what the other does not."""
+    other = service_on(clock=clock)
+    await other.start()
+    transport = ContractTransport(create_app(other))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as second:
+        path = "/v2/channel/c/consumer/k"
+        for round_ in range(1, 6):
+            wanted: dict[str, Any] = {
+                "timeout_s": 10.0 + round_,
+                "concurrency": round_,
+                "rate_per_s": float(round_),
+                "sign": bool(round_ % 2),
+                "outcomes": bool(round_ % 2),
+            }
+            answers = await asyncio.gather(
+                *(
+                    (world.http, second)[number % 2].patch(path, json={"settings": {name: value}})
+                    for number, (name, value) in enumerate(wanted.items())
+                )
+            )
+            assert {answer.status_code for answer in answers} == {200}
+            settings = (await world.http.get(path)).json()["settings"]
+            assert {name: settings[name] for name in wanted} == wanted
+    await other.close()
+
+
+async def test_of_two_rotations_at_once_each_keeps_the_secret_before_its_own(world: World) -> None:
+    path = "/v2/channel/c/consumer/k/secret"
+
+    async def rotate() -> str:
+        answer = await world.http.post(path, json={"keep_previous": True})
+        assert answer.status_code == 200
+        return str(answer.json()["secret"])
+
+    made = await asyncio.gather(rotate(), rotate(), rotate())
+    kept = (
+        await world.runtime.database.read(lambda tx: consumers.find_consumer(tx, "c", "k"))
+    ).secrets
+    assert len(kept) == 2
+    assert set(kept) < set(made), "the last two, whichever order they came in"

@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import time
 
 import httpx2
 import pytest
 import uvicorn
 
+from headrace.clock import ManualClock
 from headrace.jobs.http import create_app
+from headrace.jobs.maintenance import Maintenance
+from headrace.jobs.models import NewMessage
+from headrace.jobs.runtime import Runtime
+from headrace.jobs.service import consumers, leases, publishing
+from headrace.jobs.service.retention import Keep
+from headrace.jobs.store import Tx, open_database
 from jobs_world import PULL, World, held
+
+DAY_S = 86_400.0
 
 
 async def test_a_claim_takes_each_job_once_in_order(world: World) -> None:
@@ -309,3 +319,58 @@ async def test_a_reason_with_strange_characters_is_kept_readable(world: World) -
     jobs = await world.claim()
     await world.lease("fail", jobs=[{**held(*jobs)[0], "reason": "a\u0000b", "dead": True}])
     assert (await world.job(jobs[0]["id"]))["last_error"] == "a\ufffdb"
+
+
+async def test_leases_follow_the_databases_clock_whatever_the_processes_think(
+    database_url: str, world: World
+) -> None:
+    """Two processes whose clocks are a day apart, on one database with a clock of its own."""
+    database_clock = ManualClock() if database_url.startswith("sqlite") else None
+    runtimes = []
+    for off_s in (-DAY_S, DAY_S):
+        wrong = ManualClock(time.time_ns() + round(off_s * 1e9))
+        database = open_database(database_url, threads=1, clock=database_clock)
+        runtimes.append(Runtime(database, clock=wrong))
+        await runtimes[-1].start()
+    slow, fast = runtimes
+    try:
+        for claimer, other in ((slow, fast), (fast, slow)):
+            await publish(slow)
+            consumer = await slow.database.read(lambda tx: consumers.find_consumer(tx, "c", "k"))
+            before = await slow.database.read(lambda tx: tx.now_us())
+            (job,) = await claimer.claim(consumer, 1, 30.0)
+            after = await slow.database.read(lambda tx: tx.now_us())
+            assert before + 30_000_000 <= job.deadline_us <= after + 30_000_000
+            await Maintenance(other, Keep()).tick()
+            held = [leases.Held(job.seq, job.lease)]
+            done = await other.database.write(
+                lambda tx: leases.complete(tx, consumer, held, tx.now_us())  # noqa: B023
+            )
+            assert [result.code for result in done] == ["ok"], "nobody took it away meanwhile"
+    finally:
+        for runtime in runtimes:
+            await runtime.close()
+
+
+async def publish(runtime: Runtime) -> None:
+    message = NewMessage(payload=b"x")
+
+    def write(tx: Tx) -> None:
+        allowed = publishing.publisher(tx, "c", "ct", "p", "pt")
+        publishing.broadcast(
+            tx, allowed["channel_seq"], allowed["producer_seq"], message, tx.now_us(), replay=False
+        )
+
+    await runtime.database.write(write)
+
+
+async def test_the_databases_clock_is_the_servers(postgres_url: str) -> None:
+    database = open_database(postgres_url, threads=1)
+    await database.start()
+    try:
+        before = time.time_ns() // 1000
+        first = await database.write(lambda tx: (tx.now_us(), tx.now_us()))
+        assert first[0] == first[1], "one transaction, one time"
+        assert before - 1000 <= first[0] <= time.time_ns() // 1000 + 1000
+    finally:
+        await database.close()

@@ -251,7 +251,9 @@ class History:
 def test_every_history_ends_as_the_model_says(database_url: str) -> None:
     with asyncio.Runner() as runner:
         clock = ManualClock()
-        runtime = Runtime(open_database(database_url, threads=1), clock=clock, random=lambda: 0.5)
+        runtime = Runtime(
+            open_database(database_url, threads=1, clock=clock), clock=clock, random=lambda: 0.5
+        )
         runner.run(runtime.start())
 
         async def replay(steps: list[tuple[str, int]]) -> None:

@@ -23,7 +23,8 @@ DIALECTS = ("sqlite", "postgres")
 
 def test_both_dialects_have_the_same_queries_with_the_same_values() -> None:
     shared = [load_queries(dialect) for dialect in DIALECTS]  # type: ignore[arg-type]
-    assert set(shared[0]) == set(shared[1])
+    # SQLite's clock is the machine's, which needs no query.
+    assert set(shared[0]) == set(shared[1]) - {"clock_us"}
     for name in shared[0]:
         values = [
             set(re.findall(r"(?<![:\w]):([a-z_]+)", shared[0][name])),

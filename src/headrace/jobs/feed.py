@@ -64,10 +64,9 @@ async def _feed(runtime: Runtime, config: FeedConfig) -> None:
             if not batch:
                 continue
             messages = [message_of(prefix, message) for message in batch]
-            now = runtime.now_us()
             new = await runtime.database.write(
-                lambda tx, m=messages, now=now: publishing.feed(  # type: ignore[misc]
-                    tx, config.channel, m, now
+                lambda tx, m=messages: publishing.feed(  # type: ignore[misc]
+                    tx, config.channel, m, tx.now_us()
                 )
             )
             batch.ack()
@@ -114,9 +113,8 @@ async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
     origin = await runtime.database.write(_database_id)
     async with _jetstream(config.url) as js:
         while not runtime.draining.is_set():
-            now = runtime.now_us()
             rows = await runtime.database.write(
-                lambda tx, now=now: _next_outcomes(tx, runtime.node, now)  # type: ignore[misc]
+                lambda tx: _next_outcomes(tx, runtime.node, tx.now_us())
             )
             if not rows:
                 await asyncio.sleep(_OUTCOMES_PAUSE_S)

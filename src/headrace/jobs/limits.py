@@ -67,7 +67,11 @@ SCHEDULE_MIN_DELAY_S_DEFAULT: Final = 120.0  # a message scheduled sooner: 412
 SWEEP_ROWS: Final = 1000  # rows one maintenance transaction touches
 POLL_S: Final = 1.0  # backstop when no wake-up reaches a waiting claim or a push lane
 CONNECTIONS_MAX: Final = (
-    4096  # HTTP connections and requests of one process: one more is answered 503
+    4096  # HTTP connections of one process: for one more, the one that waited longest for a request
+    # goes; where none waits, the new one is answered 503
 )
+DESCRIPTORS_KEPT: Final = 512  # open files that connections leave for push, database and logs
+REQUEST_HEAD_S: Final = 10.0  # a head that has not arrived by then: the connection is closed
+REQUEST_BODY_S: Final = 60.0  # the same for the body, counted from the head
 WRITES_PENDING_MAX: Final = 10_000  # SQLite: more queued writes: 503
 WRITES_PER_COMMIT_MAX: Final = 256

@@ -15,6 +15,7 @@ from .archive import Archive
 from .errors import DatabaseUnavailableError
 from .runtime import Runtime
 from .service import publishing, retention, upkeep
+from .store import Row, Tx
 
 __all__ = ["Maintenance"]
 
@@ -51,10 +52,8 @@ class Maintenance:
 
     async def tick(self) -> None:
         """Do what is due now."""
-        runtime, now = self._runtime, self._runtime.now_us()
-        upcoming = await runtime.database.read(lambda tx: tx.one("next_upkeep_us"))
-        if upcoming is None:
-            raise AssertionError("an aggregate has one row")
+        runtime = self._runtime
+        upcoming, now = await runtime.database.read(_upcoming)
         if upcoming["lease_us"] is not None and upcoming["lease_us"] <= now:
             await self._expire()
         if upcoming["scheduled_us"] is not None and upcoming["scheduled_us"] <= now:
@@ -79,9 +78,9 @@ class Maintenance:
         now_s = self._now_s()
         if now_s < self._leads_until_s - _LEAD_S + _RENEW_S:
             return True
-        runtime, now = self._runtime, self._runtime.now_us()
+        runtime = self._runtime
         leads = await runtime.database.write(
-            lambda tx: upkeep.take_lead(tx, _TASK, runtime.node, _LEAD_S, now)
+            lambda tx: upkeep.take_lead(tx, _TASK, runtime.node, _LEAD_S, tx.now_us())
         )
         self._leads_until_s = now_s + _LEAD_S if leads else 0.0
         return leads
@@ -99,9 +98,7 @@ class Maintenance:
     async def _expire(self) -> None:
         runtime, expired = self._runtime, limits.SWEEP_ROWS
         while expired == limits.SWEEP_ROWS:
-            swept = await runtime.database.write(
-                lambda tx: upkeep.expire_leases(tx, runtime.now_us())
-            )
+            swept = await runtime.database.write(lambda tx: upkeep.expire_leases(tx, tx.now_us()))
             expired = swept.expired
             runtime.metrics.add("jobs_lease_expired_total", expired)
             runtime.metrics.add("jobs_dead_total", swept.dead, cause="expired")
@@ -110,7 +107,7 @@ class Maintenance:
         runtime, count = self._runtime, 1
         while count:
             count, late_us = await runtime.database.write(
-                lambda tx: publishing.dispatch_due(tx, runtime.now_us())
+                lambda tx: publishing.dispatch_due(tx, tx.now_us())
             )
             if count:
                 runtime.metrics.set("scheduler_lag_seconds", late_us / 1e6)
@@ -123,16 +120,20 @@ class Maintenance:
             after = await self._retain_window(after, total)
         while True:
             notes = await runtime.database.write(
-                lambda tx: retention.prune_notes(tx, keep, runtime.now_us())
+                lambda tx: retention.prune_notes(tx, keep, tx.now_us())
             )
             self._count(notes, total)
             if not any(count >= limits.SWEEP_ROWS for count in notes.rows.values()):
                 return total
 
     async def _retain_window(self, after: int, total: retention.Removed) -> int | None:
-        keep, now = self._keep, self._runtime.now_us()
-        database = self._runtime.database
-        window = await database.read(lambda tx: retention.look(tx, keep, after, now))
+        keep, database = self._keep, self._runtime.database
+
+        def look(tx: Tx) -> tuple[retention.Window, int]:
+            now = tx.now_us()
+            return retention.look(tx, keep, after, now), now
+
+        window, now = await database.read(look)
         if window.messages:
             if self._archive is not None:
                 await asyncio.to_thread(self._archive.write, window)
@@ -146,3 +147,11 @@ class Maintenance:
             total.add(table, count)
             if count:
                 self._runtime.metrics.add("prune_rows_total", count, table=table)
+
+
+def _upcoming(tx: Tx) -> tuple[Row, int]:
+    """When the next lease ends and the next message is due, and what time it is."""
+    row = tx.one("next_upkeep_us")
+    if row is None:
+        raise AssertionError("an aggregate has one row")
+    return row, tx.now_us()

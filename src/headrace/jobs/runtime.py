@@ -64,14 +64,18 @@ class Runtime:
         await self.database.close()
 
     def now_us(self) -> int:
-        """Microseconds since 1970."""
+        """Microseconds since 1970 by this process's clock: for signatures and logs.
+
+        What other processes act upon is told by the database's clock, :meth:`Tx.now_us`.
+        """
         return self.clock.now_ns() // 1000
 
     async def claim(self, consumer: Consumer, n: int, lease_s: float) -> list[ClaimedJob]:
         """Claim at once what is ready."""
         begun = self.clock.monotonic_ns()
-        now = self.now_us()
-        jobs = await self.database.write(lambda tx: leases.claim(tx, consumer, n, lease_s, now))
+        jobs = await self.database.write(
+            lambda tx: leases.claim(tx, consumer, n, lease_s, tx.now_us())
+        )
         if jobs:
             self.metrics.observe(
                 "jobs_claim_duration_seconds", (self.clock.monotonic_ns() - begun) / 1e9
@@ -114,10 +118,13 @@ class Runtime:
 
     async def pause_s(self, consumer_seq: int) -> float:
         """How long to wait at most before looking again: until the next job is due, or the backstop."""
-        due = await self.database.read(lambda tx: leases.next_due_us(tx, consumer_seq))
-        if due is None:
-            return limits.POLL_S
-        return min(limits.POLL_S, max(0.0, (due - self.now_us()) / 1e6))
+
+        def left_us(tx: Tx) -> int | None:
+            due = leases.next_due_us(tx, consumer_seq)
+            return None if due is None else due - tx.now_us()
+
+        left = await self.database.read(left_us)
+        return limits.POLL_S if left is None else min(limits.POLL_S, max(0.0, left / 1e6))
 
     def count_results(
         self, consumer: Consumer, outcome: str, results: Sequence[leases.Result]
@@ -139,13 +146,12 @@ class Runtime:
 
     async def note_event(self, kind: str, channel_id: str, consumer_id: str, detail: str) -> None:
         """Record something people should hear of; it is logged and listed."""
-        now = self.now_us()
         _LOG.warning("%s: %s/%s: %s", kind, channel_id, consumer_id, detail)
         self.metrics.add("jobs_events_total", kind=kind)
         await self.database.write(
             lambda tx: tx.run(
                 "insert_event",
-                now=now,
+                now=tx.now_us(),
                 kind=kind,
                 channel_id=channel_id,
                 consumer_id=consumer_id,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import signal
 import socket
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from . import limits
 from .archive import Archive
 from .config import Config
 from .http import create_app
+from .http.connection import make_protocol
 from .http.gateway import Gateway
 from .maintenance import Maintenance
 from .push.engine import PushEngine
@@ -93,9 +95,8 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
 async def _prepare(runtime: Runtime, config: Config) -> None:
     seeds = Seeds.read({"producers": config.producers, "channels": config.channels})
     if seeds.producers or seeds.channels:
-        now = runtime.now_us()
         options = runtime.options
-        if await runtime.database.write(lambda tx: apply_seeds(tx, seeds, options, now)):
+        if await runtime.database.write(lambda tx: apply_seeds(tx, seeds, options, tx.now_us())):
             _LOG.info("definitions of the configuration applied")
 
 
@@ -110,16 +111,17 @@ async def _serve_on(
             exempt=config.gateway.exempt,
             v2_only=config.gateway.v2_only,
         )
+    connections_max = _connections_max()
     server = _Server(
         uvicorn.Config(
             create_app(runtime, gateway),
             lifespan="off",
-            http="httptools",
+            http=make_protocol(connections_max),
             log_config=None,
             access_log=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=limits.CONNECTIONS_MAX,
+            limit_concurrency=connections_max + 1,  # uvicorn answers 503 when so many are reached
             timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
         )
     )
@@ -157,6 +159,23 @@ async def _serve_on(
                 task.cancel()
             ended = await asyncio.gather(*watched, return_exceptions=True)
     _raise_defects(done, ended)
+
+
+def _connections_max() -> int:
+    """How many connections there may be: as many as there are descriptors, less those we need ourselves."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.CONNECTIONS_MAX + limits.DESCRIPTORS_KEPT
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        if soft < wanted:
+            _LOG.warning(
+                "%d HTTP connections at most: the system allows %d open files",
+                max(1, soft - limits.DESCRIPTORS_KEPT),
+                soft,
+            )
+            return max(1, soft - limits.DESCRIPTORS_KEPT)
+    return limits.CONNECTIONS_MAX
 
 
 def _raise_defects(done: set[asyncio.Task[None]], ended: list[Any]) -> None:

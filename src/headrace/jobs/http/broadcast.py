@@ -71,10 +71,10 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
     await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
     body = await read_body(request, runtime.options.payload_bytes_max)
     message, replay = _message(request, body)
-    now = runtime.now_us()
-    publishing.check_message(message, runtime.options, now)
 
     def write(tx: Tx) -> Published:
+        now = tx.now_us()
+        publishing.check_message(message, runtime.options, now)
         allowed = publishing.publisher(tx, channel_id, *tokens)
         return publishing.broadcast(
             tx, allowed["channel_seq"], allowed["producer_seq"], message, now, replay=replay

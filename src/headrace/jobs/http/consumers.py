@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -17,9 +18,9 @@ from ..service import consumers, reads
 from ..states import State
 from ..store import Row, Tx
 from . import shapes
-from .definitions import store_consumer
+from .definitions import refuse_inside
 from .endpoint import CONSUMER_TOKENS, Endpoint, reply
-from .incoming import consumer_tokens, is_admin, read_json, require_admin
+from .incoming import consumer_tokens, is_admin, precondition, read_json, require_admin
 
 __all__ = ["ENDPOINTS"]
 
@@ -62,20 +63,29 @@ async def patch_consumer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     body = await read_json(request, shapes.ConsumerPatch)
     path = request.path_params
-    present = await runtime.database.read(
-        lambda tx: consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-    )
     change = consumers.ConsumerChange(
         name=body.name,
         kind=body.type,
         callback_url=body.callback_url,
         max_retries=body.max_retries,
-        settings=None if body.settings is None else _merged(present.settings, body.settings),
         paused=body.paused,
         enable=body.enable,
     )
+    change.check()
+    refuse_inside(runtime, body.callback_url)
     conditional = "if-match" in request.headers or "if-unmodified-since" in request.headers
-    await store_consumer(runtime, request, change, conditional=conditional)
+    condition = precondition(request) if conditional else None
+
+    def decide(present: Consumer) -> consumers.ConsumerChange:
+        if body.settings is None:
+            return change
+        return replace(change, settings=_merged(present.settings, body.settings))
+
+    await runtime.database.write(
+        lambda tx: consumers.change_consumer(
+            tx, path["channelId"], path["consumerId"], decide, condition, tx.now_us()
+        )
+    )
     return await get_consumer(runtime, request)
 
 
@@ -104,14 +114,17 @@ async def rotate_secret(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     body = await read_json(request, shapes.RotateBody)
     path, secret = request.path_params, new_secret()
-    present = await runtime.database.read(
-        lambda tx: consumers.find_consumer(tx, path["channelId"], path["consumerId"])
+
+    def decide(present: Consumer) -> consumers.ConsumerChange:
+        previous = present.secrets[:1] if body.keep_previous else ()
+        return consumers.ConsumerChange(secrets=(secret, *previous))
+
+    changed = await runtime.database.write(
+        lambda tx: consumers.change_consumer(
+            tx, path["channelId"], path["consumerId"], decide, None, tx.now_us()
+        )
     )
-    live = (secret, present.secrets[0]) if body.keep_previous and present.secrets else (secret,)
-    await store_consumer(
-        runtime, request, consumers.ConsumerChange(secrets=live), conditional=False
-    )
-    return reply(shapes.Secret(secret, len(live)))
+    return reply(shapes.Secret(secret, len(changed.secrets)))
 
 
 async def get_job(runtime: Runtime, request: Request) -> Response:

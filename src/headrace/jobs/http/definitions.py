@@ -23,7 +23,7 @@ from . import shapes
 from .endpoint import Endpoint, Parameter, reply
 from .incoming import number_between, paging, precondition, read_form, require_admin
 
-__all__ = ["ENDPOINTS", "list_links"]
+__all__ = ["ENDPOINTS", "list_links", "refuse_inside"]
 
 _CURSORS: Final = (
     Parameter("next", "the cursor a page gave for the page after it"),
@@ -150,11 +150,11 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
 async def put_producer(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     change = _change(await read_form(request))
-    condition, now = precondition(request), runtime.now_us()
+    condition = precondition(request)
     producer_id = request.path_params["producerId"]
     return _producer(
         await runtime.database.write(
-            lambda tx: service.put_producer(tx, producer_id, change, condition, now)
+            lambda tx: service.put_producer(tx, producer_id, change, condition, tx.now_us())
         )
     )
 
@@ -162,11 +162,11 @@ async def put_producer(runtime: Runtime, request: Request) -> Response:
 async def put_channel(runtime: Runtime, request: Request) -> Response:
     require_admin(runtime, request)
     change = _change(await read_form(request))
-    condition, now = precondition(request), runtime.now_us()
+    condition = precondition(request)
     channel_id = request.path_params["channelId"]
     return _channel(
         await runtime.database.write(
-            lambda tx: service.put_channel(tx, channel_id, change, condition, now)
+            lambda tx: service.put_channel(tx, channel_id, change, condition, tx.now_us())
         )
     )
 
@@ -189,21 +189,12 @@ async def put_consumer(runtime: Runtime, request: Request) -> Response:
 
 
 async def store_consumer(
-    runtime: Runtime,
-    request: Request,
-    change: consumers.ConsumerChange,
-    *,
-    conditional: bool = True,
+    runtime: Runtime, request: Request, change: consumers.ConsumerChange
 ) -> tuple[Consumer, bool]:
     """Create or change the consumer of the path."""
-    path, now = request.path_params, runtime.now_us()
-    condition = precondition(request) if conditional else None
-    options = runtime.options
+    path, condition, options = request.path_params, precondition(request), runtime.options
     change.check()
-    if change.callback_url:
-        _refuse_inside(
-            change.callback_url, Guard(options.allow_networks, https_only=options.https_only)
-        )
+    refuse_inside(runtime, change.callback_url)
     defaults: ConsumerSettings = options.default_settings()
     return await runtime.database.write(
         lambda tx: consumers.put_consumer(
@@ -212,7 +203,7 @@ async def store_consumer(
             path["consumerId"],
             change,
             condition,
-            now,
+            tx.now_us(),
             defaults=defaults,
             max_retries=options.max_retries,
             new_secret=new_secret,
@@ -220,8 +211,11 @@ async def store_consumer(
     )
 
 
-def _refuse_inside(url: str, guard: Guard) -> None:
+def refuse_inside(runtime: Runtime, url: str | None) -> None:
     """What can be refused without resolving is refused at once; the rest when it is called."""
+    if not url:
+        return
+    guard = Guard(runtime.options.allow_networks, https_only=runtime.options.https_only)
     try:
         guard.check_url(urlsplit(url))
     except RefusedAddressError as error:

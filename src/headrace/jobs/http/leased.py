@@ -68,36 +68,39 @@ def _leased(job: ClaimedJob) -> shapes.LeasedJob:
 async def heartbeat(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.HeartbeatBody)
     lease_s = seconds_between(body.lease_seconds, 1, limits.LEASE_S_MAX, "lease_seconds")
-    held, now = _held(body.jobs), runtime.now_us()
+    held = _held(body.jobs)
     return await _carry_out(
         runtime,
         request,
         None,
-        lambda tx, consumer: leases.heartbeat(tx, consumer, held, lease_s, now),
+        lambda tx, consumer: leases.heartbeat(tx, consumer, held, lease_s, tx.now_us()),
     )
 
 
 async def complete(runtime: Runtime, request: Request) -> Response:
-    held, now = _held((await read_json(request, shapes.CompleteBody)).jobs), runtime.now_us()
+    held = _held((await read_json(request, shapes.CompleteBody)).jobs)
     return await _carry_out(
-        runtime, request, "delivered", lambda tx, consumer: leases.complete(tx, consumer, held, now)
+        runtime,
+        request,
+        "delivered",
+        lambda tx, consumer: leases.complete(tx, consumer, held, tx.now_us()),
     )
 
 
 async def release(runtime: Runtime, request: Request) -> Response:
     body = await read_json(request, shapes.ReleaseBody)
     delay_s = seconds_between(body.delay_seconds, 0, limits.RETRY_DELAY_S_MAX, "delay_seconds")
-    held, now = _held(body.jobs), runtime.now_us()
+    held = _held(body.jobs)
     return await _carry_out(
         runtime,
         request,
         "released",
-        lambda tx, consumer: leases.release(tx, consumer, held, delay_s, now),
+        lambda tx, consumer: leases.release(tx, consumer, held, delay_s, tx.now_us()),
     )
 
 
 async def fail(runtime: Runtime, request: Request) -> Response:
-    body, now = await read_json(request, shapes.FailBody), runtime.now_us()
+    body = await read_json(request, shapes.FailBody)
     for item in body.jobs:
         if item.retry_in_seconds is not None:
             seconds_between(item.retry_in_seconds, 0, limits.RETRY_DELAY_S_MAX, "retry_in_seconds")
@@ -110,7 +113,7 @@ async def fail(runtime: Runtime, request: Request) -> Response:
         runtime,
         request,
         "failed",
-        lambda tx, consumer: leases.fail(tx, consumer, failures, now, runtime.random),
+        lambda tx, consumer: leases.fail(tx, consumer, failures, tx.now_us(), runtime.random),
     )
 
 

@@ -115,24 +115,24 @@ async def events(runtime: Runtime, request: Request) -> Response:
 async def metrics(runtime: Runtime, request: Request) -> Response:
     del request
 
-    def read(tx: Tx) -> list[tuple[Row, dict[State, int], int | None]]:
+    def read(tx: Tx) -> list[tuple[Row, dict[State, int], int]]:
         found = []
         for row, counts in reads.consumer_counts(tx):
             oldest = tx.one("oldest_ready_us", consumer_seq=row["seq"])
-            found.append((row, counts, None if oldest is None else oldest["created_us"]))
+            age_us = 0 if oldest is None else max(0, tx.now_us() - oldest["created_us"])
+            found.append((row, counts, age_us))
         return found
 
     rows = await runtime.database.read(read)
     runtime.metrics.forget("jobs_queue_depth")
     runtime.metrics.forget("jobs_oldest_ready_age_seconds")
-    for row, counts, oldest in rows:
+    for row, counts, age_us in rows:
         labels = {"channel": row["channel_id"], "consumer": row["consumer_id"]}
         for state in State:
             runtime.metrics.set(
                 "jobs_queue_depth", counts.get(state, 0), **labels, state=state.name
             )
-        age = 0.0 if oldest is None else max(0.0, (runtime.now_us() - oldest) / 1e6)
-        runtime.metrics.set("jobs_oldest_ready_age_seconds", age, **labels)
+        runtime.metrics.set("jobs_oldest_ready_age_seconds", age_us / 1e6, **labels)
     return PlainTextResponse(runtime.metrics.text(), media_type="text/plain; version=0.0.4")
 
 

@@ -104,7 +104,6 @@ def _requeue_url(consumer: str, row: Row) -> str:
 async def change_job(runtime: Runtime, request: Request) -> Response:
     path_id = request.path_params["jobId"]
     raw = await read_body(request, limits.DOCUMENT_BYTES_MAX)
-    now = runtime.now_us()
 
     def write(tx: Tx) -> None:
         # Who asks, and for what, is looked at before what they say, as specified.
@@ -112,7 +111,7 @@ async def change_job(runtime: Runtime, request: Request) -> Response:
         seq = ids.job_number(path_id)
         legacy.job_of_consumer(tx, consumer, seq)
         asked, incremental_s = _next_state(raw)
-        legacy.change_state(tx, consumer, seq, asked, incremental_s, runtime.options, now)
+        legacy.change_state(tx, consumer, seq, asked, incremental_s, runtime.options, tx.now_us())
 
     await runtime.database.write(write)
     return Response(status_code=202)
@@ -140,11 +139,11 @@ def _next_state(raw: bytes) -> tuple[str, int]:
 
 
 async def requeue_job(runtime: Runtime, request: Request) -> Response:
-    path_id, now = request.path_params["jobId"], runtime.now_us()
+    path_id = request.path_params["jobId"]
 
     def write(tx: Tx) -> None:
         consumer = _consumer(tx, request)
-        deadletters.requeue_dead_job(tx, consumer, ids.job_number(path_id), now)
+        deadletters.requeue_dead_job(tx, consumer, ids.job_number(path_id), tx.now_us())
 
     await runtime.database.write(write)
     return Response(status_code=202)
@@ -209,9 +208,8 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
 
 
 async def _requeue_from(runtime: Runtime, consumer: Consumer, after: int) -> int | None:
-    now = runtime.now_us()
     _, following = await runtime.database.write(
-        lambda tx: deadletters.requeue_some(tx, consumer, after, now)
+        lambda tx: deadletters.requeue_some(tx, consumer, after, tx.now_us())
     )
     return following
 

@@ -209,11 +209,13 @@ class Lane:
 
     async def _write_results(self) -> None:
         results, self._results = self._results, []
-        consumer, runtime, now = self.consumer, self._runtime, self._runtime.now_us()
+        consumer, runtime = self.consumer, self._runtime
         gone = any(result.status == _GONE for result in results)
         try:
             written = await runtime.database.write(
-                lambda tx: push_results.write(tx, consumer, results, now, runtime.random, gone=gone)
+                lambda tx: push_results.write(
+                    tx, consumer, results, tx.now_us(), runtime.random, gone=gone
+                )
             )
         except DatabaseUnavailableError:
             # Nothing is lost: written when the database is back, or called again after the lease.

@@ -20,6 +20,7 @@ __all__ = [
     "ConsumerChange",
     "authorised_consumer",
     "authorised_pull_consumer",
+    "change_consumer",
     "consumer_of",
     "find_consumer",
     "put_consumer",
@@ -107,13 +108,31 @@ def put_consumer(
         if made is not None:
             tx.ring([made["seq"], DEFINITIONS])
             return find_consumer(tx, channel_id, consumer_id), True
-    locked = find_consumer(tx, channel_id, consumer_id)
-    tx.one("lock_consumer", seq=locked.seq)
+    changed = change_consumer(tx, channel_id, consumer_id, lambda _: change, precondition, now)
+    return changed, change.token is not None
+
+
+def change_consumer(
+    tx: Tx,
+    channel_id: str,
+    consumer_id: str,
+    decide: Callable[[Consumer], ConsumerChange],
+    precondition: Precondition | None,
+    now: int,
+) -> Consumer:
+    """Change a consumer that exists, when the precondition holds (``None``: unconditionally).
+
+    ``decide`` is given the consumer as it is, locked until the transaction ends: what depends on the
+    present settings is decided here, so that of two changes at once neither is lost.
+    """
+    tx.one("lock_consumer", seq=find_consumer(tx, channel_id, consumer_id).seq)
     present = find_consumer(tx, channel_id, consumer_id)
     if precondition is not None:
         precondition.check(present.updated_us)
+    change = decide(present)
+    change.check()
     _update_consumer(tx, present, change, now)
-    return find_consumer(tx, channel_id, consumer_id), change.token is not None
+    return find_consumer(tx, channel_id, consumer_id)
 
 
 def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int) -> None:

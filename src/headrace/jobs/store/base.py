@@ -31,6 +31,13 @@ class Tx(Protocol):
         """Carry out; how many rows were touched."""
         ...
 
+    def now_us(self) -> int:
+        """Microseconds since 1970 by the database's clock, the same for the whole transaction.
+
+        Leases, retries and schedules are told by this clock alone: the clocks of processes differ.
+        """
+        ...
+
     def ring(self, consumers: Sequence[int], /) -> None:
         """Wake up, once this transaction is committed, those who wait for jobs of ``consumers``."""
         ...

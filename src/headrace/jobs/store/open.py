@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ...clock import Clock
 from ...errors import ConfigurationError
 from .base import Database
 
 __all__ = ["open_database"]
 
 
-def open_database(url: str, *, threads: int = 8) -> Database:
+def open_database(url: str, *, threads: int = 8, clock: Clock | None = None) -> Database:
     """The database ``url`` names, not yet started.
 
     ``sqlite:///jobs.db`` is relative, ``sqlite:////var/lib/jobs.db`` absolute. ``threads`` is how many
-    connections a PostgreSQL pool may use. :class:`ConfigurationError` for any other address, and when
-    the package a database needs is not installed.
+    connections a PostgreSQL pool may use. ``clock`` takes the place of the database's own clock: of
+    this machine's for SQLite, of the server's for PostgreSQL. Raises :class:`ConfigurationError` for any
+    other address, and when the package a database needs is not installed.
     """
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
@@ -25,7 +27,7 @@ def open_database(url: str, *, threads: int = 8) -> Database:
             raise ConfigurationError(
                 f"database {url!r}: write sqlite:///relative.db or sqlite:////absolute.db"
             )
-        return SqliteDatabase(Path(rest[1:]))
+        return SqliteDatabase(Path(rest[1:]), clock=clock)
     if separator and scheme in {"postgresql", "postgres"}:
         try:
             from .postgres import PostgresDatabase
@@ -33,7 +35,7 @@ def open_database(url: str, *, threads: int = 8) -> Database:
             raise ConfigurationError(
                 f"PostgreSQL needs `pip install headrace[postgres]` ({error})"
             ) from error
-        return PostgresDatabase(url, threads=threads)
+        return PostgresDatabase(url, threads=threads, clock=clock)
     # The address itself may hold a password, so only its scheme is shown.
     raise ConfigurationError(
         f"database scheme {scheme if separator else '(none)'!r}: accepted are sqlite:///path and postgresql://…"

@@ -18,6 +18,7 @@ import psycopg
 from psycopg import errors as pg_errors
 from psycopg.rows import dict_row
 
+from ...clock import Clock
 from ...errors import ConfigurationError, StoreFormatError
 from ..errors import DatabaseUnavailableError
 from .base import Row, Tx
@@ -38,8 +39,10 @@ _RECONNECT_S: Final = 0.5
 class _PostgresTx:
     """The queries on one connection."""
 
-    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]]) -> None:
+    def __init__(self, cursor: psycopg.Cursor[dict[str, Any]], clock: Clock | None) -> None:
         self._cursor = cursor
+        self._clock = clock
+        self._now_us: int | None = None
         self._queries = load_queries("postgres")
         self.rung: set[int] = set()
 
@@ -51,6 +54,17 @@ class _PostgresTx:
 
     def run(self, query: str, /, **values: Any) -> int:
         return self._execute(query, values).rowcount
+
+    def now_us(self) -> int:
+        if self._now_us is None:
+            if self._clock is not None:
+                self._now_us = self._clock.now_ns() // 1000
+            else:
+                row = self._execute("clock_us", {}).fetchone()
+                if row is None:
+                    raise AssertionError("a SELECT without FROM has one row")
+                self._now_us = int(row["now_us"])
+        return self._now_us
 
     def ring(self, consumers: Sequence[int], /) -> None:
         self.rung.update(consumers)
@@ -64,8 +78,9 @@ class PostgresDatabase:
 
     name = "postgresql"
 
-    def __init__(self, url: str, *, threads: int) -> None:
+    def __init__(self, url: str, *, threads: int, clock: Clock | None = None) -> None:
         self._url = url
+        self._clock = clock
         self._threads = threads
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
         self._pool: ThreadPoolExecutor | None = None
@@ -119,7 +134,7 @@ class PostgresDatabase:
             connection = self._connection()
             try:
                 with connection.transaction(), connection.cursor() as cursor:
-                    tx = _PostgresTx(cursor)
+                    tx = _PostgresTx(cursor, self._clock)
                     result = work(tx)
                     if tx.rung:
                         tx.run("notify", payload=_payload(tx.rung))
@@ -133,7 +148,7 @@ class PostgresDatabase:
         connection = self._connection()
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            return work(_PostgresTx(cursor))
+            return work(_PostgresTx(cursor, self._clock))
 
     def _connection(self) -> psycopg.Connection[dict[str, Any]]:
         """This thread's connection, a new one if it broke."""

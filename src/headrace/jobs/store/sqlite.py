@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from ...clock import Clock, SystemClock
 from ...errors import ConfigurationError, StoreFormatError
 from .. import limits
 from ..errors import DatabaseUnavailableError, JobsError
@@ -35,8 +36,9 @@ _STOP: Final = object()
 class _SqliteTx:
     """The queries on one connection."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, now_us: int) -> None:
         self._connection = connection
+        self._now_us = now_us
         self._queries = load_queries("sqlite")
         self.rung: set[int] = set()
 
@@ -51,6 +53,9 @@ class _SqliteTx:
     def run(self, query: str, /, **values: Any) -> int:
         return self._connection.execute(self._queries[query], values).rowcount
 
+    def now_us(self) -> int:
+        return self._now_us
+
     def ring(self, consumers: Sequence[int], /) -> None:
         self.rung.update(consumers)
 
@@ -60,8 +65,10 @@ class SqliteDatabase:
 
     name = "sqlite"
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
         self.path = path
+        # Every process of a SQLite database runs on its machine: the machine's clock is everybody's.
+        self._clock = clock or SystemClock()
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
         self._writes: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting = 0
@@ -138,7 +145,7 @@ class SqliteDatabase:
         try:
             connection.execute("BEGIN")
             try:
-                return work(_SqliteTx(connection))
+                return work(_SqliteTx(connection, self._clock.now_ns() // 1000))
             finally:
                 connection.execute("ROLLBACK")
         except sqlite3.OperationalError as error:
@@ -184,7 +191,7 @@ class SqliteDatabase:
                 if future.cancelled():
                     continue
                 connection.execute("SAVEPOINT one")
-                tx = _SqliteTx(connection)
+                tx = _SqliteTx(connection, self._clock.now_ns() // 1000)
                 try:
                     value = work(tx)
                 except sqlite3.OperationalError:

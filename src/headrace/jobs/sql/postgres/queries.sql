@@ -1,5 +1,9 @@
 -- What PostgreSQL says its own way.
 
+-- name: clock_us
+-- Not now(): that is when the transaction began, which may have waited for a connection since.
+SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us;
+
 -- name: lock_producer
 SELECT * FROM producer WHERE producer_id = :producer_id FOR UPDATE;
 
