@@ -3,11 +3,15 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
+# The tests start hundreds of processes, which would each compile the sources again.
+export PYTHONDONTWRITEBYTECODE :=
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 PYTEST_ARGS ?=
+# Processes that run tests at the same time; a file's tests stay together.
+PYTEST_WORKERS ?= 2
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
@@ -27,7 +31,7 @@ demo: env  ## the whole system on a year of real flights; the results go to demo
 	@$(BIN)/headrace demo $(DEMO_ARGS)
 
 test: env  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
-	@$(BIN)/pytest $(PYTEST_ARGS)
+	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 lint: env  ## style and formatting
 	@$(BIN)/ruff check .

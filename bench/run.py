@@ -17,6 +17,7 @@ import ourclient
 import publishing
 import report
 import scaling
+import starting
 
 BENCHMARKS = (
     "publishing",
@@ -28,6 +29,7 @@ BENCHMARKS = (
     "copying",
     "idle",
     "costs",
+    "starting",
 )
 
 
@@ -79,6 +81,8 @@ def main() -> None:
         idle.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "costs" in chosen:
         costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
+    if "starting" in chosen:
+        starting.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     report.summary()
 
 

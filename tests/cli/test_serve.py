@@ -106,6 +106,18 @@ def test_a_harness_finds_port_urls_and_readiness(
     assert not ports_file.exists()
 
 
+def test_a_start_loads_nothing_that_only_some_need() -> None:
+    """A start costs processor time, and most of it is loading modules."""
+    program = "import headrace.cli.serve, sys; print(*sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    loaded = set(found.stdout.split())
+    unwanted = {"email", "http", "rich", "sysconfig", "tomllib", "urllib.request", "zoneinfo"}
+    unwanted |= {"bcrypt", "cryptography", "websockets", "headrace.client", "headrace.jobs"}
+    assert loaded & unwanted == set()
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_cleanly_with_clients_connected(
     serve: Callable[..., Served], signal_number: signal.Signals

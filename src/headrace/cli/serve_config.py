@@ -6,7 +6,6 @@ The names are those a NATS user types. Flags win over the file, the file over th
 from __future__ import annotations
 
 import argparse
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,6 +203,8 @@ def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not a text in UTF-8: {error}") from error
     if path.suffix != ".conf":
+        import tomllib  # only who has such a file waits for its reader
+
         try:
             return FileSettings(_check(tomllib.loads(text), path))
         except tomllib.TOMLDecodeError as error:

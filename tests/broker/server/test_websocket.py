@@ -138,6 +138,17 @@ async def test_messages_may_be_cut_anywhere_and_come_as_text() -> None:
         (b"\x82\xff" + struct.pack("!Q", 1 << 40), 1009),
         (frame(b"x" * 40_000, fin=False) + frame(b"x" * 40_000, 0), 1009),
     ],
+    # The masks are random, and the names of tests must not be.
+    ids=[
+        "not masked",
+        "a reserved bit",
+        "an unknown kind",
+        "a long ping",
+        "a continuation of nothing",
+        "too long",
+        "much too long",
+        "too long in pieces",
+    ],
 )
 async def test_violations_of_the_protocol_close_with_their_code(sent: bytes, code: int) -> None:
     async with broker(users=[User("ann", "p")]) as server:

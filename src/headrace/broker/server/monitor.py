@@ -11,8 +11,6 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from email.utils import formatdate
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 from urllib.parse import parse_qs, urlsplit
@@ -279,6 +277,9 @@ def _plain(status: int, text: str, more: str = "") -> bytes:
 
 
 def _response(status: int, body: bytes, content_type: str, more: str = "") -> bytes:
+    from email.utils import formatdate  # these two are a tenth of what a start costs
+    from http import HTTPStatus
+
     head = (
         f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
         f"Date: {formatdate(usegmt=True)}\r\n"

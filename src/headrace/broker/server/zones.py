@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, tzinfo
 from functools import lru_cache
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 __all__ = ["time_zone"]
 
@@ -14,6 +13,11 @@ def time_zone(name: str) -> tzinfo | None:
     """The zone of a name as ``Europe/Berlin``; None when the system has no such table."""
     if name == "UTC":
         return UTC
+    from zoneinfo import (
+        ZoneInfo,
+        ZoneInfoNotFoundError,
+    )  # few schedules have one: starts are quicker
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
