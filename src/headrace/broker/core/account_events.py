@@ -86,12 +86,18 @@ class AccountEvents:
         system = self._system()
         if system is None or not system.router.has_interest(subject.encode()):
             return
+        document = {**self._head(kind), **fields()}
+        system.router.publish(subject.encode(), b"", b"", msgspec.json.encode(document))
+
+    def _head(self, kind: str) -> dict[str, Any]:
         hub = self._hub
-        document = {
+        return {
             "type": _TYPE + kind,
             "id": f"{hub.random.getrandbits(88):022x}",
             "timestamp": format_time(hub.clock.now_ns()),
             "server": self._server(),
-            **fields(),
         }
-        system.router.publish(subject.encode(), b"", b"", msgspec.json.encode(document))
+
+    def connections_of(self, account: Account) -> dict[str, Any]:
+        """What is said when connections come and go, for who asks in between."""
+        return {**self._head("account_connections"), **traffic_of(self._hub, account)}

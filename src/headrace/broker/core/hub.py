@@ -17,6 +17,7 @@ from ...clock import Clock
 from .account_options import SYSTEM_ACCOUNT, AccountOptions
 from .accounts import Accounts
 from .auth import Authenticator, NoAuthentication
+from .ended_connections import EndedConnections
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .output import Output
 from .passwords import AtOnce, SlowDecisions
@@ -62,6 +63,7 @@ class Hub:
         self.started_monotonic_ns = clock.monotonic_ns()
         self.connections_total = 0
         self.slow_consumers = 0
+        self.ended_connections = EndedConnections()
         self.past_traffic = [0, 0, 0, 0]  # in and out messages, in and out bytes, of ended sessions
         self._client_ids = 4  # nats-server has used the first ones for itself, too
         self.is_shutting_down = False
@@ -141,6 +143,7 @@ class Hub:
 
     def ended(self, session: Session) -> None:
         self.sessions.pop(session.client_id, None)
+        self.ended_connections.add(session, self.clock.now_ns())
         if self._services is not None:
             self._services.events.left(session)
         if session.close_reason.startswith("Slow Consumer"):

@@ -15,7 +15,7 @@ from .hub_monitor_accounts import account_details
 from .hub_monitor_connections import format_uptime
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 
-__all__ = ["healthz", "jsz", "varz"]
+__all__ = ["jsz", "varz"]
 
 
 def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -109,16 +109,6 @@ def jsz(
             hub, account, streams=streams, consumers=consumers, config=config
         )
     return document
-
-
-def healthz(hub: Hub) -> tuple[int, dict[str, Any]]:
-    """The HTTP status and the document: 200 while everything that was promised can be kept."""
-    if hub.is_shutting_down:
-        return 503, {"status": "unavailable", "status_code": 503, "error": "shutting down"}
-    error = hub.storage_error
-    if error is not None:
-        return 503, {"status": "error", "status_code": 503, "error": f"storage: {error}"}
-    return 200, {"status": "ok"}
 
 
 def _traffic(hub: Hub) -> tuple[int, int, int, int]:

@@ -5,11 +5,13 @@ As in ``hub_monitor``: JSON-ready, without secrets, and of no cost while nobody 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from ...api.times import format_time
+from ...errors import ConfigurationError
+from ...subjects import is_valid_subject, matches
 from .accounts import Account
 from .hub import Hub
 from .hub_monitor_connections import subscription_detail
@@ -36,15 +38,21 @@ def accountz(hub: Hub, name: str = "") -> dict[str, Any] | None:
     return None if account is None else {**document, "account_detail": _account(account)}
 
 
-def accstatz(hub: Hub, *, unused: bool = False) -> dict[str, Any]:
-    """The connections each account has now, and what went through them; ``unused``: of all accounts."""
+def accstatz(
+    hub: Hub, *, unused: bool = False, names: Collection[str] = frozenset()
+) -> dict[str, Any]:
+    """The connections each account has now, and what went through them.
+
+    ``unused``: of accounts without any, too; ``names``: only of these accounts.
+    """
     return {
         "server_id": hub.server_id,
         "now": format_time(hub.clock.now_ns()),
         "account_statz": [
             traffic_of(hub, account)
             for account in hub.accounts
-            if unused or account.connections or account.router.subscriptions
+            if (account.name in names if names else True)
+            and (unused or account.connections or account.router.subscriptions)
         ],
     }
 
@@ -135,9 +143,21 @@ def account_details(
 
 
 def subsz(
-    hub: Hub, *, name: str = "", listed: bool = False, offset: int = 0, limit: int = PER_PAGE
+    hub: Hub,
+    *,
+    name: str = "",
+    listed: bool = False,
+    test: str = "",
+    offset: int = 0,
+    limit: int = PER_PAGE,
 ) -> dict[str, Any]:
-    """How many subscriptions there are, and a page of them when ``listed``."""
+    """How many subscriptions there are, and a page of them when ``listed``.
+
+    With ``test``, only those that a message to this subject would reach. Raises ConfigurationError when
+    nothing can be published to it.
+    """
+    if test and not is_valid_subject(test.encode()):
+        raise ConfigurationError(f"invalid test subject, must be valid publish subject: {test}")
     offset, limit = max(0, offset), max(1, min(limit, PER_PAGE))
     accounts = [account for account in hub.accounts if not name or account.name == name]
     count = sum(account.router.subscriptions for account in accounts)
@@ -146,18 +166,26 @@ def subsz(
         "now": format_time(hub.clock.now_ns()),
         "num_subscriptions": count,
         "num_cache": sum(len(account.router.exact) for account in accounts),
-        "total": count if listed else 0,
+        "total": 0,
         "offset": offset,
         "limit": limit,
     }
     if listed:
-        page = islice(_subscriptions(hub, accounts), offset, offset + limit)
-        document["subscriptions_list"] = [subscription_detail(*found) for found in page]
+        subject = test.encode()
+        found = list(_subscriptions(hub, accounts, subject)) if test else []
+        document["total"] = len(found) if test else count
+        everything = iter(found) if test else _subscriptions(hub, accounts, b"")
+        page = islice(everything, offset, offset + limit)
+        document["subscriptions_list"] = [subscription_detail(*one) for one in page]
     return document
 
 
-def _subscriptions(hub: Hub, accounts: list[Account]) -> Iterator[tuple[Session, bytes]]:
+def _subscriptions(
+    hub: Hub, accounts: list[Account], subject: bytes
+) -> Iterator[tuple[Session, bytes]]:
+    """Those of some accounts, with the sessions that have them; that hear ``subject``, if there is one."""
     for session in hub.sessions.values():
         if session.account in accounts:
-            for sid in session.subscriptions:
-                yield session, sid
+            for sid, subscription in session.subscriptions.items():
+                if not subject or matches(subscription.pattern, subject):
+                    yield session, sid

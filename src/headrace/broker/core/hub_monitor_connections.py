@@ -5,15 +5,18 @@ As in ``hub_monitor``: JSON-ready, without secrets, and of no cost while nobody 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from ...api.times import format_time
 from ...errors import ConfigurationError
+from ...subjects import overlaps
+from .ended_connections import EndedConnection
 
 if TYPE_CHECKING:
     from .hub import Hub
     from .session import Session
+    from .subscription import Subscription
 
 __all__ = ["CONNECTIONS_PER_PAGE", "connz", "format_uptime", "subscription_detail"]
 
@@ -21,8 +24,12 @@ CONNECTIONS_PER_PAGE: Final = 1024
 
 Subscriptions = Literal["", "list", "detail"]
 
-_STATES: Final = ("", "open", "0", "closed", "1", "any", "all", "2")
-"""Which connections are asked for; closed ones are not remembered, so there are none."""
+_STATES: Final = {
+    **dict.fromkeys(("", "open", "0"), (True, False)),
+    **dict.fromkeys(("closed", "1"), (False, True)),
+    **dict.fromkeys(("any", "all", "2"), (True, True)),
+}
+"""Which connections are asked for: those that are open, those that have ended."""
 
 
 def connz(
@@ -35,58 +42,125 @@ def connz(
     user: str = "",
     sort: str = "",
     state: str = "",
+    subject: str = "",
     subscriptions: Subscriptions = "",
 ) -> dict[str, Any]:
     """A page of the connections, sorted; only those of an account or a user, or with id ``cid``.
 
-    Raises ConfigurationError for a sort or a state there is not.
+    With ``subject``, only those that listen to what it overlaps. Raises ConfigurationError for a sort or
+    a state there is not.
     """
     sorts = _sorts()
     by = sorts.get(sort.lower() or "cid")
     if by is None:
         accepted = ", ".join(sorts)
         raise ConfigurationError(f"sort: {sort!r}; accepted are {accepted}")
-    if state.lower() not in _STATES:
+    wanted = _STATES.get(state.lower())
+    if wanted is None:
         raise ConfigurationError(f"state: {state!r}; accepted are open, closed and any")
-    closed = state.lower() in ("closed", "1")
-    sessions = [] if closed else sorted(hub.sessions.values(), key=by)
+    if sort.lower() in ("stop", "reason") and wanted != (False, True):
+        raise ConfigurationError(f"sort by {sort.lower()} only valid on closed connections")
+    found: list[Session | EndedConnection] = []
+    if wanted[0]:
+        found.extend(hub.sessions.values())
+    if wanted[1]:
+        found.extend(hub.ended_connections)
     if account:
-        sessions = [session for session in sessions if session.account.name == account]
+        found = [each for each in found if _account(each) == account]
     if user:
-        sessions = [session for session in sessions if session.identity.name == user]
+        found = [each for each in found if _user(each) == user]
     if cid:
-        sessions = [session for session in sessions if session.client_id == cid]
+        found = [each for each in found if each.client_id == cid]
+    if subject:
+        found = [each for each in found if _listens(each, subject.encode())]
+    found.sort(key=by)
     limit = max(1, min(limit, CONNECTIONS_PER_PAGE))
-    page = sessions[max(0, offset) : max(0, offset) + limit]
+    page = found[max(0, offset) : max(0, offset) + limit]
     now_ns = hub.clock.now_ns()
     return {
         "server_id": hub.server_id,
         "now": format_time(now_ns),
         "num_connections": len(page),
-        "total": len(sessions),
+        "total": len(found),
         "offset": max(0, offset),
         "limit": limit,
-        "connections": [_connection(session, now_ns, subscriptions) for session in page],
+        "connections": [
+            _ended(each)
+            if isinstance(each, EndedConnection)
+            else _open(each, now_ns, subscriptions)
+            for each in page
+        ],
     }
 
 
-def _sorts() -> dict[str, Callable[[Session], Any]]:
+def _sorts() -> dict[str, Callable[[Session | EndedConnection], Any]]:
     """By which number connections are sorted: the largest first, but for ids and times."""
     return {
-        "cid": lambda session: session.client_id,
-        "start": lambda session: session.started_ns,
-        "subs": lambda session: -len(session.subscriptions),
-        "pending": lambda session: -_pending(session),
-        "msgs_to": lambda session: -session.out_messages,
-        "msgs_from": lambda session: -session.in_messages,
-        "bytes_to": lambda session: -session.output.written,
-        "bytes_from": lambda session: -session.in_bytes,
-        "uptime": lambda session: session.started_ns,
-        "rtt": lambda session: -session.round_trip_ns,
+        "cid": lambda each: each.client_id,
+        "start": lambda each: each.started_ns,
+        "subs": lambda each: -len(_subscriptions(each)),
+        "pending": lambda each: 0 if isinstance(each, EndedConnection) else -_pending(each),
+        "msgs_to": lambda each: -each.out_messages,
+        "msgs_from": lambda each: -each.in_messages,
+        "bytes_to": lambda each: -_out_bytes(each),
+        "bytes_from": lambda each: -each.in_bytes,
+        "uptime": lambda each: each.started_ns,
+        "rtt": lambda each: -each.round_trip_ns,
+        "stop": lambda each: -each.stopped_ns if isinstance(each, EndedConnection) else 0,
+        "reason": lambda each: each.reason if isinstance(each, EndedConnection) else "",
     }
 
 
-def _connection(session: Session, now_ns: int, subscriptions: Subscriptions) -> dict[str, Any]:
+def _account(each: Session | EndedConnection) -> str:
+    return each.account if isinstance(each, EndedConnection) else each.account.name
+
+
+def _user(each: Session | EndedConnection) -> str:
+    return each.user if isinstance(each, EndedConnection) else each.identity.name
+
+
+def _out_bytes(each: Session | EndedConnection) -> int:
+    return each.out_bytes if isinstance(each, EndedConnection) else each.output.written
+
+
+def _subscriptions(each: Session | EndedConnection) -> Mapping[bytes, Subscription]:
+    return {} if isinstance(each, EndedConnection) else each.subscriptions
+
+
+def _listens(each: Session | EndedConnection, subject: bytes) -> bool:
+    """Whether a connection has a subscription that hears something of ``subject``."""
+    found = _subscriptions(each).values()
+    return any(overlaps(subject, subscription.pattern) for subscription in found)
+
+
+def _ended(record: EndedConnection) -> dict[str, Any]:
+    lasted_ns = record.stopped_ns - record.started_ns
+    document: dict[str, Any] = {
+        "cid": record.client_id,
+        "kind": "Client",
+        "type": record.transport,
+        "ip": record.host,
+        "port": record.port,
+        "start": format_time(record.started_ns),
+        "stop": format_time(record.stopped_ns),
+        "reason": record.reason,
+        "uptime": format_uptime(lasted_ns),
+        "pending_bytes": 0,
+        "in_msgs": record.in_messages,
+        "out_msgs": record.out_messages,
+        "in_bytes": record.in_bytes,
+        "out_bytes": record.out_bytes,
+        "subscriptions": 0,
+    }
+    if record.round_trip_ns:
+        document["rtt"] = f"{record.round_trip_ns / 1000:g}µs"
+    said = {"name": record.name, "lang": record.lang, "version": record.version}
+    said |= {"account": record.account, "authorized_user": record.user}
+    said["tls_version"] = record.tls_version
+    return document | {name: value for name, value in said.items() if value}
+
+
+def _open(session: Session, now_ns: int, subscriptions: Subscriptions) -> dict[str, Any]:
     options = session.options
     document: dict[str, Any] = {
         "cid": session.client_id,

@@ -22,6 +22,7 @@ from . import (
     hub_monitor_topology,
 )
 from .account_events import AccountEvents
+from .hub_health import HealthQuestion, healthz
 from .hub_options import COMPATIBLE_VERSION
 from .permissions import written
 
@@ -36,6 +37,8 @@ __all__ = ["SystemServices"]
 _USER_INFO: Final = b"$SYS.REQ.USER.INFO"
 _SERVER: Final = b"$SYS.REQ.SERVER.>"
 _ACCOUNT: Final = b"$SYS.REQ.ACCOUNT.>"
+
+_ACCOUNT_PAGES: Final = frozenset({"INFO", "CONNZ", "JSZ", "SUBSZ", "CONNS", "STATZ"})
 
 Options = dict[str, Any]
 
@@ -53,20 +56,14 @@ class SystemServices:
             "VARZ": lambda said: hub_monitor.varz(hub),
             "CONNZ": self._connz,
             "JSZ": self._jsz,
-            "SUBSZ": lambda said: hub_monitor_accounts.subsz(
-                hub, listed=_on(said, "subscriptions")
-            ),
-            "ACCOUNTZ": lambda said: hub_monitor_accounts.accountz(hub, _text(said, "account")),
+            "SUBSZ": self._subsz,
+            "ACCOUNTZ": self._accountz,
             "ACCSTATZ": lambda said: hub_monitor_accounts.accstatz(hub, unused=_on(said, "unused")),
             "ROUTEZ": lambda said: hub_monitor_topology.routez(hub),
             "GATEWAYZ": lambda said: hub_monitor_topology.gatewayz(hub),
             "LEAFZ": lambda said: hub_monitor_topology.leafz(hub),
-            "HEALTHZ": lambda said: hub_monitor.healthz(hub)[1],
-            "IDZ": lambda said: {
-                "name": hub.server_name,
-                "host": hub.options.host,
-                "id": hub.server_id,
-            },
+            "HEALTHZ": self._healthz,
+            "STATSZ": self._statsz,
         }
 
     def join(self, account: Account) -> None:
@@ -116,46 +113,110 @@ class SystemServices:
         tokens = subject.decode(errors="replace").split(".")[3:]
         if tokens[0] not in ("PING", self._hub.server_id) or len(tokens) > 2:
             return False
-        if len(tokens) == 1:
-            self._answer(reply, "statsz", self._statsz({}))
+        name = tokens[1] if len(tokens) == 2 else "STATSZ"
+        if name == "IDZ":  # before anything is known of a server, so without an envelope
+            self._send(reply, {key: self._server_info()[key] for key in ("name", "host", "id")})
             return True
-        page = self._server_pages.get(tokens[1], self._statsz if tokens[1] == "STATSZ" else None)
+        page = self._server_pages.get(name)
         if page is None:
             return False
-        key = "statsz" if tokens[1] == "STATSZ" else "data"
-        try:
-            self._answer(reply, key, page(_options(payload)))
-        except ConfigurationError as error:
-            self._answer(reply, "error", {"code": 400, "description": str(error)})
+        said = self._understood(reply, payload)
+        if said is not None and (tokens[0] != "PING" or self._is_meant(said)):
+            self._give(reply, "statsz" if name == "STATSZ" else "data", lambda: page(said))
         return True
+
+    def _understood(self, reply: bytes, payload: bytes) -> Options | None:
+        """What a request asks for; None when it cannot be read, which is said."""
+        try:
+            return _options(payload)
+        except ValueError as error:
+            self._answer(reply, error={"code": 400, "description": str(error)})
+            return None
+
+    def _is_meant(self, said: Options) -> bool:
+        """Whether a question to all servers is one to this one."""
+        hub = self._hub
+        exact = _on(said, "exact_match")
+        for asked, ours in (
+            (_text(said, "server_name"), hub.server_name),
+            (_text(said, "host"), hub.options.host),
+            (_text(said, "cluster"), ""),
+        ):
+            if asked and not (asked == ours if exact else asked in ours):
+                return False
+        domain = _text(said, "domain")
+        # Tags are something we have none of.
+        return not said.get("tags") and domain in ("", hub.options.domain)
+
+    def _give(self, reply: bytes, key: str, make: Callable[[], Any]) -> None:
+        """Answer with a page, or with why there is none."""
+        try:
+            content = {key: make()}
+        except ConfigurationError as error:
+            content = {"data": None, "error": {"code": 500, "description": str(error)}}
+        self._answer(reply, **content)
 
     def _account(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
     ) -> bool:
         *name, page = subject.decode(errors="replace").split(".")[3:]
         account = ".".join(name)
-        if (account, page) == ("PING", "STATZ"):
-            unused = _on(_options(payload), "unused")
-            self._answer(reply, "data", hub_monitor_accounts.accstatz(self._hub, unused=unused))
-            return True
-        found = self._hub.accounts.get(account) if account else None
-        if found is None:
+        if not account or page not in _ACCOUNT_PAGES:
             return False
-        said = {**_options(payload), "account": account, "acc": account}
-        pages: dict[str, Callable[[], Any]] = {
-            "INFO": lambda: hub_monitor_accounts.accountz(self._hub, account),
-            "CONNZ": lambda: self._connz(said),
-            "JSZ": lambda: self._jsz(said),
-            "SUBSZ": lambda: hub_monitor_accounts.subsz(self._hub, name=account, listed=True),
-            "CONNS": lambda: hub_monitor_accounts.traffic_of(self._hub, found),
-        }
-        if page not in pages:
-            return False
-        try:
-            self._answer(reply, "data", pages[page]())
-        except ConfigurationError as error:
-            self._answer(reply, "error", {"code": 400, "description": str(error)})
+        asked = self._understood(reply, payload)
+        found = self._hub.accounts.get(account)
+        if asked is not None and page == "CONNS" and found is not None:
+            self._send(reply, self.events.connections_of(found))
+        elif asked is not None:
+            said = {**asked, "account": account, "acc": account}
+            self._give(reply, "data", lambda: self._account_page(account, page, said))
         return True
+
+    def _account_page(self, name: str, page: str, said: Options) -> Any:
+        if page == "STATZ":
+            names = {name} if name != "PING" else _texts(said, "accounts")
+            unused = _on(said, "unused")
+            return hub_monitor_accounts.accstatz(self._hub, unused=unused, names=names)
+        found = self._hub.accounts.get(name)
+        if found is None:
+            raise ConfigurationError(f"Account {name} does not exist")
+        if page == "INFO":
+            return self._accountz(said)["account_detail"]
+        if page == "CONNZ":
+            return self._connz(said)
+        if page == "SUBSZ":
+            return self._subsz({**said, "subscriptions": True})
+        if found.engine is None:
+            raise ConfigurationError(f'account "{name}" not jetstream enabled')
+        return self._jsz(said)["account_details"][0]
+
+    def _accountz(self, said: Options) -> dict[str, Any]:
+        name = _text(said, "account")
+        document = hub_monitor_accounts.accountz(self._hub, name)
+        if document is None:
+            raise ConfigurationError(f"Account {name} does not exist")
+        return document
+
+    def _subsz(self, said: Options) -> dict[str, Any]:
+        return hub_monitor_accounts.subsz(
+            self._hub,
+            name=_text(said, "account"),
+            listed=_on(said, "subscriptions"),
+            test=_text(said, "test"),
+            offset=_number(said, "offset", 0),
+            limit=_number(said, "limit", hub_monitor_accounts.PER_PAGE),
+        )
+
+    def _healthz(self, said: Options) -> dict[str, Any]:
+        question = HealthQuestion(
+            account=_text(said, "account"),
+            stream=_text(said, "stream"),
+            consumer=_text(said, "consumer"),
+            jetstream_only=_on(said, "js-enabled-only"),
+            details=_on(said, "details"),
+        )
+        code, document = healthz(self._hub, question)
+        return {"status": document.pop("status"), "status_code": code, **document}
 
     def _connz(self, said: Options) -> dict[str, Any]:
         detail = _on(said, "subscriptions_detail")
@@ -168,6 +229,7 @@ class SystemServices:
             user=_text(said, "user"),
             sort=_text(said, "sort"),
             state=str(_number(said, "state", 0)),
+            subject=_text(said, "filter_subject"),
             subscriptions="detail" if detail else "list" if _on(said, "subscriptions") else "",
         )
 
@@ -193,9 +255,14 @@ class SystemServices:
             "jetstream": found["jetstream"],
         }
 
-    def _answer(self, reply: bytes, key: str, content: Any) -> None:
+    def _answer(self, reply: bytes, **content: Any) -> None:
+        self._send(reply, {"server": self._server_info(), **content})
+
+    def _send(self, reply: bytes, document: dict[str, Any]) -> None:
+        """Say something in the account that asks."""
         assert self._serving is not None, "it was asked there"
-        self._reply(self._serving, reply, {key: content})
+        if reply:
+            self._serving.router.publish(reply, b"", b"", msgspec.json.encode(document))
 
     def _reply(self, account: Account, reply: bytes, content: dict[str, Any]) -> None:
         if reply:
@@ -218,11 +285,13 @@ class SystemServices:
 
 
 def _options(payload: bytes) -> Options:
-    """What a request asks for; one that cannot be read asks for nothing special."""
+    """What a request asks for; an empty one asks for nothing special. Raises ValueError."""
+    if not payload:
+        return {}
     try:
         return msgspec.json.decode(payload, type=Options)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"the request is no JSON object: {error}") from None
 
 
 def _number(said: Options, name: str, default: int) -> int:
@@ -233,6 +302,11 @@ def _number(said: Options, name: str, default: int) -> int:
 def _text(said: Options, name: str) -> str:
     value = said.get(name, "")
     return value if isinstance(value, str) else ""
+
+
+def _texts(said: Options, name: str) -> set[str]:
+    value = said.get(name)
+    return {item for item in value if isinstance(item, str)} if isinstance(value, list) else set()
 
 
 def _on(said: Options, name: str) -> bool:

@@ -19,7 +19,8 @@ import msgspec
 
 from ...errors import ConfigurationError
 from ..core.hub import Hub
-from ..core.hub_monitor import healthz, jsz, varz
+from ..core.hub_health import HealthQuestion, healthz
+from ..core.hub_monitor import jsz, varz
 from ..core.hub_monitor_accounts import accountz, accstatz, subsz
 from ..core.hub_monitor_connections import connz
 from ..core.hub_monitor_topology import gatewayz, leafz, routez
@@ -105,7 +106,7 @@ class Monitor:
         self._port = 0
         self._pages: dict[str, Callable[[Query], Answer]] = {
             "/": self._index,
-            "/healthz": lambda query: healthz(hub),
+            "/healthz": self._healthz,
             "/varz": lambda query: (200, varz(hub, self._process())),
             "/jsz": self._jsz,
             "/connz": self._connz,
@@ -191,6 +192,16 @@ class Monitor:
         links = "".join(f'<li><a href=".{p}">{p}</a></li>' for p in sorted(self._pages) if p != "/")
         return 200, f"<!doctype html><title>Headrace</title><h1>Headrace</h1><ul>{links}</ul>"
 
+    def _healthz(self, query: Query) -> Answer:
+        question = HealthQuestion(
+            account=_text(query, "account"),
+            stream=_text(query, "stream"),
+            consumer=_text(query, "consumer"),
+            jetstream_only=_switch(query, "js-enabled-only") or _switch(query, "js-enabled"),
+            details=_switch(query, "details"),
+        )
+        return healthz(self._hub, question)
+
     def _connz(self, query: Query) -> Answer:
         document = connz(
             self._hub,
@@ -201,6 +212,7 @@ class Monitor:
             user=_text(query, "user"),
             sort=_text(query, "sort"),
             state=_text(query, "state"),
+            subject=_text(query, "filter_subject"),
             subscriptions=_listing(query),
         )
         return 200, document
@@ -231,6 +243,7 @@ class Monitor:
             self._hub,
             name=_text(query, "acc"),
             listed=_switch(query, "subs"),
+            test=_text(query, "test"),
             offset=_number(query, "offset", 0),
             limit=_number(query, "limit", 1024),
         )
