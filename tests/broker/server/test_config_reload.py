@@ -120,15 +120,33 @@ async def test_authentication_can_be_added_but_not_be_lost_by_accident() -> None
         client.writer.close()
 
 
-async def test_limits_hold_for_new_connections() -> None:
+async def test_a_smaller_payload_holds_for_those_who_are_connected_too() -> None:
+    async with Broker() as broker:
+        old = await connect(broker, None)
+        broker.reload(dataclasses.replace(broker.options, max_payload=1))
+        for client in (old, await connect(broker, None)):
+            client.writer.write(b"PUB a 2\r\nxx\r\n")
+            assert await client.end() == b"-ERR 'Maximum Payload Violation'\r\n"
+
+
+async def test_a_shorter_line_holds_for_those_who_are_connected_too() -> None:
     async with Broker() as broker:
         client = await connect(broker, None)
-        broker.reload(dataclasses.replace(broker.options, max_payload=1, connections_max=2))
-        assert await client.ask("SUB a 1", "PUB a 2\r\nxx") == ["MSG a 1 2", "xx"]
-        other = await connect(broker, None)
-        other.writer.write(b"PUB a 2\r\nxx\r\n")
-        assert await other.end() == b"-ERR 'Maximum Payload Violation'\r\n"
-        client.writer.close()
+        assert await client.ask("SUB " + "a" * 600 + " 1") == []
+        broker.reload(dataclasses.replace(broker.options, max_control_line=256))
+        client.writer.write(b"SUB " + b"b" * 600 + b" 2\r\n")
+        assert await client.end() == b"-ERR 'maximum control line exceeded'\r\n"
+
+
+async def test_the_newest_go_where_there_are_too_many_connections_now() -> None:
+    async with Broker() as broker:
+        clients = [await connect(broker, None) for _ in range(4)]
+        broker.reload(dataclasses.replace(broker.options, connections_max=2))
+        for client in clients[2:]:
+            assert await client.end() == b"-ERR 'maximum connections exceeded'\r\n"
+        for client in clients[:2]:
+            assert await client.ask() == []
+            client.writer.close()
 
 
 async def test_what_needs_a_restart_is_named_and_stays() -> None:

@@ -163,11 +163,18 @@ class Hub:
         return left
 
     def reconfigure(self, options: HubOptions, authenticator: Authenticator) -> None:
-        """New settings: limits for new connections, credentials and permissions for everybody."""
+        """New settings: limits, credentials and permissions, for those who are connected, too.
+
+        Where there are now too many connections, the newest go.
+        """
         self.options = options
         self.authenticator = authenticator
         for session in list(self.sessions.values()):
             session.authenticate_again()
+            session.take_limits(session.identity)
+        excess = max(0, len(self.sessions) - options.connections_max)
+        for session in list(self.sessions.values())[len(self.sessions) - excess :]:
+            session.close("maximum connections exceeded")
 
     def _offer_services(self) -> None:
         """Answer ``$SYS.REQ.…``, in accounts that were configured: who has none needs no such thing."""

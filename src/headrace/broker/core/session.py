@@ -197,6 +197,14 @@ class Session:
         if not self.closed and self.authenticated:
             self._login.review()
 
+    def take_limits(self, identity: Identity) -> None:
+        """Hold to the limits of the hub, and to those of the user, from here on."""
+        options, most = self._hub.options, identity.payload_max
+        self._parser.max_payload = (
+            options.max_payload if most < 0 else min(most, options.max_payload)
+        )
+        self._parser.max_control_line = options.max_control_line
+
     def act_anew(self, identity: Identity | None) -> None:
         """Be ``identity`` from here on, with the subscriptions it may have."""
         if identity != self.identity and self._take_place(identity):
@@ -371,8 +379,7 @@ class Session:
                 self.close("maximum account active connections exceeded")
                 return False
             self._move_to(account)
-        if identity.payload_max >= 0:
-            self._parser.max_payload = min(identity.payload_max, self._hub.options.max_payload)
+        self.take_limits(identity)
         self._vigil.expire_at(identity.until_ns)
         self._act_for(identity)
         return True
