@@ -15,6 +15,7 @@ PYTEST_WORKERS ?= 2
 DEMO_ARGS ?=
 BENCH_ARGS ?=
 SOAK_ARGS ?=
+FUZZ_ARGS ?= --seconds 60
 
 .PHONY: help env demo test lint format types contracts bench soak faults jobs-soak fuzz peers lock clean
 
@@ -60,8 +61,8 @@ faults: env peers  ## 1,000 lost connections and 10,000 cancelled calls on eithe
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)
 
-fuzz: env  ## feed the parsers garbage until FUZZ_SECONDS (60) are over
-	@for harness in fuzz/fuzz_*.py; do $(BIN)/python "$$harness" --seconds "$${FUZZ_SECONDS:-60}"; done
+fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000" for one of them)
+	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)
 
 peers:  ## nats-server into .peers/bin
 	@scripts/install-peers

@@ -206,14 +206,14 @@ def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
         import tomllib  # only who has such a file waits for its reader
 
         try:
-            return FileSettings(_check(tomllib.loads(text), path))
+            return FileSettings(settings_of(tomllib.loads(text), path))
         except tomllib.TOMLDecodeError as error:
             if path.suffix == ".toml":
                 raise ConfigurationError(f"{path}: not a TOML file: {error}") from error
     return read_nats_file(path, text, environ)
 
 
-def _check(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def settings_of(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """The checked values of a TOML document."""
     settings = {setting.key: setting for setting in SETTINGS}
     values: dict[str, Any] = {}
