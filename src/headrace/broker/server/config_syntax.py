@@ -199,6 +199,8 @@ class _Parser:
             ) from error
         except UnicodeDecodeError as error:
             raise self.error(f"include {name!r}: not UTF-8: {error}", start) from error
+        except ValueError as error:
+            raise self.error(f"include {name!r}: not the name of a file: {error}", start) from error
         if file in self.including:
             raise self.error(f"include {name!r}: the file includes itself", start)
         inner = _Parser(text, file, self.environ, self.read, (*self.including, file), ())
