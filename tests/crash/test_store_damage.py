@@ -164,7 +164,7 @@ def test_damage_is_reported_at_every_start_and_kept_in_quarantine() -> None:
 
 
 @pytest.mark.parametrize("what", ["header", "alien", "other stream", "not a directory", "leftover"])
-def test_files_that_do_not_belong_are_put_aside_and_not_deleted(what) -> None:
+def test_files_that_do_not_belong_are_put_aside_or_left_alone_and_not_deleted(what) -> None:
     known = made(300, clean=True)
     fs = known.copy()
     first = "/s/streams/S/0000000001.seg"
@@ -185,9 +185,14 @@ def test_files_that_do_not_belong_are_put_aside_and_not_deleted(what) -> None:
     expected = fs.content(path)
     storage = open_store(fs)
     shown = everything(storage)
-    assert path not in fs.files()
-    (kept,) = [path for path in fs.files() if path.startswith("/s/quarantine/")]
-    assert fs.content(kept) == expected
+    if what in ("alien", "not a directory"):
+        assert fs.content(path) == expected
+        assert [finding.path for finding in storage.report] == [path]
+        assert not [path for path in fs.files() if path.startswith("/s/quarantine/")]
+    else:
+        assert path not in fs.files()
+        (kept,) = [path for path in fs.files() if path.startswith("/s/quarantine/")]
+        assert fs.content(kept) == expected
     assert set(known.messages) - set(shown) == (
         {s for s in known.messages if s < min(shown)} if what == "header" else set()
     )

@@ -250,6 +250,24 @@ class FaultFS:
             return False
         return True
 
+    def kind(self, path: str) -> str:
+        self._alive()
+        parent, _, name = path.rpartition("/")
+        try:
+            entry = self._directory(parent).entries.get(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        if isinstance(entry, _Directory):
+            return "directory"
+        return "" if entry is None else "file"
+
+    def is_at(self, handle: int, path: str) -> bool:
+        self._alive()
+        try:
+            return self._file(path) is self._handles[handle]
+        except (FileNotFoundError, IsADirectoryError):
+            return False
+
     def fsync_dir(self, path: str) -> None:
         self._step("fsync_dir", path)
         directory = self._directory(path)

@@ -7,8 +7,12 @@ import random
 import pytest
 
 from headrace.broker.store import FileStorage
+from headrace.broker.store.entries import DELETE, PUT, Entry
 from headrace.broker.store.findings import Finding, Quarantine
-from headrace.broker.store.meta import DELETE, PUT, JournalWriter, Meta, Opened, open_journal
+from headrace.broker.store.journalfile import Journal, open_journal
+from headrace.broker.store.journalwriter import JournalWriter
+from headrace.broker.store.meta import Meta
+from headrace.broker.store.spare import Spares
 from headrace.broker.store.writer import MetaChange
 from headrace.errors import StoreFailedError, StoreFullError
 from headrace.testing.faultfs import FaultFS
@@ -119,13 +123,13 @@ class Direct:
                 fs.mkdir(path)
         self.report: list[Finding] = []
 
-    def open(self) -> Opened:
+    def open(self) -> Journal:
         aside = Quarantine(self.fs, "/s/quarantine")
         return open_journal(self.fs, "/s/meta", "/s", aside, self.report.append, lambda: 7)
 
     def write(self, *entries: tuple[int, bytes, bytes]) -> None:
         writer = JournalWriter(self.fs, "/s/meta", self.open(), lambda: 9)
-        writer.write([MetaChange(list(entries), None)], True)
+        writer.write([MetaChange([Entry(*entry) for entry in entries], None)], True)
         writer.close()
 
 
@@ -177,7 +181,8 @@ def test_leftovers_of_an_interrupted_rewrite_are_put_aside() -> None:
 
 
 def test_the_owner_knows_when_rewriting_pays() -> None:
-    meta = Meta({}, 0, lambda: None)
+    journal = Journal("/s/meta/journal-00000001", 1, 7)
+    meta = Meta(journal, Spares({}, lambda name: None, set(), lambda: 7), lambda: None)
     meta.put("a", bytes(2_000_000))
     change = meta.take()
     assert change is not None
@@ -185,5 +190,6 @@ def test_the_owner_knows_when_rewriting_pays() -> None:
     meta.put("a", b"")
     change = meta.take()
     assert change is not None
-    assert change.image == [(PUT, b"a", b"")]
+    assert change.image is not None
+    assert [entry[:3] for entry in change.image] == [(PUT, b"a", b"")]
     assert meta.take() is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 from collections import OrderedDict
 from typing import Final, Protocol
 
@@ -19,6 +20,7 @@ __all__ = ["FileSystem", "Handles", "LocalFiles", "explain", "is_full", "read_ar
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
 _SPOILT: Final = 2048  # what is given up around an unreadable place
+_KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 
 
@@ -68,6 +70,14 @@ class FileSystem(Protocol):
     def listdir(self, path: str) -> list[str]: ...
 
     def exists(self, path: str) -> bool: ...
+
+    def kind(self, path: str) -> str:
+        """What lies there, links not followed: file, directory, link, other; empty if nothing does."""
+        ...
+
+    def is_at(self, handle: int, path: str) -> bool:
+        """Whether the open file is still what lies at ``path``."""
+        ...
 
     def fsync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are on disk."""
@@ -138,6 +148,21 @@ class LocalFiles:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)  # noqa: PTH110
+
+    def kind(self, path: str) -> str:
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return ""
+        return _KINDS.get(stat.S_IFMT(mode), "other")
+
+    def is_at(self, handle: int, path: str) -> bool:
+        try:
+            there = os.stat(path)  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        here = os.fstat(handle)
+        return here.st_ino == there.st_ino and here.st_dev == there.st_dev
 
     def fsync_dir(self, path: str) -> None:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

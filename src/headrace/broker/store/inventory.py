@@ -23,9 +23,11 @@ from .segment import (
     decode_trailer,
 )
 from .shelf import Shelf
+from .spare import SPARE
 
 __all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file"]
 
+_OURS: Final = frozenset({"watermark", SPARE, SPARE + ".tmp"})
 _FOOTER_READ: Final = 64 * 1024
 _NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
 
@@ -65,12 +67,15 @@ class Inventory:
         for entry in self._shelf.fs.listdir(self._directory):
             path = f"{self._directory}/{entry}"
             serial, generation = _place(entry)
-            if entry == "watermark":
+            if entry in _OURS:
                 continue
-            if entry.endswith(".seg.tmp") and serial:
+            if not serial:
+                self._report(path, 0, "not a file of the store; left alone")
+                continue
+            if entry.endswith(".seg.tmp"):
                 leftovers.append((path, serial))
                 continue
-            file = self._examine(path, serial, generation) if serial else None
+            file = self._examine(path, serial, generation)
             if file is None:
                 self.alien.append(path)
                 continue

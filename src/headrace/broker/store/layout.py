@@ -5,27 +5,31 @@
     <directory>/
       lock                       who uses it
       meta/journal-00000001      metadata (meta.py)
-      streams/<name>/…           one directory per stream (segment.py, watermark.py)
+      streams/<name>/…           one directory per stream (segment.py, watermark.py, spare.py)
       trash/                     deleted streams on their way out
       quarantine/                what recovery put aside; never removed
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 from urllib.parse import quote, unquote
 
+from ...errors import StoreError
 from .files import FileSystem, read_around
-from .findings import Finding, Quarantine, damage
+from .findings import Finding
 from .segment import HEADER_BYTES, decode_header
+from .spare import Spare, read_spare
 from .writer import Writer
 
-__all__ = ["Layout", "directory_name"]
+__all__ = ["Directories", "Layout", "directory_name"]
 
 _DIRNAME_MAX: Final = 200
 _HASHED: Final = "%%"
+_RETIRED: Final = re.compile(r"\d{8,}")
 
 
 def directory_name(name: str) -> str:
@@ -39,6 +43,16 @@ def directory_name(name: str) -> str:
     return _HASHED + sha256(name.encode()).hexdigest()
 
 
+class Directories:
+    """What there is of streams on the disk, by name."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, str] = {}
+        self.spares: dict[str, Spare] = {}
+        self.barred: dict[str, str] = {}  # names that cannot be used, and why
+        self.nameless: set[str] = set()  # directories whose name is a hash of a name we do not know
+
+
 class Layout:
     """The directories of one store."""
 
@@ -49,6 +63,7 @@ class Layout:
         self._streams = root + "/streams"
         self._trash = root + "/trash"
         self._trash_number = 0
+        self._named: set[str] = set()  # what was found in the trash and reported
 
     def prepare(self) -> None:
         """Make the directories that are missing, durably."""
@@ -62,7 +77,11 @@ class Layout:
             fs.mkdir(path)
             fs.fsync_dir(path.rpartition("/")[0] or "/")
         for path in (self.meta, self._streams, self._trash):
-            if not fs.exists(path):
+            kind = fs.kind(path)
+            if kind not in ("", "directory"):
+                what = "a symbolic link" if kind == "link" else "not a directory"
+                raise StoreError(f"{path} is {what}; the store needs a directory of its own there")
+            if not kind:
                 fs.mkdir(path)
         fs.fsync_dir(self.root)
 
@@ -70,29 +89,40 @@ class Layout:
         """The directory of a stream."""
         return f"{self._streams}/{directory_name(name)}"
 
-    def streams(self, quarantine: Quarantine, report: Callable[[Finding], None]) -> dict[str, str]:
-        """The directories of the streams there are, by name; what is none is put aside."""
-        found: dict[str, str] = {}
+    def streams(self, report: Callable[[Finding], None]) -> Directories:
+        """What there is in the place of streams. What is none of ours is named and left alone."""
+        found = Directories()
         for entry in self._fs.listdir(self._streams):
             path = f"{self._streams}/{entry}"
-            name = self._name_of(entry, path)
-            if name is None:
-                report(damage(path, 0, "not the directory of a stream; put aside"))
-                quarantine.take(path, self.root)
+            kind = self._fs.kind(path)
+            name = _plain_name(entry)
+            if kind != "directory":
+                what = "a symbolic link" if kind == "link" else "not a directory"
+                report(Finding(path, 0, f"{what}; left alone", name or ""))
+                if name is not None:
+                    found.barred[name] = f"{path} is {what}"
+            elif not entry.startswith(_HASHED):
+                if name is None:
+                    report(Finding(path, 0, "not the directory of a stream; left alone"))
+                else:
+                    self._add(found, name, path)
+            elif (name := self._name_in(entry, path)) is not None:
+                self._add(found, name, path)
             else:
-                found[name] = path
+                report(Finding(path, 0, "the files in it do not tell whose directory it is"))
+                found.nameless.add(path)
         return found
 
-    def _name_of(self, entry: str, path: str) -> str | None:
-        try:
-            files = self._fs.listdir(path)
-        except NotADirectoryError:
-            return None
-        if not entry.startswith(_HASHED):
-            name = unquote(entry)
-            return name if directory_name(name) == entry else None
-        for file in files:
-            if file.endswith(".seg"):
+    def _add(self, found: Directories, name: str, path: str) -> None:
+        found.streams[name] = path
+        spare = read_spare(self._fs, path, name)
+        if spare is not None:
+            found.spares[name] = spare
+
+    def _name_in(self, entry: str, path: str) -> str | None:
+        """Whose directory this is, by the segments or the copy of metadata in it."""
+        for file in self._fs.listdir(path):
+            if file.endswith(".seg") and self._fs.kind(f"{path}/{file}") == "file":
                 handle = self._fs.open(f"{path}/{file}")
                 try:
                     header, _ = decode_header(read_around(self._fs, handle, HEADER_BYTES, 0), path)
@@ -100,6 +130,9 @@ class Layout:
                     self._fs.close(handle)
                 if header is not None and directory_name(header.name) == entry:
                     return header.name
+        spare = read_spare(self._fs, path, None)
+        if spare is not None and directory_name(spare.name) == entry:
+            return spare.name
         return None
 
     def trash(self) -> str:
@@ -113,11 +146,44 @@ class Layout:
     def has_trash(self) -> bool:
         return bool(self._fs.listdir(self._trash))
 
-    def empty_trash(self, writer: Writer) -> None:
-        """A chore: remove what deleted streams have left."""
-        fs = writer.fs
-        for entry in fs.listdir(self._trash):
-            directory = f"{self._trash}/{entry}"
-            for name in fs.listdir(directory):
-                fs.unlink(f"{directory}/{name}")
-            fs.rmdir(directory)
+    def empty_trash(self, report: Callable[[Finding], None]) -> Callable[[Writer], None]:
+        """A chore: remove what deleted streams have left.
+
+        Only directories that were put here, and the files in them; links are not followed. What cannot
+        be removed is named and stays: that is no reason to accept no more messages.
+        """
+
+        def chore(writer: Writer) -> None:
+            fs = writer.fs
+            for entry in fs.listdir(self._trash) if fs.exists(self._trash) else ():
+                path = f"{self._trash}/{entry}"
+                try:
+                    why = self._remove_retired(fs, entry, path)
+                except OSError as error:
+                    why = f"can not be removed: {error.strerror or error}"
+                if why and path not in self._named:
+                    self._named.add(path)
+                    report(Finding(path, 0, f"{why}; left alone"))
+
+        return chore
+
+    def _remove_retired(self, fs: FileSystem, entry: str, path: str) -> str:
+        """Remove a deleted stream; or why it stays."""
+        if not _RETIRED.fullmatch(entry) or fs.kind(path) != "directory":
+            return "not a deleted stream"
+        left = 0
+        for name in fs.listdir(path):
+            if fs.kind(f"{path}/{name}") == "directory":
+                left += 1
+            else:
+                fs.unlink(f"{path}/{name}")
+        if left:
+            return "a deleted stream with directories in it"
+        fs.rmdir(path)
+        return ""
+
+
+def _plain_name(entry: str) -> str | None:
+    """The name of a stream in the name of its directory."""
+    name = unquote(entry)
+    return name if not entry.startswith(_HASHED) and directory_name(name) == entry else None

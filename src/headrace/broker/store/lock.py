@@ -18,7 +18,7 @@ class DirectoryLock:
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
         self._fs = fs
-        path = directory + "/lock"
+        path = self._path = directory + "/lock"
         self._handle = fs.open(path, create=not fs.exists(path))
         if not fs.lock(self._handle):
             holder = fs.pread(self._handle, _TEXT_MAX, 0).decode(errors="replace").strip()
@@ -34,6 +34,10 @@ class DirectoryLock:
         except OSError as error:
             if not is_full(error):  # a store on a full disk opens all the same: it may be emptied
                 raise
+
+    def in_place(self) -> bool:
+        """Whether the lock still lies in the directory: if not, that was removed, or is another one."""
+        return self._fs.is_at(self._handle, self._path)
 
     def release(self) -> None:
         """Let others in."""

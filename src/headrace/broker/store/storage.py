@@ -18,12 +18,15 @@ from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
 from .filestore import FileLog
 from .findings import Finding, Quarantine
-from .layout import Layout
+from .journalfile import Journal, open_journal
+from .journalwriter import JournalWriter
+from .layout import Directories, Layout
 from .lock import DirectoryLock
 from .memory import MemoryLog
-from .meta import JournalWriter, Meta, open_journal
+from .meta import Meta
 from .recovery import new_log, open_log
 from .shelf import Shelf
+from .spare import SPARE, Spares, merge
 from .writer import Work, Writer
 
 __all__ = ["FileStorage", "parse_sync"]
@@ -34,6 +37,7 @@ _SEGMENT_BYTES_MAX: Final = 1 << 31
 _SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000
 _VERIFY_BYTES: Final = 1 << 24
+_KEYS_SHOWN: Final = 5
 
 
 class Salts(Protocol):
@@ -135,9 +139,14 @@ class FileStorage:
         opened = open_journal(
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
-        self._meta = Meta(opened.values, opened.end, self._check)
+        found = self._layout.streams(self._found)
+        self._complete_journal(opened, found)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
-        self._writer = Writer(fs, sync_first, self._journal)
+        self._writer = Writer(fs, sync_first, self._journal, self._lock.in_place)
+        self._spares = Spares(
+            found.spares, self._directory_of, self._writer.stale_spares, self._salt
+        )
+        self._meta = Meta(opened, self._spares, self._check)
         self._committer = Committer(
             self._writer,
             clock=clock,
@@ -163,13 +172,33 @@ class FileStorage:
         self._epoch = 0
         self._poison: StoreError | None = None
         self._logs: dict[str, FileLog | MemoryLog] = {}
-        self._unopened = self._layout.streams(self._quarantine, self._found)
+        self._unopened = found.streams
+        self._barred = found.barred
+        self._nameless = found.nameless
         self._staged = _Staged()
         self._inflight: deque[_Flight] = deque()
         self._pending_bytes = 0
         self._completing = False
+        self._empty_trash = self._layout.empty_trash(self._found)
         if self._layout.has_trash():
-            self._committer.submit(self._layout.empty_trash)
+            self._committer.submit(self._empty_trash)
+
+    def _complete_journal(self, journal: Journal, found: Directories) -> None:
+        """Give the journal what it lost and the directories of the streams still tell."""
+        if journal.missing and (found.streams or found.nameless or found.barred):
+            journal.damaged = True
+            what = "there was no readable metadata journal beside the streams; a new one was made"
+            self._found(Finding(journal.path, 0, what))
+        for name, spare in found.spares.items():
+            if spare.fault:
+                what = f"the copy of metadata {spare.fault}; it is made anew"
+                self._found(Finding(spare.path, 0, what, name))
+        for spare, keys in merge(journal, found.spares):
+            journal.damaged = True  # it is to be written anew, with these
+            what = (
+                f"the journal does not have {_listed(keys)}; taken from the copy beside the stream"
+            )
+            self._found(Finding(spare.path, 0, what, spare.name))
 
     # -- the port
 
@@ -210,8 +239,11 @@ class FileStorage:
         is staged so far is committed first, as a flush of its own that nobody hears of.
         """
         self._check()
+        self._find_nameless(name)
         if name in self._logs or name in self._unopened:
             raise StoreError(f"stream {name!r} exists already")
+        if name in self._barred:
+            raise StoreError(f"stream {name!r}: {self._barred[name]}")
         if not 0 < len(name.encode()) <= _NAME_BYTES_MAX:
             raise StoreError(
                 f"a stream's name has 1 to {_NAME_BYTES_MAX} bytes; this one {len(name.encode())}"
@@ -239,6 +271,7 @@ class FileStorage:
         log = self._logs.get(name)
         if log is not None:
             return log
+        self._find_nameless(name)
         directory = self._unopened.get(name)
         if directory is None:
             raise StoreError(f"no stream {name!r} in the store")
@@ -252,16 +285,42 @@ class FileStorage:
             self._staged.dirty[log] = None
         return log
 
+    def barred(self) -> dict[str, str]:
+        """Names of streams whose place is taken by something that is none, and what that is."""
+        return dict(self._barred)
+
+    def location(self, name: str) -> str:
+        """Where a stream lies, or would lie."""
+        return self._layout.stream(name)
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether the first flush of this stream was cut off: nobody was ever told that it exists."""
+        directory = self._unopened.get(name)
+        if directory is None:
+            return False
+        return not any(self._fs.exists(f"{directory}/{file}") for file in ("watermark", SPARE))
+
+    def note(self, what: str, stream: str = "") -> None:
+        """Add to ``report`` what whoever uses the metadata found wrong with it."""
+        where = self._layout.stream(stream) if stream else self._layout.meta
+        self._found(Finding(where, 0, what, stream))
+
     def delete_stream(self, name: str) -> None:
         """Drop a stream with all its messages, durably with the next flush.
 
-        Raises StoreError if there is none.
+        What only stands in its place is put aside, and not touched otherwise. Raises StoreError if there
+        is none.
         """
         self._check()
+        self._find_nameless(name)
+        if name in self._barred:
+            self._put_aside(name)
+            return
         log = self._logs.pop(name, None)
         directory = self._unopened.pop(name, None)
         if log is None and directory is None:
             raise StoreError(f"no stream {name!r} in the store")
+        self._spares.drop(name)
         staged = self._staged
         if log is not None:
             staged.dirty.pop(log, None)
@@ -293,21 +352,37 @@ class FileStorage:
         if self._completing:
             return  # called from a ``done``: the loop below goes on with what there is
         self._completing = True
+        faults: list[Exception] = []
         try:
             while self._inflight and self._inflight[0].batch.finished:
-                flight = self._inflight.popleft()
-                self._pending_bytes -= flight.batch.nbytes
-                error = flight.refused or flight.batch.error
-                if error is None:
-                    self._succeed(flight)
-                elif flight.refused is None:
-                    self._fail(flight, error)
-                flight.batch.done(error)
+                self._complete_one(self._inflight.popleft(), faults)
             self._shelf.recent.shrink()
             if self.failed is None:
                 self._shelf.compactor.pump()
         finally:
             self._completing = False
+        if faults:
+            raise faults[0]
+
+    def _complete_one(self, flight: _Flight, faults: list[Exception]) -> None:
+        """Take note of one flush and call who waits for it.
+
+        What goes wrong with that is told when everybody has been called: an acknowledgement that was
+        promised does not fail to come because somebody else's went wrong.
+        """
+        self._pending_bytes -= flight.batch.nbytes
+        error = flight.refused or flight.batch.error
+        try:
+            if error is None:
+                self._succeed(flight)
+            elif flight.refused is None:
+                self._fail(flight, error)
+        except Exception as fault:
+            faults.append(fault)
+        try:
+            flight.batch.done(error)
+        except Exception as fault:
+            faults.append(fault)
 
     def verify(self, step: int = 1000) -> Iterator[int]:
         """Read every message of every stream on disk, ``step`` at a time.
@@ -371,13 +446,13 @@ class FileStorage:
         self._pending_bytes += batch.nbytes
 
     def _succeed(self, flight: _Flight) -> None:
-        for part in flight.batch.parts:
-            part.log.complete(part)
         change = flight.batch.work.meta
         if change is not None:
             self._meta.complete(change)
+        for part in flight.batch.parts:
+            part.log.complete(part)
         if flight.batch.work.retired:
-            self._committer.submit(self._layout.empty_trash)
+            self._committer.submit(self._empty_trash)
 
     def _fail(self, flight: _Flight, error: StoreError) -> None:
         """Take back the flight and all that was staged after it, flushed or not."""
@@ -416,6 +491,26 @@ class FileStorage:
                 deleted.fail()
 
     # -- small things inside
+
+    def _directory_of(self, name: str) -> str | None:
+        """The directory of a stream that has one, or will have by the next flush."""
+        log = self._logs.get(name)
+        return log.directory if isinstance(log, FileLog) else self._unopened.get(name)
+
+    def _find_nameless(self, name: str) -> None:
+        """Whoever knows the name of a stream finds its directory."""
+        directory = self._layout.stream(name)
+        if directory in self._nameless:
+            self._nameless.discard(directory)
+            self._unopened[name] = directory
+
+    def _put_aside(self, name: str) -> None:
+        self._spares.drop(name)
+        try:
+            self._quarantine.take(self._layout.stream(name), self.directory)
+        except OSError as error:
+            raise explain(error, f"putting aside what is in the place of {name!r}") from error
+        del self._barred[name]
 
     def _seal_tails(self) -> None:
         for log in self._logs.values():
@@ -468,6 +563,12 @@ class _Flight:
         self.batch = batch
         self.staged = staged
         self.refused = refused  # it was built on a batch that failed so, and is taken back
+
+
+def _listed(keys: list[str]) -> str:
+    """The first few of these keys, in words."""
+    shown = ", ".join(map(repr, keys[:_KEYS_SHOWN]))
+    return shown if len(keys) <= _KEYS_SHOWN else f"{shown} and {len(keys) - _KEYS_SHOWN} more"
 
 
 def _ignore() -> None:

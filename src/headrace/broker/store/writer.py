@@ -10,12 +10,13 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ...errors import StoreFailedError
+from .entries import Entry
 from .files import FileSystem, Handles, explain, is_full, write_all
 
-__all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "Work", "Writer"]
+__all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "SpareWrite", "Work", "Writer"]
 
 _HANDLES: Final = 256
 _FIRST_ALLOCATION: Final = 64 * 1024
@@ -49,21 +50,33 @@ class SegmentWrite:
         self.ceiling = ceiling  # how large the file is going to become
 
 
-class MetaChange:
-    """Metadata entries (kind, key, value) of one flush.
+class SpareWrite(NamedTuple):
+    """Bytes for a second copy of metadata (``spare.py``); with ``whole`` they replace the file."""
 
-    ``image``, if given, is everything there is after them, for a journal that is due for rewriting.
+    path: str
+    offset: int
+    data: bytes
+    whole: bool
+
+
+class MetaChange:
+    """Metadata entries of one flush.
+
+    ``image``, if given, is everything there is after them, for a journal that is due for rewriting;
+    ``spares`` is what is written beside, once the entries are on disk.
     """
 
-    __slots__ = ("entries", "image")
+    __slots__ = ("entries", "image", "spares")
 
     def __init__(
         self,
-        entries: list[tuple[int, bytes, bytes]],
-        image: list[tuple[int, bytes, bytes]] | None,
+        entries: list[Entry],
+        image: list[Entry] | None,
+        spares: list[SpareWrite] | None = None,
     ) -> None:
         self.entries = entries
         self.image = image
+        self.spares = spares or []
 
 
 class Work:
@@ -101,12 +114,22 @@ class Writer:
     """Carries out work. Belongs to the commit thread.
 
     ``sync`` is whether a batch is synced before it counts as done. ``meta_log`` writes metadata.
+    ``in_place`` tells whether the store's directory is still where it was.
     """
 
-    def __init__(self, fs: FileSystem, sync: bool, meta_log: MetaWriter) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        sync: bool,
+        meta_log: MetaWriter,
+        in_place: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.fs = fs
         self._sync = sync
         self._meta = meta_log
+        self._in_place = in_place
+        self.stale_spares: set[str] = set()
+        """Copies of metadata that could not be written; whoever takes a path out writes it anew."""
         self.handles = Handles(fs, _HANDLES)
         self._allocated: dict[str, int] = {}
         self._preallocate = True
@@ -130,16 +153,33 @@ class Writer:
             self._sync_all(touched, directories)
             doing = "writing the metadata journal"
             self._meta.write([work.meta for work in group if work.meta is not None], self._sync)
+            doing = "looking for the store's files"
+            self._check_in_place(touched)
         except OSError as error:
             if is_full(error):
                 self._undo(undo, directories)
             raise explain(error, doing) from error
         self._finish(group)
 
+    def _check_in_place(self, touched: dict[str, None]) -> None:
+        """Raise StoreFailedError if somebody has taken the files away that were written.
+
+        Writing to a removed file works, and so does syncing it. What was written is gone all the same.
+        """
+        if not self._in_place():
+            raise StoreFailedError("the store's directory was removed or replaced while in use")
+        for path in touched:
+            if not self.fs.is_at(self.handles.get(path), path):
+                raise StoreFailedError(f"{path} was removed while in use")
+
     def _finish(self, group: list[Work]) -> None:
         """After everything that can be undone: watermarks and deletions."""
         doing = ""
         try:
+            for work in group:
+                for spare in work.meta.spares if work.meta is not None else ():
+                    doing = f"writing {spare.path}"
+                    self._write_spare(spare)
             for path, mark in {path: mark for work in group for path, mark in work.marks}.items():
                 doing = f"writing {path}"
                 self._mark(path, mark)
@@ -149,6 +189,39 @@ class Writer:
                     self._retire(source, target)
         except OSError as error:
             raise StoreFailedError(f"{doing}: {error.strerror or error}") from error
+
+    def _write_spare(self, spare: SpareWrite) -> None:
+        """Write a copy of metadata. Where that fails for lack of room, it is written anew later."""
+        path = spare.path
+        if not spare.whole and path in self.stale_spares:
+            return
+        try:
+            if spare.whole:
+                self._replace(path, spare.data)
+            else:
+                write_all(self.fs, self.handles.get(path), spare.data, spare.offset)
+        except OSError as error:
+            if not is_full(error) and error.errno != errno.ENOENT:
+                raise
+            self.stale_spares.add(path)
+
+    def _replace(self, path: str, data: bytes) -> None:
+        """Put a new file in the place of what is there, if anything is."""
+        fs = self.fs
+        replaces, draft = fs.exists(path), path + ".tmp"
+        self.handles.drop(path)
+        if not replaces:
+            write_all(fs, self.handles.get(path, create=True), data, 0)
+            return
+        if fs.exists(draft):
+            fs.unlink(draft)
+        handle = fs.open(draft, create=True)
+        try:
+            write_all(fs, handle, data, 0)
+            fs.fdatasync(handle)
+        finally:
+            fs.close(handle)
+        fs.rename(draft, path)
 
     def _mark(self, path: str, mark: bytes) -> None:
         try:
@@ -283,6 +356,8 @@ class Writer:
         self._dead = deque(path for path in self._dead if not path.startswith(source + "/"))
         for path in [path for path in self._allocated if path.startswith(source + "/")]:
             self.forget(path)
+        if not self.fs.exists(target.rpartition("/")[0]):
+            self.fs.mkdir(target.rpartition("/")[0])  # somebody has tidied up
         self.fs.rename(source, target)
         self.fs.fsync_dir(target.rpartition("/")[0])
         self.fs.fsync_dir(source.rpartition("/")[0])
