@@ -18,6 +18,7 @@ from .interest import Watch
 
 __all__ = [
     "Bus",
+    "Finding",
     "ManySink",
     "MetaJournal",
     "Origin",
@@ -236,9 +237,44 @@ class MetaJournal(Protocol):
 
     def delete(self, key: str) -> None: ...
 
+    @property
+    def staged(self) -> bool:
+        """Whether something waits for the next flush."""
+        ...
+
+    def keep_beside(self, key: str, stream: str) -> None:
+        """From here on a second copy of this key's value is kept in the directory of that stream."""
+        ...
+
+    def loose(self, key: str) -> Sequence[bytes]:
+        """Deltas of this key behind something that is lost; ``load`` has what was before."""
+        ...
+
+    def was_deleted(self, key: str) -> bool:
+        """Whether the last that was written of this key, before the storage was opened, is its deletion."""
+        ...
+
+
+class Finding(Protocol):
+    """Something found wrong with what is stored."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def what(self) -> str: ...
+
+    @property
+    def stream(self) -> str: ...
+
 
 class Storage(Protocol):
     """A store of many streams with one commit thread (or none, in memory)."""
+
+    @property
+    def report(self) -> Sequence[Finding]:
+        """What was found wrong so far, up to some number."""
+        ...
 
     @property
     def meta(self) -> MetaJournal: ...
@@ -261,7 +297,25 @@ class Storage(Protocol):
         """``expiry_of(headers, timestamp_ns)`` tells when a message staged as expiring does so."""
         ...
 
-    def delete_stream(self, name: str) -> None: ...
+    def delete_stream(self, name: str) -> None:
+        """Also of a ``barred`` name: what is in its place is put aside, and not touched otherwise."""
+        ...
+
+    def barred(self) -> Mapping[str, str]:
+        """Names that cannot be used because something that is no stream is in the way, and what it is."""
+        ...
+
+    def location(self, name: str) -> str:
+        """Where a stream lies, for people."""
+        ...
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether the flush that made this stream was cut off: nobody was told that it exists."""
+        ...
+
+    def note(self, what: str, stream: str = "") -> None:
+        """Report something that was found wrong with what is stored."""
+        ...
 
     def flush(self, done: Callable[[Exception | None], None]) -> None:
         """Commit everything staged so far; ``done`` is called on the owner's thread, in order."""

@@ -15,6 +15,7 @@ from ...errors import StoreError
 from ...message import StoredRow
 from .appends import AppendingLog, ExpiryOf
 from .edits import EditableLog, Part
+from .findings import Finding
 from .index import Segment
 from .writer import Work
 
@@ -239,6 +240,19 @@ class MemoryMeta:
         """Forget a key; one that is not there is none the worse."""
         self._values.pop(key, None)
 
+    staged: Final = False
+
+    def keep_beside(self, key: str, stream: str) -> None:
+        """Nothing to do: memory is not kept."""
+
+    def loose(self, key: str) -> list[bytes]:
+        """Nothing: no delta is ever without its value."""
+        return []
+
+    def was_deleted(self, key: str) -> bool:
+        """Never: it begins empty."""
+        return False
+
 
 class MemoryStorage:
     """A store of streams in memory; see ``Storage`` in ``core/ports.py``."""
@@ -249,6 +263,7 @@ class MemoryStorage:
 
     def __init__(self) -> None:
         self._meta = MemoryMeta()
+        self.report: list[Finding] = []
         self._streams: dict[str, MemoryLog] = {}
         self._dirty: dict[EditableLog, None] = {}
 
@@ -280,6 +295,22 @@ class MemoryStorage:
         del self._streams[name]
         self._dirty.pop(log, None)
         log.discard()
+
+    def barred(self) -> dict[str, str]:
+        """Nothing is in the way of a name."""
+        return {}
+
+    def location(self, name: str) -> str:
+        """Where a stream lies."""
+        return "memory"
+
+    def is_unfinished(self, name: str) -> bool:
+        """Never: a flush is not cut off."""
+        return False
+
+    def note(self, what: str, stream: str = "") -> None:
+        """Add to ``report`` what whoever uses the metadata found wrong with it."""
+        self.report.append(Finding(self.location(stream), 0, what, stream))
 
     def flush(self, done: Callable[[Exception | None], None]) -> None:
         """Make everything staged so far count as durable; ``done(None)`` is called before it returns."""

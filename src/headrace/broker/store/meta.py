@@ -102,7 +102,7 @@ class Meta:
 
     def take(self) -> MetaChange | None:
         """What was staged, for the next batch."""
-        if not self._staged and not self._spares.staged:
+        if not self.staged:
             return None
         entries, self._staged = self._staged, []
         self._journal_bytes += sum([OVERHEAD + len(e.key) + len(e.value) for e in entries])
@@ -138,7 +138,8 @@ class Meta:
 
     @property
     def staged(self) -> bool:
-        return bool(self._staged) or self._spares.staged
+        """Whether the next flush has something to write."""
+        return bool(self._staged) or self._spares.staged or self._must_rewrite
 
 
 def _weight(item: tuple[str, tuple[bytes, list[bytes]] | None]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from ....api.consumers import ConsumerConfig
@@ -13,7 +13,7 @@ from . import journal, statuses
 from .acks import Acks
 from .alarm import Alarm
 from .chosen import Chosen
-from .consumer_start import choose_messages, filter_of, start_sequence
+from .consumer_start import choose_messages, filter_of, safe_sequence, start_sequence
 from .context import Context
 from .delivery import DeliveryState
 from .pending import PendingCount
@@ -82,9 +82,18 @@ class Consumer:
             self.context.appended[self.stream] = None
         self.alarm.arm()
 
-    def restore(self, snapshot: bytes, deltas: list[bytes]) -> None:
-        """Take up what the journal says. Raises StoreFormatError."""
-        chosen = journal.restore(self.state, snapshot, deltas, self.wall_offset_ns())
+    def restore(
+        self, snapshot: bytes | None, deltas: Sequence[bytes], loose: Sequence[bytes] = ()
+    ) -> None:
+        """Take up what the journal says. Raises StoreFormatError.
+
+        Without a snapshot it is where nothing is skipped; for ``loose`` see ``journal.restore``.
+        """
+        if snapshot is None:
+            store = self.stream.store
+            self.state.reset(safe_sequence(self.config, store, self.filter, self.created_ns))
+            snapshot = self.snapshot()
+        chosen = journal.restore(self.state, snapshot, deltas, self.wall_offset_ns(), loose)
         self.chosen.begin(chosen)
         if self.state.pending:
             self.stream.holding[self] = None

@@ -7,7 +7,7 @@ from ....api.times import parse_time
 from ....subjects import SubjectFilter
 from ..ports import StreamStore
 
-__all__ = ["choose_messages", "filter_of", "filters_of", "start_sequence"]
+__all__ = ["choose_messages", "filter_of", "filters_of", "safe_sequence", "start_sequence"]
 
 
 def filters_of(config: ConsumerConfig) -> tuple[str, ...]:
@@ -42,6 +42,17 @@ def start_sequence(
     if config.deliver_policy == "by_start_time":
         return max(store.sequence_at(parse_time(config.opt_start_time or "")), 1)
     return after_last
+
+
+def safe_sequence(
+    config: ConsumerConfig, store: StreamStore, filter: SubjectFilter | None, created_ns: int
+) -> int:
+    """Where a consumer goes on of which nothing is known but when it was made: nothing is skipped."""
+    if config.deliver_policy == "new":
+        return max(store.sequence_at(created_ns), 1)
+    if config.deliver_policy in ("last", "last_per_subject"):
+        return max(store.first_seq, 1)
+    return start_sequence(config, store, filter)
 
 
 def choose_messages(store: StreamStore, filter: SubjectFilter | None) -> list[int]:

@@ -44,6 +44,7 @@ class _Saved(msgspec.Struct):
 
     at: int = 0
     positions: dict[str, tuple[int, str]] = {}
+    stream_ns: int = 0  # when the stream was made; 0 was written before this was noted
 
 
 class _Flight(NamedTuple):
@@ -73,6 +74,8 @@ class Intake:
     def restore(self, saved: bytes | None) -> None:
         """Take over what the journal says and the stream's messages since then."""
         entry = msgspec.json.decode(saved, type=_Saved) if saved else _Saved()
+        if entry.stream_ns not in (0, self._stream.created_ns):
+            entry = _Saved()  # of another stream that had this name
         self._durable = {key: _Position(*value) for key, value in entry.positions.items()}
         self._saved_at = entry.at
         if self._stream.config.mirror is not None:
@@ -138,7 +141,9 @@ class Intake:
         if stream.writable():
             self._must_save = False
             saved = _Saved(
-                stream.store.last_seq, {k: (p.sequence, p.identity) for k, p in positions.items()}
+                stream.store.last_seq,
+                {k: (p.sequence, p.identity) for k, p in positions.items()},
+                stream.created_ns,
             )
             self._context.storage.meta.put(INTAKE + stream.name, msgspec.json.encode(saved))
 

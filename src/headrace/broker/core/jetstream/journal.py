@@ -16,7 +16,7 @@ Delta:     any number of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from struct import Struct, pack, unpack_from
 from typing import Final
 
@@ -88,9 +88,16 @@ def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
 
 
 def restore(
-    state: DeliveryState, snapshot: bytes, deltas: list[bytes], wall_offset_ns: int
+    state: DeliveryState,
+    snapshot: bytes,
+    deltas: Sequence[bytes],
+    wall_offset_ns: int,
+    loose: Sequence[bytes] = (),
 ) -> list[int]:
     """Bring a fresh state to where the journal left it; returns what is still chosen.
+
+    ``loose`` are deltas behind some that are lost: what they say is over is over, and what may have been
+    delivered in between is delivered again.
 
     Raises StoreFormatError when the journal was written by a version we cannot read.
     """
@@ -112,6 +119,8 @@ def restore(
     position = [delivered_consumer, delivered_stream, floor_consumer, floor_stream]
     for delta in deltas:
         _apply(delta, pending, position)
+    if loose:
+        pending = _apply_loose(loose, pending, position)
     state.reset(1)
     state.delivered_consumer, state.delivered_stream = position[0], position[1]
     state.floor_consumer, state.floor_stream = position[2], position[3]
@@ -121,6 +130,24 @@ def restore(
         for sequence, (consumer_seq, deadline_ns, count) in pending.items()
     )
     return [sequence for sequence in chosen if sequence > position[1]]
+
+
+def _apply_loose(
+    loose: Sequence[bytes], pending: dict[int, tuple[int, int, int]], position: list[int]
+) -> dict[int, tuple[int, int, int]]:
+    """Play deltas that do not follow; returns what of ``pending`` is left.
+
+    Where the position stood between is not known: only the floor may move it.
+    """
+    later, spot = dict(pending), [0, 0, 0, 0]
+    for delta in loose:
+        _apply(delta, later, spot)
+    floor = spot[3]
+    position[0] = max(position[0], spot[0])
+    position[1] = max(position[1], floor)
+    position[2] = max(position[2], spot[2])
+    position[3] = max(position[3], floor)
+    return {seq: later[seq] for seq in pending if seq in later and seq > floor}
 
 
 def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: list[int]) -> None:

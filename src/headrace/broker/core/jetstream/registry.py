@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from ....api.base import from_wire, to_wire
+from ....api.base import to_wire
 from ....api.consumers import ConsumerConfig
 from ....api.errors import Errors
 from ....api.streams import StreamConfig
@@ -17,6 +17,9 @@ from .context import Context, Refused
 from .copies import Copies
 from .delivery import Entry
 from .intake import INTAKE
+from .keys import CONSUMER, STATE, STREAM
+from .lost import LostStreams
+from .recovery import Recovery
 from .stream import Stream
 from .ttl import expires_at
 
@@ -24,10 +27,6 @@ if TYPE_CHECKING:
     from .ack_dispatch import AckDispatch
 
 __all__ = ["Registry", "Usage"]
-
-_STREAM: Final = "stream/"
-_CONSUMER: Final = "consumer/"
-_STATE: Final = "state/"
 
 
 class Usage(NamedTuple):
@@ -47,7 +46,7 @@ class Registry:
         self._context = context
         self._acks = acks
         self.streams: dict[str, Stream] = {}
-        self._remnants: set[str] = set()
+        self.lost = LostStreams(context)
         context.copies = self._copies = Copies(context, self.streams)
 
     # -- streams
@@ -56,7 +55,7 @@ class Registry:
         """Make a stream of a checked configuration."""
         context = self._context
         try:
-            self._drop_remnant(config.name)
+            self.lost.check(config.name)
             store = context.storage.create_stream(config.name, memory=config.storage == "memory")
         except StoreError as error:
             raise Refused(Errors.STREAM_CREATE, err=error) from error
@@ -69,13 +68,6 @@ class Registry:
         self._copies.opened(stream)
         context.advisories.stream(config.name, "create")
         return stream
-
-    def _drop_remnant(self, name: str) -> None:
-        """Make room for a stream whose last creation was cut off before it was journaled."""
-        if name in self._remnants:
-            self._remnants.discard(name)
-            if not self._context.storage.open_stream(name).last_seq:
-                self._context.storage.delete_stream(name)
 
     def update_stream(self, stream: Stream, config: StreamConfig) -> None:
         """Give a stream a checked configuration."""
@@ -91,14 +83,15 @@ class Registry:
 
     def delete_stream(self, stream: Stream) -> None:
         """Remove a stream, its consumers and its messages."""
+        context = self._context
+        # First, so that a torn write does not leave the stream without its consumers.
+        context.storage.meta.delete(STREAM + stream.name)
         stream.close()
         for consumer in list(stream.consumers.values()):
             self._drop_consumer(consumer)
         del self.streams[stream.name]
         self._copies.closed(stream)
-        context = self._context
         context.appended.pop(stream, None)
-        context.storage.meta.delete(_STREAM + stream.name)
         context.storage.delete_stream(stream.name)
         context.gate.want()
         context.advisories.stream(stream.name, "delete")
@@ -106,7 +99,9 @@ class Registry:
     def _journal_stream(self, stream: Stream) -> None:
         if stream.config.storage == "file":
             value = {"created_ns": stream.created_ns, "config": to_wire(stream.config)}
-            self._context.storage.meta.put(_STREAM + stream.name, msgspec.json.encode(value))
+            meta = self._context.storage.meta
+            meta.keep_beside(STREAM + stream.name, stream.name)
+            meta.put(STREAM + stream.name, msgspec.json.encode(value))
         self._context.gate.want()
 
     # -- consumers
@@ -127,11 +122,21 @@ class Registry:
     def journal_consumer(self, consumer: Consumer) -> None:
         """Write a consumer's configuration and state anew."""
         if consumer.journaled:
-            value = {"created_ns": consumer.created_ns, "config": to_wire(consumer.config)}
+            value = {
+                "created_ns": consumer.created_ns,
+                "stream_ns": consumer.stream.created_ns,
+                "config": to_wire(consumer.config),
+            }
             meta = self._context.storage.meta
-            meta.put(_CONSUMER + consumer.key, msgspec.json.encode(value))
-            meta.put(_STATE + consumer.key, consumer.snapshot())
+            self._keep_beside(consumer)
+            meta.put(CONSUMER + consumer.key, msgspec.json.encode(value))
+            meta.put(STATE + consumer.key, consumer.snapshot())
         self._context.gate.want()
+
+    def _keep_beside(self, consumer: Consumer) -> None:
+        if consumer.journaled:
+            for kind in (CONSUMER, STATE):
+                self._context.storage.meta.keep_beside(kind + consumer.key, consumer.stream.name)
 
     def delete_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer; its waiting requests are told."""
@@ -151,8 +156,8 @@ class Registry:
         self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
             meta = self._context.storage.meta
-            meta.delete(_CONSUMER + consumer.key)
-            meta.delete(_STATE + consumer.key)
+            meta.delete(CONSUMER + consumer.key)
+            meta.delete(STATE + consumer.key)
         self._context.gate.want()
 
     def stage_consumers(self) -> None:
@@ -167,24 +172,16 @@ class Registry:
             if not consumer.journaled or not writable:
                 continue
             if is_delta:
-                meta.append(_STATE + consumer.key, value)
+                meta.append(STATE + consumer.key, value)
             else:
-                meta.put(_STATE + consumer.key, value)
+                meta.put(STATE + consumer.key, value)
         self._context.dirty_consumers.clear()
 
     # -- recovery
 
     def recover(self) -> None:
-        """Open what the journal and the storage hold. Raises StoreError when a stream is missing."""
-        journal = self._context.storage.meta.load()
-        for key, (value, _) in journal.items():
-            if key.startswith(_STREAM):
-                self._recover_stream(value)
-        for key, (value, _) in journal.items():
-            if key.startswith(_CONSUMER):
-                state = journal.get(_STATE + key.removeprefix(_CONSUMER))
-                self._recover_consumer(key.removeprefix(_CONSUMER), value, state)
-        self._remnants = set(self._context.storage.streams()).difference(self.streams)
+        """Open what the journal and the storage hold. Raises StoreError."""
+        journal = Recovery(self._context, self).run()
         for stream in self.streams.values():
             saved = journal.get(INTAKE + stream.name)
             self._copies.recovered(stream, saved[0] if saved is not None else None)
@@ -192,27 +189,58 @@ class Registry:
         for stream in self.streams.values():
             stream.open()
 
-    def _recover_stream(self, value: bytes) -> None:
-        entry = msgspec.json.decode(value)
-        config = from_wire(entry["config"], StreamConfig)
+    def open_stream(self, config: StreamConfig, created_ns: int) -> Stream:
+        """Read a stream that the storage has. Raises StoreError, and then nothing has changed."""
         store = self._context.storage.open_stream(config.name, expires_at)
-        stream = Stream(self._context, config, entry["created_ns"], store)
+        stream = Stream(self._context, config, created_ns, store)
         stream.recover()
         self.streams[config.name] = stream
+        self._context.storage.meta.keep_beside(STREAM + config.name, config.name)
+        return stream
 
-    def _recover_consumer(
-        self, key: str, value: bytes, state: tuple[bytes, list[bytes]] | None
+    def open_consumer(
+        self,
+        stream: Stream,
+        name: str,
+        config: ConsumerConfig,
+        created_ns: int,
+        state: tuple[bytes, list[bytes]] | None,
     ) -> None:
-        stream_name, _, name = key.partition("/")
-        stream = self.streams.get(stream_name)
-        if stream is None:
-            return  # its stream was deleted in the same breath
-        entry = msgspec.json.decode(value)
-        config = from_wire(entry["config"], ConsumerConfig)
-        consumer = Consumer(self._context, stream, name, config, entry["created_ns"])
+        """Take up a consumer where the journal left it, or where nothing is skipped."""
+        consumer = Consumer(self._context, stream, name, config, created_ns)
         consumer.on_inactive = self.delete_consumer
-        consumer.restore(*state) if state is not None else consumer.start()
+        meta = self._context.storage.meta
+        loose = meta.loose(STATE + consumer.key)
+        snapshot, deltas = state if state is not None else (None, [])
+        consumer.restore(snapshot, deltas, loose)
         self._admit(consumer)
+        if snapshot is None or loose:
+            self.journal_consumer(consumer)
+        else:
+            self._keep_beside(consumer)
+
+    def adopt_stream(self, config: StreamConfig) -> Stream:
+        """Give a lost stream this checked configuration, and take up what lies on the disk."""
+        context = self._context
+        try:
+            created_ns = self.lost.created_ns(config.name) or context.clock.now_ns()
+            stream = self.open_stream(config, created_ns)
+        except StoreError as error:
+            raise Refused(Errors.STREAM_UPDATE, err=error) from error
+        self.lost.found(config.name)
+        self._journal_stream(stream)
+        Recovery(context, self).consumers_of(stream)
+        stream.open()
+        self._copies.opened(stream)
+        context.advisories.stream(config.name, "create")
+        return stream
+
+    def drop_lost(self, name: str) -> None:
+        """Remove a lost stream: what the journal has of it, and what is in its place."""
+        try:
+            self.lost.remove(name)
+        except StoreError as error:
+            raise Refused(Errors.STREAM_DELETE, err=error) from error
 
     def take_back(
         self,
@@ -239,9 +267,9 @@ class Registry:
             del self.streams[stream.name]
             self._copies.closed(stream)
             if storage.failed is None:
-                storage.meta.delete(_STREAM + stream.name)
+                storage.meta.delete(STREAM + stream.name)
         if storage.failed is None:
-            for name in there.difference(self.streams):
+            for name in there.difference(self.streams, self.lost.names):
                 storage.delete_stream(name)
                 self._context.gate.want_soon()
 

@@ -148,6 +148,8 @@ class StreamsApi:
 
     def update(self, call: Call) -> Document:
         config = self._read_config(call)
+        if config.name in self._registry.lost.reasons:
+            return self._adopt(config)
         stream = self._stream(call)
         check_stream_update(stream.config, config)
         check_copies_update(stream.config, config)
@@ -165,6 +167,14 @@ class StreamsApi:
             )
         self._registry.update_stream(stream, config)
         return stream_info(stream, self._context)
+
+    def _adopt(self, config: StreamConfig) -> Document:
+        """The messages are there, what they are to be used for is not: this says it."""
+        if config.storage != "file":
+            raise Refused(Errors.STREAM_INVALID_CONFIG, err="the lost stream is one on disk")
+        self._check_overlap(config)
+        self._context.quota.check_stream(config)
+        return stream_info(self._registry.adopt_stream(config), self._context)
 
     def info(self, call: Call) -> Answer:
         request = call.read(StreamInfoRequest)
@@ -186,7 +196,10 @@ class StreamsApi:
 
     def delete(self, call: Call) -> Document:
         call.expect_empty()
-        self._registry.delete_stream(self._stream(call))
+        if call.names[0] in self._registry.lost.reasons:
+            self._registry.drop_lost(call.names[0])
+        else:
+            self._registry.delete_stream(self._stream(call))
         return SuccessResponse()
 
     def purge(self, call: Call) -> Document:
