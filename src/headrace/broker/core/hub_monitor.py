@@ -6,7 +6,7 @@ Each function returns a JSON-ready dict and costs nothing while nobody asks. Sec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..._version import __version__
 from ...api.times import format_time
@@ -16,6 +16,8 @@ from .hub_monitor_connections import format_uptime
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 
 __all__ = ["jsz", "varz"]
+
+_FINDINGS_SHOWN: Final = 100
 
 
 def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -104,6 +106,7 @@ def jsz(
         "limits": {},
         "total": len(snapshots),
     }
+    document.update(_trouble(hub))
     if account or accounts or streams or consumers:
         document["account_details"] = account_details(
             hub, account, streams=streams, consumers=consumers, config=config
@@ -120,6 +123,28 @@ def _traffic(hub: Hub) -> tuple[int, int, int, int]:
         in_bytes += session.in_bytes
         out_bytes += session.output.written
     return in_messages, out_messages, in_bytes, out_bytes
+
+
+def _trouble(hub: Hub) -> dict[str, Any]:
+    """What was found wrong with the store, and the streams that are not served; nothing if all is well."""
+    storage = hub.storage
+    trouble: dict[str, Any] = {}
+    if storage is not None and storage.report:
+        found = storage.report
+        trouble["store_findings"] = len(found)
+        trouble["store_report"] = [
+            {"path": finding.path, "stream": finding.stream, "what": finding.what}
+            for finding in found[:_FINDINGS_SHOWN]
+        ]
+    lost = [
+        {"account": account.name, "stream": name, "why": why}
+        for account in hub.accounts
+        if account.engine is not None
+        for name, why in sorted(account.engine.registry.lost.reasons.items())
+    ]
+    if lost:
+        trouble["lost_streams"] = lost
+    return trouble
 
 
 def _jetstream_config(hub: Hub) -> dict[str, Any]:

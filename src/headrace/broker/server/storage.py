@@ -81,8 +81,10 @@ async def open_storage(
             pass  # the loop was closed without stopping the broker: nobody is left to tell
 
     def complete() -> None:
-        storage.complete()
-        opened.tell()
+        # The commit thread has work before the opening has returned: see below.
+        for storage in opened:
+            storage.storage.complete()
+            storage.tell()
 
     def make() -> FileStorage:
         return FileStorage(
@@ -92,9 +94,11 @@ async def open_storage(
             notify=notify,
         )
 
-    storage = await _beside_the_loop(make, FileStorage.close)
-    opened = OpenStorage(storage)
-    return opened
+    opened: list[OpenStorage] = []
+    made = await _beside_the_loop(make, FileStorage.close)
+    opened.append(OpenStorage(made))
+    complete()  # what was finished meanwhile
+    return opened[0]
 
 
 async def _beside_the_loop(job: Callable[[], Result], undo: Callable[[Result], None]) -> Result:

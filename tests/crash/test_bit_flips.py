@@ -1,0 +1,47 @@
+"""One file of a broker's store is damaged: a start always succeeds, little is lost, and it is said.
+
+``HEADRACE_FLIPS`` sets how many files are damaged (150), ``HEADRACE_FLIP_SEED`` which and where.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from crash.flip_world import Known, aged, check, damage, made
+
+FLIPS = int(os.environ.get("HEADRACE_FLIPS", "150"))
+SEED = int(os.environ.get("HEADRACE_FLIP_SEED", "1"))
+KINDS = ("clean", "killed", "rewritten", "old")
+
+
+@pytest.fixture(scope="module")
+def stores() -> dict[str, Known]:
+    killed = made(clean=False)
+    return {
+        "clean": made(clean=True),
+        "killed": killed,
+        "rewritten": made(clean=False, long=True),
+        "old": aged(killed),
+    }
+
+
+def play(stores: dict[str, Known], seed: int) -> None:
+    """Damage one store in the way this seed says, start on it, and compare."""
+    rng = random.Random(seed)
+    known = stores[rng.choice(KINDS)]
+    fs = known.copy()
+    what, path = damage(fs, rng)
+    try:
+        check(known, fs, what, path, thorough=rng.random() < 0.1)
+    except BaseException as error:
+        error.add_note(f"seed {seed}: {what} {path}")
+        raise
+
+
+@pytest.mark.timeout(0)
+def test_damage_to_one_file_costs_at_most_one_record_and_no_start(stores) -> None:
+    for number in range(FLIPS):
+        play(stores, SEED * 1_000_000 + number)
