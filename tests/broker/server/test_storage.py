@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import nats
@@ -11,6 +13,7 @@ import pytest
 
 from headrace.broker import Broker
 from headrace.broker.core.hub_monitor import healthz
+from headrace.broker.store import FileStorage
 from headrace.errors import ConfigurationError, StoreLockedError
 
 
@@ -115,3 +118,25 @@ async def test_a_failing_disk_makes_the_broker_unhealthy_and_is_logged_once(
         assert "Input/output error" in document["error"]
         monkeypatch.undo()
     assert caplog.text.count("read-only from here on") == 1
+
+
+async def test_the_commit_thread_may_be_done_before_the_opening_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With something in the trash it has work at once, and says so: nobody stumbles over that."""
+    loop, unhandled = asyncio.get_running_loop(), []
+    loop.set_exception_handler(lambda loop, context: unhandled.append(context))
+    completed = threading.Event()
+    real = FileStorage.__init__
+
+    def early(self: FileStorage, *args: object, notify: Callable[[], None], **rest: object) -> None:
+        real(self, *args, notify=notify, **rest)  # type: ignore[arg-type]
+        notify()
+        loop.call_soon_threadsafe(completed.set)
+        assert completed.wait(10)  # the loop has come to it before this returns
+
+    monkeypatch.setattr(FileStorage, "__init__", early)
+    async with Broker(store_dir=tmp_path / "store") as broker:
+        assert completed.is_set()
+        assert await publish(broker, 1) == 1
+    assert unhandled == []

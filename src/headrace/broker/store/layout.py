@@ -84,6 +84,8 @@ class Layout:
             if not kind:
                 fs.mkdir(path)
         fs.fsync_dir(self.root)
+        taken = [int(name) for name in fs.listdir(self._trash) if name.isdecimal()]
+        self._trash_number = max(taken, default=0)
 
     def stream(self, name: str) -> str:
         """The directory of a stream."""
@@ -137,9 +139,6 @@ class Layout:
 
     def trash(self) -> str:
         """A fresh place for a deleted stream."""
-        if not self._trash_number:
-            taken = [int(name) for name in self._fs.listdir(self._trash) if name.isdecimal()]
-            self._trash_number = max(taken, default=0)
         self._trash_number += 1
         return f"{self._trash}/{self._trash_number:08d}"
 
