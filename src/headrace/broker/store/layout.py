@@ -22,7 +22,7 @@ from ...errors import StoreError
 from .files import FileSystem, read_around
 from .findings import Finding
 from .segment import HEADER_BYTES, decode_header
-from .spare import Spare, read_spare
+from .spare import SPARE, Spare, read_spare
 from .writer import Writer
 
 __all__ = ["Directories", "Layout", "directory_name"]
@@ -51,6 +51,12 @@ class Directories:
         self.spares: dict[str, Spare] = {}
         self.barred: dict[str, str] = {}  # names that cannot be used, and why
         self.nameless: set[str] = set()  # directories whose name is a hash of a name we do not know
+
+    def identify(self, name: str, directory: str) -> None:
+        """Somebody knows the name of a stream: the directory it would have is its own."""
+        if directory in self.nameless:
+            self.nameless.discard(directory)
+            self.streams[name] = directory
 
 
 class Layout:
@@ -90,6 +96,10 @@ class Layout:
     def stream(self, name: str) -> str:
         """The directory of a stream."""
         return f"{self._streams}/{directory_name(name)}"
+
+    def is_unfinished(self, directory: str) -> bool:
+        """Whether the first flush of the stream in it was cut off."""
+        return not any(self._fs.exists(f"{directory}/{file}") for file in ("watermark", SPARE))
 
     def streams(self, report: Callable[[Finding], None]) -> Directories:
         """What there is in the place of streams. What is none of ours is named and left alone."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, Protocol
+from typing import Final
 
 from ...clock import Clock, SystemClock
-from ...errors import ConfigurationError, StoreError, StoreFailedError
+from ...errors import StoreError, StoreFailedError
 from ...limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from .appends import ExpiryOf
 from .commit import Batch, CommitStats, Committer
@@ -18,53 +17,26 @@ from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
 from .filestore import FileLog
 from .findings import Finding, Quarantine
-from .journalfile import Journal, open_journal
+from .flights import Flight, Staged
+from .journalfile import open_journal
 from .journalwriter import JournalWriter
-from .layout import Directories, Layout
+from .layout import Layout
 from .lock import DirectoryLock
 from .memory import MemoryLog
+from .mending import mend
 from .meta import Meta
 from .recovery import new_log, open_log
+from .settings import Salts, check_segment_bytes, parse_sync
 from .shelf import Shelf
-from .spare import SPARE, Spares, merge
-from .writer import Work, Writer
+from .spare import Spares
+from .writer import Writer
 
 __all__ = ["FileStorage", "parse_sync"]
 
 _NAME_BYTES_MAX: Final = 1000
-_SEGMENT_BYTES_MIN: Final = 8 * 1024
-_SEGMENT_BYTES_MAX: Final = 1 << 31
 _SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000
 _VERIFY_BYTES: Final = 1 << 24
-_KEYS_SHOWN: Final = 5
-
-
-class Salts(Protocol):
-    """Where segment salts come from; ``random.Random`` matches."""
-
-    def getrandbits(self, k: int, /) -> int: ...
-
-
-def parse_sync(sync: str) -> tuple[bool, int | None]:
-    """A sync mode as (sync before done, interval in ns). Raises ConfigurationError.
-
-    ``always``: on disk before ``done``. ``interval:<seconds>``: written before ``done``, on disk at
-    most so much later. ``os``: written before ``done``, on disk when the system likes.
-    """
-    mode, _, rest = sync.partition(":")
-    if mode == "always" and not rest:
-        return True, None
-    if mode == "os" and not rest:
-        return False, None
-    if mode == "interval":
-        with contextlib.suppress(ValueError):
-            seconds = float(rest.removesuffix("s"))
-            if 0 < seconds < 86_400:
-                return False, round(seconds * 1e9)
-    raise ConfigurationError(
-        f"sync is {sync!r}; accepted are 'always', 'interval:<seconds>' and 'os'"
-    )
 
 
 class FileStorage:
@@ -97,11 +69,7 @@ class FileStorage:
         salts: Salts | None = None,
     ) -> None:
         sync_first, interval_ns = parse_sync(sync)
-        if not _SEGMENT_BYTES_MIN <= segment_bytes <= _SEGMENT_BYTES_MAX:
-            raise ConfigurationError(
-                f"segment_bytes is {segment_bytes}; accepted are {_SEGMENT_BYTES_MIN} to "
-                f"{_SEGMENT_BYTES_MAX}"
-            )
+        check_segment_bytes(segment_bytes)
         self.sync: Final = sync
         self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
         self.report: list[Finding] = []
@@ -140,7 +108,7 @@ class FileStorage:
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
         found = self._layout.streams(self._found)
-        self._complete_journal(opened, found)
+        mend(opened, found, self._found)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
         self._writer = Writer(fs, sync_first, self._journal, self._lock.in_place)
         self._spares = Spares(
@@ -173,32 +141,14 @@ class FileStorage:
         self._poison: StoreError | None = None
         self._logs: dict[str, FileLog | MemoryLog] = {}
         self._unopened = found.streams
-        self._barred = found.barred
-        self._nameless = found.nameless
-        self._staged = _Staged()
-        self._inflight: deque[_Flight] = deque()
+        self._places = found
+        self._staged = Staged()
+        self._inflight: deque[Flight] = deque()
         self._pending_bytes = 0
         self._completing = False
         self._empty_trash = self._layout.empty_trash(self._found)
         if self._layout.has_trash():
             self._committer.submit(self._empty_trash)
-
-    def _complete_journal(self, journal: Journal, found: Directories) -> None:
-        """Give the journal what it lost and the directories of the streams still tell."""
-        if journal.missing and (found.streams or found.nameless or found.barred):
-            journal.damaged = True
-            what = "there was no readable metadata journal beside the streams; a new one was made"
-            self._found(Finding(journal.path, 0, what))
-        for name, spare in found.spares.items():
-            if spare.fault:
-                what = f"the copy of metadata {spare.fault}; it is made anew"
-                self._found(Finding(spare.path, 0, what, name))
-        for spare, keys in merge(journal, found.spares):
-            journal.damaged = True  # it is to be written anew, with these
-            what = (
-                f"the journal does not have {_listed(keys)}; taken from the copy beside the stream"
-            )
-            self._found(Finding(spare.path, 0, what, spare.name))
 
     # -- the port
 
@@ -239,11 +189,11 @@ class FileStorage:
         is staged so far is committed first, as a flush of its own that nobody hears of.
         """
         self._check()
-        self._find_nameless(name)
+        self._places.identify(name, self._layout.stream(name))
         if name in self._logs or name in self._unopened:
             raise StoreError(f"stream {name!r} exists already")
-        if name in self._barred:
-            raise StoreError(f"stream {name!r}: {self._barred[name]}")
+        if name in self._places.barred:
+            raise StoreError(f"stream {name!r}: {self._places.barred[name]}")
         if not 0 < len(name.encode()) <= _NAME_BYTES_MAX:
             raise StoreError(
                 f"a stream's name has 1 to {_NAME_BYTES_MAX} bytes; this one {len(name.encode())}"
@@ -271,7 +221,7 @@ class FileStorage:
         log = self._logs.get(name)
         if log is not None:
             return log
-        self._find_nameless(name)
+        self._places.identify(name, self._layout.stream(name))
         directory = self._unopened.get(name)
         if directory is None:
             raise StoreError(f"no stream {name!r} in the store")
@@ -287,7 +237,7 @@ class FileStorage:
 
     def barred(self) -> dict[str, str]:
         """Names of streams whose place is taken by something that is none, and what that is."""
-        return dict(self._barred)
+        return dict(self._places.barred)
 
     def location(self, name: str) -> str:
         """Where a stream lies, or would lie."""
@@ -296,9 +246,7 @@ class FileStorage:
     def is_unfinished(self, name: str) -> bool:
         """Whether the first flush of this stream was cut off: nobody was ever told that it exists."""
         directory = self._unopened.get(name)
-        if directory is None:
-            return False
-        return not any(self._fs.exists(f"{directory}/{file}") for file in ("watermark", SPARE))
+        return directory is not None and self._layout.is_unfinished(directory)
 
     def note(self, what: str, stream: str = "") -> None:
         """Add to ``report`` what whoever uses the metadata found wrong with it."""
@@ -312,8 +260,8 @@ class FileStorage:
         is none.
         """
         self._check()
-        self._find_nameless(name)
-        if name in self._barred:
+        self._places.identify(name, self._layout.stream(name))
+        if name in self._places.barred:
             self._put_aside(name)
             return
         log = self._logs.pop(name, None)
@@ -364,7 +312,7 @@ class FileStorage:
         if faults:
             raise faults[0]
 
-    def _complete_one(self, flight: _Flight, faults: list[Exception]) -> None:
+    def _complete_one(self, flight: Flight, faults: list[Exception]) -> None:
         """Take note of one flush and call who waits for it.
 
         What goes wrong with that is told when everybody has been called: an acknowledgement that was
@@ -426,17 +374,17 @@ class FileStorage:
             # What was staged before the failed batch came back was built on it, and is gone already;
             # the caller learns it here. So what came since goes, too.
             self._take_back_staged()
-            staged = _Staged()
+            staged = Staged()
         else:
-            staged, self._staged = self._staged, _Staged()
+            staged, self._staged = self._staged, Staged()
             self._fill(batch, staged)
-        self._inflight.append(_Flight(batch, staged, refused))
+        self._inflight.append(Flight(batch, staged, refused))
         if batch.work:
             self._committer.submit(batch)
         else:
             batch.finished = True
 
-    def _fill(self, batch: Batch, staged: _Staged) -> None:
+    def _fill(self, batch: Batch, staged: Staged) -> None:
         work = batch.work
         work.directories, work.retired = staged.work.directories, staged.work.retired
         for log in staged.dirty:
@@ -445,7 +393,7 @@ class FileStorage:
         batch.nbytes = sum([sum(map(len, write.buffers)) for write in work.writes])
         self._pending_bytes += batch.nbytes
 
-    def _succeed(self, flight: _Flight) -> None:
+    def _succeed(self, flight: Flight) -> None:
         change = flight.batch.work.meta
         if change is not None:
             self._meta.complete(change)
@@ -454,7 +402,7 @@ class FileStorage:
         if flight.batch.work.retired:
             self._committer.submit(self._empty_trash)
 
-    def _fail(self, flight: _Flight, error: StoreError) -> None:
+    def _fail(self, flight: Flight, error: StoreError) -> None:
         """Take back the flight and all that was staged after it, flushed or not."""
         self._epoch += 1
         if self._staged.touched:
@@ -471,13 +419,13 @@ class FileStorage:
         self._meta.fail()
 
     def _take_back_staged(self) -> None:
-        staged, self._staged = self._staged, _Staged()
+        staged, self._staged = self._staged, Staged()
         self._undo_streams(staged)
         for log in staged.dirty:
             if self._logs.get(log.name) is log:
                 log.fail()
 
-    def _undo_streams(self, staged: _Staged) -> None:
+    def _undo_streams(self, staged: Staged) -> None:
         """Streams created are no more, streams deleted are back."""
         for log in staged.created:
             self._logs.pop(log.name, None)  # or it was deleted since, and is listed as not opened
@@ -497,20 +445,13 @@ class FileStorage:
         log = self._logs.get(name)
         return log.directory if isinstance(log, FileLog) else self._unopened.get(name)
 
-    def _find_nameless(self, name: str) -> None:
-        """Whoever knows the name of a stream finds its directory."""
-        directory = self._layout.stream(name)
-        if directory in self._nameless:
-            self._nameless.discard(directory)
-            self._unopened[name] = directory
-
     def _put_aside(self, name: str) -> None:
         self._spares.drop(name)
         try:
             self._quarantine.take(self._layout.stream(name), self.directory)
         except OSError as error:
             raise explain(error, f"putting aside what is in the place of {name!r}") from error
-        del self._barred[name]
+        del self._places.barred[name]
 
     def _seal_tails(self) -> None:
         for log in self._logs.values():
@@ -543,32 +484,6 @@ class FileStorage:
     def _restage(self, log: EditableLog) -> None:
         if self._logs.get(log.name) is log:
             self._staged.dirty[log] = None
-
-
-class _Staged:
-    """What the next flush will take: streams that changed, were made or deleted, and file work."""
-
-    def __init__(self) -> None:
-        self.dirty: dict[EditableLog, None] = {}
-        self.created: list[EditableLog] = []
-        self.deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = []
-        self.work = Work()
-        self.touched = False  # whether the owner changed something, and is going to flush it
-
-
-class _Flight:
-    """A batch on its way, and what it would take to undo it."""
-
-    def __init__(self, batch: Batch, staged: _Staged, refused: StoreError | None) -> None:
-        self.batch = batch
-        self.staged = staged
-        self.refused = refused  # it was built on a batch that failed so, and is taken back
-
-
-def _listed(keys: list[str]) -> str:
-    """The first few of these keys, in words."""
-    shown = ", ".join(map(repr, keys[:_KEYS_SHOWN]))
-    return shown if len(keys) <= _KEYS_SHOWN else f"{shown} and {len(keys) - _KEYS_SHOWN} more"
 
 
 def _ignore() -> None:

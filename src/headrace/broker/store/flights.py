@@ -1,0 +1,32 @@
+"""What is on its way to the disk: what the next flush will take, and what it takes to undo one."""
+
+from __future__ import annotations
+
+from ...errors import StoreError
+from .commit import Batch
+from .edits import EditableLog
+from .filestore import FileLog
+from .memory import MemoryLog
+from .writer import Work
+
+__all__ = ["Flight", "Staged"]
+
+
+class Staged:
+    """What the next flush will take: streams that changed, were made or deleted, and file work."""
+
+    def __init__(self) -> None:
+        self.dirty: dict[EditableLog, None] = {}
+        self.created: list[EditableLog] = []
+        self.deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = []
+        self.work = Work()
+        self.touched = False  # whether the owner changed something, and is going to flush it
+
+
+class Flight:
+    """A batch on its way, and what it would take to undo it."""
+
+    def __init__(self, batch: Batch, staged: Staged, refused: StoreError | None) -> None:
+        self.batch = batch
+        self.staged = staged
+        self.refused = refused  # it was built on a batch that failed so, and is taken back
