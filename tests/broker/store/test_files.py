@@ -42,6 +42,24 @@ def test_files_are_made_written_read_and_cut(place) -> None:
         fs.open(root + "/g")
 
 
+def test_what_lies_at_a_path_and_whether_a_file_still_does(place) -> None:
+    fs, root = place
+    handle = fs.open(root + "/f", create=True)
+    fs.mkdir(root + "/d")
+    assert [fs.kind(f"{root}/{name}") for name in ("f", "d", "g")] == ["file", "directory", ""]
+    assert fs.is_at(handle, root + "/f")
+    assert not fs.is_at(handle, root + "/g")
+    fs.rename(root + "/f", root + "/d/g")
+    assert not fs.is_at(handle, root + "/f")
+    assert fs.is_at(handle, root + "/d/g")
+    other = fs.open(root + "/f", create=True)
+    assert not fs.is_at(handle, root + "/f")
+    fs.unlink(root + "/d/g")
+    assert not fs.is_at(handle, root + "/d/g")
+    fs.close(handle)
+    fs.close(other)
+
+
 def test_directories_are_made_listed_renamed_and_removed(place) -> None:
     fs, root = place
     fs.mkdir(root + "/b")

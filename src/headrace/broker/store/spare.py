@@ -9,7 +9,7 @@ moment after a power cut. A COMMIT record at its beginning holds the name of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from .entries import (
     DELETE,
@@ -26,10 +26,9 @@ from .entries import (
 )
 from .files import FileSystem
 from .journalfile import Journal, read_all
-from .record import COMMIT, scan
-from .writer import SpareWrite
+from .record import COMMIT, OVERHEAD, scan
 
-__all__ = ["SPARE", "Spare", "Spares", "merge", "read_spare"]
+__all__ = ["SPARE", "Spare", "SpareWrite", "Spares", "merge", "read_spare"]
 
 SPARE: Final = "spare"
 _MAGIC: Final = b"HRSPARES"
@@ -47,6 +46,21 @@ class Spare:
         self.salt = 0
         self.end = 0  # where to go on writing; 0 if it has to be written anew
         self.fault = ""  # what is wrong with it
+
+
+class SpareWrite(NamedTuple):
+    """Entries for a copy; with ``whole`` they replace the file. Encoded by the commit thread."""
+
+    path: str
+    offset: int
+    entries: list[Entry]
+    salt: int
+    whole: bool
+
+    def encode(self) -> bytes:
+        parts = [encode_file_header(_MAGIC, self.salt, 0)] if self.whole else []
+        parts += [encode_entry(entry, 0, self.salt) for entry in self.entries]
+        return b"".join(parts)
 
 
 def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None:
@@ -254,17 +268,19 @@ class _Home:
         staged, self.staged = self.staged, []
         if self.end and self.end <= max(_REWRITE_MIN, _REWRITE_RATIO * self.live):
             offset = self.end
-            data = b"".join([encode_entry(entry, 0, self.salt) for entry in staged])
-            self.end += len(data)
-            return SpareWrite(path, offset, data, False)
-        self.salt = salt = new_salt()
-        owner = Entry(COMMIT, self.stream.encode(), b"")
-        entries = [
+            self.end += _size(staged)
+            return SpareWrite(path, offset, staged, self.salt, False)
+        self.salt = new_salt()
+        entries = [Entry(COMMIT, self.stream.encode(), b"")]
+        entries += [
             Entry(PUT, key.encode(), values[key][0], put_stamp(versions[key]))
             for key in self.keys
             if key in values
         ]
-        data = encode_file_header(_MAGIC, salt, 0)
-        data += b"".join([encode_entry(entry, 0, salt) for entry in (owner, *entries)])
-        self.end = self.live = len(data)
-        return SpareWrite(path, 0, data, True)
+        self.end = self.live = FILE_HEADER_BYTES + _size(entries)
+        return SpareWrite(path, 0, entries, self.salt, True)
+
+
+def _size(entries: list[Entry]) -> int:
+    """How long the records of these are."""
+    return sum([OVERHEAD + len(key) + len(value) for _, key, value, _ in entries])

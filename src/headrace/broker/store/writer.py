@@ -10,13 +10,14 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from ...errors import StoreFailedError
 from .entries import Entry
 from .files import FileSystem, Handles, explain, is_full, write_all
+from .spare import SpareWrite
 
-__all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "SpareWrite", "Work", "Writer"]
+__all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "Work", "Writer"]
 
 _HANDLES: Final = 256
 _FIRST_ALLOCATION: Final = 64 * 1024
@@ -48,15 +49,6 @@ class SegmentWrite:
         self.truncate = truncate  # cut the file at ``offset`` first
         self.messages = messages  # whether it carries messages, or only statements about them
         self.ceiling = ceiling  # how large the file is going to become
-
-
-class SpareWrite(NamedTuple):
-    """Bytes for a second copy of metadata (``spare.py``); with ``whole`` they replace the file."""
-
-    path: str
-    offset: int
-    data: bytes
-    whole: bool
 
 
 class MetaChange:
@@ -151,10 +143,10 @@ class Writer:
                 doing = f"writing {path}"
                 self._write_segment(path, writes, touched, directories, undo)
             self._sync_all(touched, directories)
-            doing = "writing the metadata journal"
-            self._meta.write([work.meta for work in group if work.meta is not None], self._sync)
             doing = "looking for the store's files"
             self._check_in_place(touched)
+            doing = "writing the metadata journal"
+            self._meta.write([work.meta for work in group if work.meta is not None], self._sync)
         except OSError as error:
             if is_full(error):
                 self._undo(undo, directories)
@@ -197,9 +189,9 @@ class Writer:
             return
         try:
             if spare.whole:
-                self._replace(path, spare.data)
+                self._replace(path, spare.encode())
             else:
-                write_all(self.fs, self.handles.get(path), spare.data, spare.offset)
+                write_all(self.fs, self.handles.get(path), spare.encode(), spare.offset)
         except OSError as error:
             if not is_full(error) and error.errno != errno.ENOENT:
                 raise

@@ -152,11 +152,13 @@ class Recovery:
     def _leftovers(self) -> None:
         """Forget what belongs to nothing, so that it does not come back with the next of its name."""
         meta, lost = self._storage.meta, self._registry.lost.reasons
-        for key in list(meta.load()):
+        left = dict(meta.load())
+        for key in left:
             for kind in (CONSUMER, STATE, INTAKE):
-                if key.startswith(kind):
-                    name = key.removeprefix(kind).partition("/")[0]
-                    gone = name not in self._registry.streams and name not in lost
-                    orphan = kind == STATE and CONSUMER + key.removeprefix(kind) not in meta.load()
-                    if gone or (orphan and name not in lost):
-                        meta.delete(key)
+                if not key.startswith(kind):
+                    continue
+                whose = key.removeprefix(kind)
+                name = whose.partition("/")[0]
+                gone = name not in self._registry.streams
+                if name not in lost and (gone or (kind == STATE and CONSUMER + whose not in left)):
+                    meta.delete(key)
