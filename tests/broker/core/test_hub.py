@@ -4,7 +4,8 @@ import json
 import random
 
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.hub_monitor import healthz, jsz, varz
+from headrace.broker.core.hub_health import healthz
+from headrace.broker.core.hub_monitor import jsz, varz
 from headrace.broker.core.hub_monitor_connections import connz
 from headrace.broker.core.hub_options import HubOptions
 from headrace.broker.core.session import Peer, Session

@@ -12,7 +12,7 @@ import nats
 import pytest
 
 from headrace.broker import Broker
-from headrace.broker.core.hub_monitor import healthz
+from headrace.broker.core.hub_health import healthz
 from headrace.broker.store import FileStorage
 from headrace.errors import ConfigurationError, StoreLockedError
 
