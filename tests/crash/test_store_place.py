@@ -121,16 +121,54 @@ def test_a_file_in_the_place_of_a_stream_does_not_fail_the_store(tmp_path: Path)
     assert (root / "quarantine" / "streams~T").read_text() == "hello"
 
 
-@pytest.mark.parametrize("part", ["meta", "streams", "trash"])
+@pytest.mark.parametrize("part", ["meta", "streams", "trash", "quarantine"])
 def test_links_in_the_place_of_the_stores_own_directories_are_refused(
     tmp_path: Path, part: str
 ) -> None:
     root, outside = tmp_path / "store", tmp_path / "outside"
     filled(root)
+    (root / "quarantine").mkdir()
     (root / part).rename(outside)
     (root / part).symlink_to(outside)
     with pytest.raises(StoreError, match=f"{part} is a symbolic link; the store needs"):
         FileStorage(root, threaded=False)
+
+
+@pytest.mark.parametrize(
+    "file", ["lock", "meta/watermark", "meta/journal-00000001", "streams/S/0000000001.seg"]
+)
+def test_files_behind_links_are_not_written_to(tmp_path: Path, file: str) -> None:
+    root, outside = tmp_path / "store", tmp_path / "outside"
+    filled(root)
+    (root / file).rename(outside)
+    (root / file).symlink_to(outside)
+    before = outside.read_bytes()
+    try:
+        storage = FileStorage(root, threaded=False)
+    except StoreError as error:
+        assert file in ("lock", "meta/watermark")
+        assert "symbolic" in str(error)
+    else:
+        client = World(storage).client()
+        assert storage.report
+        served = "error" not in client.api("STREAM.INFO.S")
+        assert served is (file == "meta/journal-00000001")  # then the copy knows the rest
+        assert client.api("STREAM.DELETE.S")["success"]
+        assert storage.failed is None
+        storage.close()
+    assert outside.read_bytes() == before
+
+
+def test_a_stream_whose_directory_is_gone_can_be_deleted(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    filled(root)
+    storage = FileStorage(root, threaded=False)
+    client = World(storage).client()
+    shutil.rmtree(root / "streams" / "S")
+    assert client.api("STREAM.DELETE.S")["success"]
+    assert storage.failed is None
+    assert client.stream()["state"]["messages"] == 0
+    storage.close()
 
 
 def test_a_tidied_trash_is_made_again(tmp_path: Path) -> None:

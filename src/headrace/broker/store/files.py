@@ -28,7 +28,10 @@ class FileSystem(Protocol):
     """What the store asks of a disk. Paths are absolute text; every method may raise OSError."""
 
     def open(self, path: str, *, create: bool = False) -> int:
-        """Open for reading and writing; with ``create`` the file must not exist yet."""
+        """Open for reading and writing; with ``create`` the file must not exist yet.
+
+        A symbolic link is not followed.
+        """
         ...
 
     def close(self, handle: int) -> None: ...
@@ -88,8 +91,8 @@ class LocalFiles:
     """The machine's own file system."""
 
     def open(self, path: str, *, create: bool = False) -> int:
-        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
-        return os.open(path, flags, 0o600)
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        return os.open(path, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
 
     def close(self, handle: int) -> None:
         os.close(handle)

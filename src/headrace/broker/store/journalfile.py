@@ -123,11 +123,11 @@ def open_journal(
     for name in reversed(fs.listdir(directory)):
         path = f"{directory}/{name}"
         match = _NAME.fullmatch(name)
+        last = max(last, int(match[1])) if match is not None else last
         if match is None or fs.kind(path) != "file":
             if name != "watermark":
                 report(Finding(path, 0, "not a file of the store; left alone"))
             continue
-        last = max(last, int(match[1]))
         data = b"" if match[2] else read_all(fs, path)
         header = decode_file_header(MAGIC, data, path)
         if header is not None and header[0] == int(match[1]) and chosen is None:

@@ -66,6 +66,7 @@ class Layout:
         self._fs = fs
         self.root = root
         self.meta = root + "/meta"
+        self.quarantine = root + "/quarantine"
         self._streams = root + "/streams"
         self._trash = root + "/trash"
         self._trash_number = 0
@@ -82,12 +83,12 @@ class Layout:
         for path in reversed(missing):
             fs.mkdir(path)
             fs.fsync_dir(path.rpartition("/")[0] or "/")
-        for path in (self.meta, self._streams, self._trash):
+        for path in (self.meta, self._streams, self._trash, self.quarantine):
             kind = fs.kind(path)
             if kind not in ("", "directory"):
                 what = "a symbolic link" if kind == "link" else "not a directory"
                 raise StoreError(f"{path} is {what}; the store needs a directory of its own there")
-            if not kind:
+            if not kind and path != self.quarantine:
                 fs.mkdir(path)
         fs.fsync_dir(self.root)
         taken = [int(name) for name in fs.listdir(self._trash) if name.isdecimal()]

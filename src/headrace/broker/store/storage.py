@@ -102,7 +102,7 @@ class FileStorage:
         threaded: bool,
     ) -> None:
         fs = self._fs
-        self._quarantine = Quarantine(fs, self.directory + "/quarantine")
+        self._quarantine = Quarantine(fs, self._layout.quarantine)
         meta_directory = self._layout.meta
         opened = open_journal(
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt

@@ -348,6 +348,8 @@ class Writer:
         self._dead = deque(path for path in self._dead if not path.startswith(source + "/"))
         for path in [path for path in self._allocated if path.startswith(source + "/")]:
             self.forget(path)
+        if not self.fs.kind(source):
+            return  # somebody was quicker
         if not self.fs.exists(target.rpartition("/")[0]):
             self.fs.mkdir(target.rpartition("/")[0])  # somebody has tidied up
         self.fs.rename(source, target)
