@@ -208,6 +208,64 @@ def test_a_missing_journal_is_filled_from_the_copies_and_said(how) -> None:
     assert (place.client.api("STREAM.NAMES")["streams"], place.report) == (names, [])
 
 
+def test_a_journal_that_went_with_its_streams_is_missed() -> None:
+    place = consumed()
+    place.client.api("STREAM.DELETE.S")
+    fs = place.stop()
+    fs.unlink(JOURNAL)
+    place.start(fs)
+    assert any("no readable metadata journal" in what for what in place.report)
+
+
+def test_a_stream_that_was_put_there_is_adopted_with_its_consumers() -> None:
+    """A directory from another store, or from a backup: its copy tells what it is."""
+    place = consumed()
+    source = place.stop()
+    place = Place()
+    place.client.stream("T")
+    fs = place.stop()
+    fs.mkdir("/s/streams/S")
+    for path in source.files():
+        if path.startswith("/s/streams/S/"):
+            fs.close(fs.open(path, create=True))
+            fs.overwrite(path, source.content(path))
+    place.start(fs)
+    assert place.client.api("STREAM.NAMES")["streams"] == ["S", "T"]
+    assert place.owed("S/C") == set(range(1, 21))
+    assert any("'stream/S'" in what for what in place.report)
+    place.start(place.stop())
+    assert (place.client.info()["name"], place.report) == ("C", [])
+
+
+def test_a_copy_that_missed_a_deletion_brings_nothing_back() -> None:
+    place = consumed()
+    place.client.consumer("D")
+    place.world.advance(1)
+    before = place.fs.content("/s/streams/S/spare")
+    place.client.api("CONSUMER.DELETE.S.D")
+    fs = place.stop()
+    fs.overwrite("/s/streams/S/spare", before)
+    place.start(fs)
+    assert place.client.api("CONSUMER.NAMES.S")["consumers"] == ["C"]
+    fs = place.stop()
+    fs.unlink(JOURNAL)  # the copy has been made anew by now
+    place.start(fs)
+    assert place.client.api("CONSUMER.NAMES.S")["consumers"] == ["C"]
+
+
+def test_a_damaged_copy_is_made_anew_and_said() -> None:
+    place = consumed()
+    fs = place.stop()
+    content = fs.content("/s/streams/S/spare")
+    fs.flip_bit("/s/streams/S/spare", 8 * content.index(b"consumer/S/C"))
+    place.start(fs)
+    assert [what for what in place.report if "copy of metadata is damaged" in what]
+    fs = place.stop()
+    fs.unlink(JOURNAL)
+    place.start(fs)
+    assert place.client.info()["name"] == "C"
+
+
 def test_a_copy_beside_the_journal_is_left_alone_and_named() -> None:
     place = consumed()
     before = place.owed("S/C")

@@ -193,3 +193,65 @@ def test_the_owner_knows_when_rewriting_pays() -> None:
     assert change.image is not None
     assert [entry[:3] for entry in change.image] == [(PUT, b"a", b"")]
     assert meta.take() is None
+
+
+def lost_record(fs: FaultFS, value: bytes) -> FaultFS:
+    """What a crash leaves, with the record of this value in the journal damaged."""
+    fs = fs.kill()
+    path = "/s/meta/journal-00000001"
+    fs.flip_bit(path, 8 * fs.content(path).index(value))
+    return fs
+
+
+def deltas() -> FaultFS:
+    storage = open_store(FaultFS())
+    for name, value in (("a", b"value-a"), ("b", b"value-b")):
+        storage.meta.put(name, value)
+        for number in range(4):
+            storage.meta.append(name, b"delta-%s-%d" % (name.encode(), number))
+            flush(storage)
+    fs = storage._fs
+    assert isinstance(fs, FaultFS)
+    return fs
+
+
+def test_deltas_behind_a_lost_one_are_handed_out_apart() -> None:
+    storage = open_store(lost_record(deltas(), b"delta-a-1"))
+    assert storage.meta.load()["a"] == (b"value-a", [b"delta-a-0"])
+    assert storage.meta.loose("a") == [b"delta-a-2", b"delta-a-3"]
+    assert storage.meta.loose("b") == []
+    storage.meta.put("a", b"again")
+    assert storage.meta.loose("a") == []
+    flush(storage)
+    storage = open_store(storage._fs.kill())
+    assert storage.meta.load()["a"] == (b"again", [])
+    assert storage.report == []
+
+
+def test_deltas_behind_a_lost_value_are_not_those_of_nothing() -> None:
+    storage = open_store(lost_record(deltas(), b"value-b"))
+    assert "b" not in storage.meta.load()
+    assert len(storage.meta.loose("b")) == 4
+    assert len(storage.meta.load()["a"][1]) == 4
+
+
+def test_what_is_kept_beside_a_stream_outlives_the_journal() -> None:
+    storage = open_store(FaultFS())
+    storage.create_stream("S")
+    storage.meta.keep_beside("a", "S")
+    storage.meta.keep_beside("c", "S")
+    storage.meta.put("a", b"value-a")
+    storage.meta.put("b", b"elsewhere")
+    storage.meta.put("c", b"value-c")
+    storage.meta.append("a", b"delta")
+    flush(storage)
+    storage.meta.delete("c")
+    flush(storage)
+    fs = storage._fs.kill()
+    fs.unlink("/s/meta/journal-00000001")
+    storage = open_store(fs)
+    assert dict(storage.meta.load()) == {"a": (b"value-a", [])}
+    flush(storage)  # the new journal has it by itself
+    fs = storage._fs.kill()
+    fs.unlink("/s/streams/S/spare")
+    assert dict(open_store(fs).meta.load()) == {"a": (b"value-a", [])}

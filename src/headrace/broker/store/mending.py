@@ -17,9 +17,9 @@ _KEYS_SHOWN: Final = 5
 
 def mend(journal: Journal, found: Directories, report: Callable[[Finding], None]) -> None:
     """Complete a journal that was just read, and say what was taken from where."""
-    if journal.missing and (found.streams or found.nameless or found.barred):
-        journal.damaged = True
-        what = "there was no readable metadata journal beside the streams; a new one was made"
+    journal.damaged |= journal.missing and bool(found.streams or found.nameless or found.barred)
+    if journal.missing and journal.damaged:
+        what = "there was no readable metadata journal in a store that is not new; one was made"
         report(Finding(journal.path, 0, what))
     for name, spare in found.spares.items():
         if spare.fault:
