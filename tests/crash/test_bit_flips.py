@@ -14,6 +14,9 @@ from crash.flip_world import Known, aged, check, damage, made
 
 FLIPS = int(os.environ.get("HEADRACE_FLIPS", "120"))
 SEED = int(os.environ.get("HEADRACE_FLIP_SEED", "1"))
+CAUGHT = (60000028, 60000034, 60000035, 60000036)
+"""What found it out when deltas behind a gap moved the position, and when no copy was looked at."""
+
 KINDS = ("clean", "killed", "rewritten", "old")
 
 
@@ -39,6 +42,11 @@ def play(stores: dict[str, Known], seed: int) -> None:
     except BaseException as error:
         error.add_note(f"seed {seed}: {what} {path}")
         raise
+
+
+@pytest.mark.parametrize("seed", CAUGHT)
+def test_damage_that_caught_a_mistake(stores, seed: int) -> None:
+    play(stores, seed)
 
 
 @pytest.mark.timeout(0)
