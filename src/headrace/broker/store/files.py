@@ -12,9 +12,18 @@ import os
 from collections import OrderedDict
 from typing import Final, Protocol
 
-from ...errors import StoreError, StoreFailedError, StoreFullError
+from ...errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
 
-__all__ = ["FileSystem", "Handles", "LocalFiles", "explain", "is_full", "read_around", "write_all"]
+__all__ = [
+    "FileSystem",
+    "Handles",
+    "LocalFiles",
+    "explain",
+    "is_full",
+    "read_around",
+    "unreadable",
+    "write_all",
+]
 
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
@@ -237,3 +246,9 @@ def explain(error: OSError, doing: str) -> StoreError:
     """The store's error for an OSError met while ``doing`` something."""
     text = f"{doing}: {error.strerror or error}"
     return StoreFullError(text) if is_full(error) else StoreFailedError(text)
+
+
+def unreadable(error: OSError, path: str) -> StoreReadError:
+    """The store's error for an OSError met while reading ``path``: it changes nothing."""
+    text = f"reading {path}: {error.strerror or error}"
+    return StoreReadError(text, path, error.errno or 0)

@@ -119,7 +119,6 @@ class _Opening:
         self._jump = False
         self._inventory = Inventory(name, directory, shelf, self._report)
         self._log: FileLog | None = None
-        self._miscounted = False
         self._to_seal: list[Segment] = []
 
     def run(self) -> FileLog:
@@ -176,13 +175,15 @@ class _Opening:
         segment = self._segment(file)
         segment.sealed = True
         segment.n = summary.messages
+        segment.first_rel = min([first for _, _, first, _ in summary.subjects], default=0)
+        segment.last_ns = summary.last_ns
         segment.end_rel = summary.end_rel
         segment.max_ns = summary.max_ns
         segment.data_end = footer.data_end
         segment.removals = summary.removals
         segment.expiries, segment.bare = summary.expiries, summary.bare
         segment.load = ArrayLoader(
-            footer, summary, self._shelf, self._table, self._report, self._mismatch
+            footer, summary, self._shelf, self._subject_table, self._report, self._mismatch
         )
         self._subjects[segment] = summary.subjects
         self._removals += summary.removals
@@ -335,10 +336,16 @@ class _Opening:
         self._unfit = True
         self._report(segment.path, offset, "a torn write at the end was ignored")
 
-    def _mismatch(self) -> None:
+    def _subject_table(self) -> SubjectTable:
+        return self._table if self._log is None else self._log.table
+
+    def _mismatch(self, segment: Segment, summary: Summary) -> None:
+        missing = summary.messages - len(segment), summary.nbytes - sum(segment.sizes)
         if self._log is not None:
-            self._log.recount()
-        self._miscounted = True
+            self._log.lessened(segment, *missing)
+            return
+        segment.spoilt = True
+        self._nbytes -= missing[1]
 
     # -- the whole
 
@@ -357,10 +364,10 @@ class _Opening:
             return new_log(
                 self._name, self._directory, self._shelf, serial=serial + 1, last_seq=last_seq
             )
-        self._apply_removals()
-        self._count_subjects()
         tail = self._segments[-1]
         tail.ensure()
+        self._apply_removals()
+        self._count_subjects()
         if tail.rel is not None or tail.base + len(tail) != self._expected:
             self._unfit = True
         self._log = log = FileLog(
@@ -377,8 +384,6 @@ class _Opening:
             unfit_tail=self._unfit,
             jump=self._jump,
         )
-        if self._miscounted:
-            log.recount()
         for segment in self._to_seal:
             if segment is tail:
                 continue  # what followed it was put aside
@@ -432,8 +437,7 @@ class _Opening:
     def _first(self, last_seq: int) -> int:
         for segment in self._segments:
             if segment.live:
-                segment.ensure()
-                return segment.sequence(segment.next_alive(0))
+                return segment.first_live(0)
         return last_seq + 1
 
     def _lost(self, segment: Segment, offset: int, first: int, last: int) -> None:
