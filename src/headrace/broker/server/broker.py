@@ -271,6 +271,7 @@ class Broker:
             max_storage_bytes=-1 if files is None else files,
             pin_handover=self.options.pin_handover,
             time_zone=time_zone,
+            warn=logger.warning,
         )
 
     def _hub_options(self) -> HubOptions:

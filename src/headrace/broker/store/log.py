@@ -105,6 +105,10 @@ class MessageLog:
         self._decode(segment, (position,), out, 0)
         return StoredMessage(*out[0]) if out else None
 
+    def holds(self, sequence: int) -> bool:
+        """Whether there is a message with this sequence, readable or not."""
+        return self._locate(sequence)[1] >= 0
+
     def deleted(self) -> list[int]:
         """Sequences between the first and the last that are gone, ascending."""
         gone: list[int] = []
