@@ -36,7 +36,7 @@ class Unread:
         self._jobs: dict[Job, bool] = {}
         self._timer: Timer | None = None
         self._pause_ns = 0
-        self._said_ns = 0
+        self._said_ns: int | None = None
 
     @property
     def holds(self) -> bool:
@@ -60,7 +60,7 @@ class Unread:
     def worked(self) -> None:
         """What had failed works again."""
         if self._pause_ns and not self._jobs:
-            self._pause_ns = self._said_ns = 0
+            self._pause_ns, self._said_ns = 0, None
             self._context.options.warn(f"{self._who}: what could not be read can be read again")
 
     def cancel(self) -> None:
@@ -73,7 +73,7 @@ class Unread:
     def _later(self, error: Exception, job: Job, *, attempted: bool) -> None:
         self._jobs[job] = attempted
         now_ns = self._context.clock.monotonic_ns()
-        if not self._said_ns or now_ns - self._said_ns >= _SAID_NS:
+        if self._said_ns is None or now_ns - self._said_ns >= _SAID_NS:
             self._said_ns = now_ns
             self._context.options.warn(f"{self._who} waits and tries again: {_described(error)}")
         if self._timer is None:
