@@ -8,11 +8,11 @@ import random
 from typing import Any
 
 import pytest
+from tests.jetstream_world import Inbox, Received, World
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
-from tests.jetstream_world import Inbox, Received, World
 
 ROOT = "/store"
 COUNT = 240

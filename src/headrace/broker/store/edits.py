@@ -13,56 +13,16 @@ from typing import TYPE_CHECKING, Final
 from ...errors import StoreError, StoreReadError
 from .index import Segment, SubjectTable
 from .log import MessageLog
+from .part import Part
 from .writer import Work
 
 if TYPE_CHECKING:
     from ...subjects import SubjectFilter
 
-__all__ = ["EditableLog", "Part"]
+__all__ = ["EditableLog"]
 
 _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of all: drop them
 _END: Final = 1 << 64
-
-
-class Part:
-    """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
-
-    __slots__ = (
-        "died",
-        "end",
-        "first",
-        "floor",
-        "last_seq",
-        "log",
-        "opened",
-        "ranges",
-        "relog",
-        "removed",
-        "sealed",
-        "tail",
-    )
-
-    def __init__(
-        self,
-        log: EditableLog,
-        last_seq: int,
-        floor: int,
-        first: int,
-        removed: list[int],
-        died: list[Segment],
-    ) -> None:
-        self.log = log
-        self.last_seq = last_seq
-        self.floor = floor
-        self.first = first
-        self.removed = removed
-        self.died = died
-        self.opened: list[Segment] = []  # file streams: segments this part creates
-        self.sealed: list[Segment] = []  # … and finishes
-        self.tail: Segment | None = None  # … and the tail, with the removals recorded in it
-        self.end = 0  # … up to where
-        self.ranges: list[tuple[int, int]] = []
-        self.relog: list[tuple[int, int]] = []  # … of which these were recorded before, elsewhere
 
 
 class EditableLog(MessageLog):

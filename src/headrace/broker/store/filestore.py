@@ -16,8 +16,8 @@ from zlib import crc32
 from ...errors import StoreError
 from .commit import Chore
 from .compaction import Compaction, is_sparse
-from .edits import Part
 from .index import Chunk, Segment, SubjectTable
+from .part import Part
 from .reader import RecordReader
 from .record import (
     FLAG_HEADERS,

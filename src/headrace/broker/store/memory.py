@@ -14,8 +14,9 @@ from typing import Final
 from ...errors import StoreError
 from ...message import StoredRow
 from .appends import AppendingLog, ExpiryOf
-from .edits import EditableLog, Part
+from .edits import EditableLog
 from .index import Segment
+from .part import Part
 from .writer import Work
 
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]

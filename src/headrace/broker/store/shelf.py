@@ -18,7 +18,6 @@ from .index import Chunk, Segment
 __all__ = ["BLOCK_BYTES", "Blocks", "Recent", "Shelf"]
 
 BLOCK_BYTES: Final = 256 * 1024
-_READ_HANDLES: Final = 256
 _BLOCKS_MIN: Final = 8
 
 
@@ -138,6 +137,7 @@ class Shelf:
         clock: Clock,
         segment_bytes: int,
         cache_bytes: int,
+        handles: int,
         salt: Callable[[], int],
         report: Callable[[Finding], None],
         soil: Callable[[EditableLog], None],
@@ -155,7 +155,7 @@ class Shelf:
         self.restage = restage  # a stream has something for the next flush
         self.chore = chore
         self.compactor = Compactor(chore, notify)
-        self.handles = Handles(fs, _READ_HANDLES)
+        self.handles = Handles(fs, handles)
         self.recent = Recent(cache_bytes - cache_bytes // 8)
         self.blocks = Blocks(fs, self.handles, cache_bytes // 8)
 

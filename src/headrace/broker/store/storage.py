@@ -34,6 +34,9 @@ _SEGMENT_BYTES_MAX: Final = 1 << 31
 _SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000
 _VERIFY_BYTES: Final = 1 << 24
+_HANDLES: Final = 512
+_HANDLES_OTHER: Final = 8  # of them: the lock, the journal and its successor, a directory or two
+_HANDLES_MIN: Final = 4
 
 
 class Salts(Protocol):
@@ -70,6 +73,8 @@ class FileStorage:
     calls ``notify`` (on its own thread); the owner then calls ``complete``. With ``threaded=False``
     there is no commit thread: ``flush`` commits and calls ``done`` before it returns.
 
+    ``handles`` is how many files it keeps open at most, to read and to write.
+
     A flush whose ``done`` is given StoreFullError left nothing behind: the messages appended for it
     are gone again and the messages removed for it are back, and so it is for everything staged since.
     Changes of ``meta`` are the exception: they stay and go with the next flush. Once there is room,
@@ -91,6 +96,7 @@ class FileStorage:
         notify: Callable[[], None] | None = None,
         threaded: bool = True,
         salts: Salts | None = None,
+        handles: int = _HANDLES,
     ) -> None:
         sync_first, interval_ns = parse_sync(sync)
         if not _SEGMENT_BYTES_MIN <= segment_bytes <= _SEGMENT_BYTES_MAX:
@@ -102,6 +108,7 @@ class FileStorage:
         self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
         self.report: list[Finding] = []
         self._fs = fs = fs if fs is not None else LocalFiles()
+        self._handles = max(handles - _HANDLES_OTHER, _HANDLES_MIN) // 2
         self._layout = Layout(fs, self.directory)
         self._salts: Salts = salts if salts is not None else random.SystemRandom()
         clock = clock if clock is not None else SystemClock()
@@ -137,7 +144,7 @@ class FileStorage:
         )
         self._meta = Meta(opened.values, opened.end, self._check)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
-        self._writer = Writer(fs, sync_first, self._journal)
+        self._writer = Writer(fs, sync_first, self._journal, self._handles)
         self._committer = Committer(
             self._writer,
             clock=clock,
@@ -151,6 +158,7 @@ class FileStorage:
             clock=clock,
             segment_bytes=segment_bytes,
             cache_bytes=cache_bytes,
+            handles=self._handles,
             salt=self._salt,
             report=self._found,
             soil=self._soil,

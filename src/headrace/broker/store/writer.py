@@ -17,7 +17,6 @@ from .files import FileSystem, Handles, explain, is_full, write_all
 
 __all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "Work", "Writer"]
 
-_HANDLES: Final = 256
 _FIRST_ALLOCATION: Final = 64 * 1024
 _GROWTH: Final = 4
 MARGIN: Final = 16 * 1024
@@ -103,11 +102,13 @@ class Writer:
     ``sync`` is whether a batch is synced before it counts as done. ``meta_log`` writes metadata.
     """
 
-    def __init__(self, fs: FileSystem, sync: bool, meta_log: MetaWriter) -> None:
+    def __init__(
+        self, fs: FileSystem, sync: bool, meta_log: MetaWriter, handles: int = 256
+    ) -> None:
         self.fs = fs
         self._sync = sync
         self._meta = meta_log
-        self.handles = Handles(fs, _HANDLES)
+        self.handles = Handles(fs, handles)
         self._allocated: dict[str, int] = {}
         self._preallocate = True
         self._unsynced: dict[str, None] = {}

@@ -6,12 +6,12 @@ import errno
 import random
 
 import pytest
+from tests.jetstream_world import World
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.ttl import expires_at
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
-from tests.jetstream_world import World
 
 ROOT = "/store"
 
