@@ -25,7 +25,7 @@ from .writer import Writer
 if TYPE_CHECKING:
     from .filestore import FileLog
 
-__all__ = ["Compaction", "Compactor", "is_sparse"]
+__all__ = ["Compaction", "Compactor", "compacted_header", "is_sparse"]
 
 _SLICE_BYTES: Final = 1024 * 1024
 _SMALLEST: Final = 64 * 1024  # a smaller file is not worth the trouble
@@ -38,6 +38,12 @@ def is_sparse(segment: Segment, segment_bytes: int) -> bool:
     if segment.spoilt:
         return False  # what is damaged stays as it is, for whoever can make more of it
     return segment.sealed and 4 * segment.dead >= 3 * n > segment.dead and segment.data_end >= worth
+
+
+def compacted_header(name: str, segment: Segment, created_ns: int) -> Header:
+    """What the copy of a stream's segment begins with."""
+    place = segment.salt, segment.serial, segment.base, created_ns, segment.jump
+    return Header(name, *place, compacted=True, tells=segment.tells)
 
 
 class Compaction:

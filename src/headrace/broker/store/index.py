@@ -71,6 +71,7 @@ class Segment:
         "sizes",
         "spoilt",
         "stamps",
+        "tells",
         "version",
     )
 
@@ -96,6 +97,7 @@ class Segment:
         self.bare = False  # whether none of its messages has headers, as far as is known
         self.expiries: Expiries | None = None  # None: none of its messages expires by itself
         self.jump = False  # its base does not follow from the records before it
+        self.tells = False  # its header says that whatever was removed as a whole is recorded
         self.generation = 0  # how often it was compacted
         self.final_seq = base - 1  # once sealed: the stream's last sequence by then
         self.durable = False  # whether its file is known to be on disk
@@ -124,6 +126,10 @@ class Segment:
         if self.rel is not None:
             return self.base + self.rel[-1] if self.rel else self.base - 1
         return self.base + len(self.stamps) - 1
+
+    def vacate(self) -> None:
+        """All it holds is gone, and need not be loaded to know that: it is empty from now on."""
+        self.load, self.n, self.dead, self.expiries = None, 0, 0, None
 
     def ensure(self) -> None:
         """Load the arrays if they are not. Raises StoreReadError, and then nothing has changed."""

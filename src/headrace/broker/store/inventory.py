@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from ...errors import StoreReadError
-from .files import read_around, unreadable
+from .files import is_full, read_around, unreadable
 from .index import Segment, SubjectTable
 from .record import FLAG_HEADERS, HEAD_BYTES, MESSAGE, scan
 from .seal import unlink_chore
@@ -25,7 +26,7 @@ from .segment import (
 )
 from .shelf import Shelf
 
-__all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file", "read_now"]
+__all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file", "read_now", "twice"]
 
 _FOOTER_READ: Final = 64 * 1024
 _NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
@@ -33,6 +34,9 @@ _NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
 _Arrays: TypeAlias = "tuple[array[int], array[int], array[int], array[int], array[int] | None]"
 Report = Callable[..., None]
 """``report(path, offset, what, lost=None)``."""
+
+
+Result = TypeVar("Result")
 
 
 class SegmentFile(NamedTuple):
@@ -50,7 +54,7 @@ class Inventory:
     """Looks through a stream's directory.
 
     ``alien`` are files that do not belong, ``unreadable`` the serials of segments without a whole
-    header.
+    header, ``barred`` those of segments the disk, or the system, does not let us read at all.
     """
 
     def __init__(self, name: str, directory: str, shelf: Shelf, report: Report) -> None:
@@ -60,6 +64,7 @@ class Inventory:
         self._report = report
         self.alien: list[str] = []
         self.unreadable: set[int] = set()
+        self.barred: dict[int, str] = {}
 
     def files(self) -> list[SegmentFile]:
         found: dict[int, SegmentFile] = {}
@@ -72,7 +77,12 @@ class Inventory:
             if entry.endswith(".seg.tmp") and serial:
                 leftovers.append((path, serial))
                 continue
-            file = self._examine(path, serial, generation) if serial else None
+            try:
+                look = partial(self._examine, path, serial, generation)
+                file = twice(look) if serial else None
+            except OSError as error:
+                self.bar(serial, path, error)
+                continue
             if file is None:
                 self.alien.append(path)
                 continue
@@ -88,7 +98,16 @@ class Inventory:
                 self._shelf.chore(unlink_chore(path))
             else:
                 self.alien.append(path)
+        for serial in found:
+            self.barred.pop(serial, None)  # of another generation, which holds the same
         return [found[serial] for serial in sorted(found)]
+
+    def bar(self, serial: int, path: str, error: OSError) -> None:
+        """Go on without a file that cannot be read; want of memory or handles is another matter."""
+        if is_full(error):
+            raise error
+        self.barred[serial] = path
+        self._report(path, 0, f"cannot be read now, and stays as it is: {error.strerror or error}")
 
     def _examine(self, path: str, serial: int, generation: int) -> SegmentFile | None:
         fs = self._shelf.fs
@@ -223,6 +242,16 @@ class ArrayLoader:
                 rel.append(item.sequence - segment.base)
         follows = not rel or rel[-1] == len(rel) - 1
         return offsets, sizes, sids, stamps, None if follows else rel
+
+
+def twice(read: Callable[[], Result]) -> Result:
+    """Try to read, once more if that fails: without a file a stream has to do until the next start."""
+    try:
+        return read()
+    except OSError as error:
+        if is_full(error):
+            raise
+        return read()
 
 
 def read_file(shelf: Shelf, path: str, size: int) -> bytes:

@@ -12,20 +12,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 from urllib.parse import quote, unquote
 
-from .files import FileSystem, read_around
+from .files import FileSystem, is_full, read_around
 from .findings import Finding, Quarantine, damage
-from .segment import HEADER_BYTES, decode_header
+from .segment import HEADER_BYTES, Header, decode_header
 from .writer import Writer
 
 __all__ = ["Layout", "directory_name"]
 
 _DIRNAME_MAX: Final = 200
 _HASHED: Final = "%%"
+_HASH: Final = re.compile("%%[0-9a-f]{64}")
 
 
 def directory_name(name: str) -> str:
@@ -71,17 +73,36 @@ class Layout:
         return f"{self._streams}/{directory_name(name)}"
 
     def streams(self, quarantine: Quarantine, report: Callable[[Finding], None]) -> dict[str, str]:
-        """The directories of the streams there are, by name; what is none is put aside."""
+        """The directories of the streams there are, by name; what is none is put aside.
+
+        A directory whose name is a hash, with nothing readable in it that says of what, stays where it
+        is: ``unnamed`` finds it for who knows the stream.
+        """
         found: dict[str, str] = {}
         for entry in self._fs.listdir(self._streams):
             path = f"{self._streams}/{entry}"
             name = self._name_of(entry, path)
-            if name is None:
+            if name is None and _HASH.fullmatch(entry) and self._is_directory(path):
+                report(damage(path, 0, "no file in it says which stream it is of"))
+            elif name is None:
                 report(damage(path, 0, "not the directory of a stream; put aside"))
                 quarantine.take(path, self.root)
             else:
                 found[name] = path
         return found
+
+    def unnamed(self, name: str) -> str | None:
+        """The directory of a stream with a long name, if there is one; its files need not say so."""
+        entry = directory_name(name)
+        path = f"{self._streams}/{entry}"
+        return path if _HASH.fullmatch(entry) and self._fs.exists(path) else None
+
+    def _is_directory(self, path: str) -> bool:
+        try:
+            self._fs.listdir(path)
+        except NotADirectoryError:
+            return False
+        return True
 
     def _name_of(self, entry: str, path: str) -> str | None:
         try:
@@ -93,14 +114,22 @@ class Layout:
             return name if directory_name(name) == entry else None
         for file in files:
             if file.endswith(".seg"):
-                handle = self._fs.open(f"{path}/{file}")
-                try:
-                    header, _ = decode_header(read_around(self._fs, handle, HEADER_BYTES, 0), path)
-                finally:
-                    self._fs.close(handle)
+                header = self._header_of(f"{path}/{file}")
                 if header is not None and directory_name(header.name) == entry:
                     return header.name
         return None
+
+    def _header_of(self, path: str) -> Header | None:
+        try:
+            handle = self._fs.open(path)
+        except OSError as error:
+            if is_full(error):
+                raise
+            return None  # the next file may say it
+        try:
+            return decode_header(read_around(self._fs, handle, HEADER_BYTES, 0), path)[0]
+        finally:
+            self._fs.close(handle)
 
     def trash(self) -> str:
         """A fresh place for a deleted stream."""

@@ -18,11 +18,12 @@ from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
 from .filestore import FileLog
 from .findings import Finding, Quarantine
+from .fresh import new_log
 from .layout import Layout
 from .lock import DirectoryLock
 from .memory import MemoryLog
 from .meta import JournalWriter, Meta, open_journal
-from .recovery import new_log, open_log
+from .recovery import open_log
 from .shelf import Shelf
 from .writer import Work, Writer
 
@@ -218,7 +219,7 @@ class FileStorage:
         is staged so far is committed first, as a flush of its own that nobody hears of.
         """
         self._check()
-        if name in self._logs or name in self._unopened:
+        if name in self._logs or name in self._unopened or self._is_stranded(name):
             raise StoreError(f"stream {name!r} exists already")
         if not 0 < len(name.encode()) <= _NAME_BYTES_MAX:
             raise StoreError(
@@ -247,14 +248,14 @@ class FileStorage:
         log = self._logs.get(name)
         if log is not None:
             return log
-        directory = self._unopened.get(name)
+        directory = self._unopened.get(name) or self._layout.unnamed(name)
         if directory is None:
             raise StoreError(f"no stream {name!r} in the store")
         try:
             log = open_log(name, directory, self._shelf, self._quarantine, expiry_of)
         except OSError as error:
             raise explain(error, f"opening stream {name!r}") from error
-        del self._unopened[name]
+        self._unopened.pop(name, None)
         self._logs[name] = log
         if not log.clean:
             self._staged.dirty[log] = None
@@ -424,6 +425,13 @@ class FileStorage:
                 deleted.fail()
 
     # -- small things inside
+
+    def _is_stranded(self, name: str) -> bool:
+        """Whether files are there that must be of this stream, though none can say so."""
+        directory = self._layout.unnamed(name)
+        going = [source for source, _ in self._staged.work.retired]
+        flying = [s for f in self._inflight for s, _ in f.batch.work.retired]
+        return directory is not None and directory not in (*going, *flying)
 
     def _seal_tails(self) -> None:
         for log in self._logs.values():

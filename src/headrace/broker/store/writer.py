@@ -300,6 +300,8 @@ class Writer:
         The order matters: a later segment may hold the record that an earlier one is dead. If a
         removal is refused, it and those after it wait for the next one, or the next start.
         """
+        if self._unsynced:
+            self.sync_pending()  # what says that it is dead, where a batch does not wait for that
         self.forget(path)
         self._dead.append(path)
         try:
