@@ -1,4 +1,4 @@
-"""Segments that cannot be read, or are not there: the stream opens, says what is missing, and loses nothing."""
+"""Segments that cannot be read, or are not there: the stream opens, says what is missing, loses nothing."""
 
 from __future__ import annotations
 

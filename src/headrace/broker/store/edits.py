@@ -57,10 +57,11 @@ class EditableLog(MessageLog):
         self._check_writable()
         removed = self._removed
         before = len(removed)
-        locate = self._locate
+        wanted = list(dict.fromkeys(sequences))
         # What has to be read for it is read before anything changes.
-        for sequence, (segment, position) in [(seq, locate(seq)) for seq in sequences]:
-            if position >= 0 and segment.is_live(position):
+        places = list(map(self._locate, wanted))
+        for sequence, (segment, position) in zip(wanted, places, strict=True):
+            if position >= 0:
                 segment.mark_dead(position)
                 self._drop(segment, position)
                 removed.append(sequence)
