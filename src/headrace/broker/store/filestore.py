@@ -205,7 +205,8 @@ class FileLog(RecordReader):
 
     def _intern(self, subject: bytes) -> int:
         if len(subject) > _SUBJECT_MAX:
-            raise StoreError(f"a subject may have {_SUBJECT_MAX} bytes; this one {len(subject)}")
+            had = len(subject)
+            raise StoreError(f"a subject may have {_SUBJECT_MAX} bytes; this one has {had}")
         return self._table.intern(subject)
 
     def _check_writable(self) -> None:
@@ -306,10 +307,9 @@ class FileLog(RecordReader):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        first = self._first
-        ranges = [(sequence, sequence) for sequence in self._removed if sequence >= first]
-        if first > self._floor:
-            ranges.append((1, first - 1))  # all of it, in case an earlier record gets damaged
+        ranges = [(sequence, sequence) for sequence in self._removed if sequence >= self._first]
+        if self._first > self._floor:
+            ranges.append((1, self._first - 1))  # all of it, if an earlier record gets damaged
         ranges += map(self._place_of, self._died)
         ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
