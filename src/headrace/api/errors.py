@@ -94,6 +94,7 @@ class Errors:
     )
     STREAM_CREATE: Final = ErrorSpec(10049, 500, "{err}")
     STREAM_DELETE: Final = ErrorSpec(10050, 500, "{err}")
+    STREAM_GENERAL: Final = ErrorSpec(10051, 500, "{err}")
     STREAM_INVALID_CONFIG: Final = ErrorSpec(10052, 500, "{err}")
     STREAM_MESSAGE_EXCEEDS_MAXIMUM: Final = ErrorSpec(
         10054, 400, "message size exceeds maximum allowed"

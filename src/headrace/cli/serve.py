@@ -19,6 +19,7 @@ from typing import Any, Final
 from .._version import __version__
 from ..broker.core.hub_options import COMPATIBLE_VERSION
 from ..broker.server import Broker, BrokerOptions
+from ..broker.server.descriptors import raise_limit
 from ..errors import HeadraceError
 from .serve_config import add_flags, broker_options, given_flags, read_file
 from .serve_files import told_by_files
@@ -71,6 +72,7 @@ def run(args: argparse.Namespace) -> int:
         if args.only_check:
             _check(options)
             return 0
+        raise_limit()
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(options, values, args))
     except HeadraceError as error:

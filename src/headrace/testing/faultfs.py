@@ -60,6 +60,8 @@ class FaultFS:
     """A file system in memory with a disk of ``capacity`` bytes (None: any number).
 
     ``operations`` counts the calls that change or sync something; ``fail`` makes one of them go wrong.
+    ``reads`` counts those that open a file that is there, or read it; ``fail_read`` is for these, and
+    ``read_error`` makes all of them fail while it is set.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
@@ -71,6 +73,14 @@ class FaultFS:
         self._next_handle = 3
         self._changes: list[list[_Change]] = []  # directory changes not yet synced, each atomic
         self._faults: dict[int, Fault] = {}
+        self.reads = 0
+        self.read_error = 0
+        """An errno: every open and read of a file fails with it, until it is 0 again."""
+        self.failed_reads: list[str] = []
+        """What was refused by ``fail_read`` and ``read_error``."""
+        self._read_faults: dict[int, int] = {}
+        self._barred: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
         self._off = False
 
     # -- for tests
@@ -78,6 +88,14 @@ class FaultFS:
     def fail(self, operation: int, fault: Fault) -> None:
         """Let the operation with this number (counted from 1) go wrong."""
         self._faults[operation] = fault
+
+    def fail_read(self, number: int, error: int) -> None:
+        """Let the open or read with this number (counted from 1) fail with an errno."""
+        self._read_faults[number] = error
+
+    def bar(self, path: str, error: int = errno.EACCES) -> None:
+        """Let every open and read of a file fail with an errno; 0 lets them work again."""
+        self._barred[path] = error
 
     def power_cut(self, rng: random.Random) -> FaultFS:
         """Switch off, and return the disk as it is found when power is back."""
@@ -134,19 +152,24 @@ class FaultFS:
         else:
             self._alive()
             node = self._file(path)
+            self._read_step(f"open {path}", path)
         handle = self._next_handle
         self._next_handle += 1
         self._handles[handle] = node
+        self._paths[handle] = path
         return handle
 
     def close(self, handle: int) -> None:
         node = self._handles.pop(handle)
+        del self._paths[handle]
         if node.locked_by == handle:
             node.locked_by = -1
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         self._alive()
         node = self._handles[handle]
+        path = self._paths[handle]
+        self._read_step(f"read {path} {offset} {length}", path)
         if offset < node.unreadable.stop and offset + length > node.unreadable.start:
             raise _error(errno.EIO, "read")
         return bytes(node.content[offset : offset + length])
@@ -285,6 +308,13 @@ class FaultFS:
     def _alive(self) -> None:
         if self._off:
             raise PowerCut
+
+    def _read_step(self, what: str, path: str) -> None:
+        self.reads += 1
+        error = self._read_faults.get(self.reads) or self.read_error or self._barred.get(path, 0)
+        if error:
+            self.failed_reads.append(f"{self.reads} {what}")
+            raise _error(error, path)
 
     def _step(self, what: str, about: str) -> Fault | None:
         self._alive()

@@ -56,6 +56,8 @@ class Timers(Protocol):
 class StreamStore(Protocol):
     """One stream's messages. Not thread-safe: called on the owner's thread only.
 
+    Whatever needs the disk raises StoreReadError when that cannot read now; nothing changes by it.
+
     A ``filter`` of ``None`` means every subject.
     """
 
@@ -132,6 +134,10 @@ class StreamStore(Protocol):
         ...
 
     def get(self, sequence: int) -> StoredMessage | None: ...
+
+    def holds(self, sequence: int) -> bool:
+        """Whether there is a message with this sequence; its content is not read."""
+        ...
 
     def read(
         self,

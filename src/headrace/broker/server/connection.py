@@ -20,6 +20,7 @@ __all__ = ["Connection"]
 logger = logging.getLogger("headrace.broker")
 
 LINGER_S: Final = 1.0  # how long a client we have hung up on may take to read why
+REFUSED_LINGER_MAX: Final = 32  # so many beyond max_connections may linger; others are cut off
 STALLED_S: Final = (
     10.0  # nats-server's write_deadline: a reader that takes nothing for so long goes
 )
@@ -232,7 +233,8 @@ class Connection(asyncio.Protocol):
         if self._finishing or transport is None:
             return
         self._finishing = True
-        if transport.can_write_eof() and not self._pump.hub.is_shutting_down:
+        patient = len(self._pump.connections) <= self._pump.connections_max + REFUSED_LINGER_MAX
+        if transport.can_write_eof() and patient and not self._pump.hub.is_shutting_down:
             transport.write_eof()
             transport.resume_reading()  # what still comes is thrown away, until the client hangs up
         else:

@@ -60,6 +60,11 @@ class Pump:
                 connection.flush()
 
     @property
+    def connections_max(self) -> int:
+        """How many connections there may be."""
+        return self.hub.options.connections_max
+
+    @property
     def reading_paused(self) -> bool:
         return self._reading_paused
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from ...errors import ConfigurationError
-from .connection import LINGER_S, Connection
+from .connection import LINGER_S, REFUSED_LINGER_MAX, Connection
 from .options import WebSocketOptions
 
 if TYPE_CHECKING:
@@ -119,7 +119,8 @@ class _WebSocket(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._listener.loose) >= HANDSHAKES_MAX:
+        room = self._pump.connections_max + REFUSED_LINGER_MAX - len(self._pump.connections)
+        if len(self._listener.loose) >= min(HANDSHAKES_MAX, room):
             self._transport.abort()
             return
         self._abort_in(self._options.handshake_timeout)

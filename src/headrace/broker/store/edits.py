@@ -10,59 +10,19 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from ...errors import StoreError
+from ...errors import StoreError, StoreReadError
 from .index import Segment, SubjectTable
 from .log import MessageLog
+from .part import Part
 from .writer import Work
 
 if TYPE_CHECKING:
     from ...subjects import SubjectFilter
 
-__all__ = ["EditableLog", "Part"]
+__all__ = ["EditableLog"]
 
 _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of all: drop them
 _END: Final = 1 << 64
-
-
-class Part:
-    """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
-
-    __slots__ = (
-        "died",
-        "end",
-        "first",
-        "floor",
-        "last_seq",
-        "log",
-        "opened",
-        "ranges",
-        "relog",
-        "removed",
-        "sealed",
-        "tail",
-    )
-
-    def __init__(
-        self,
-        log: EditableLog,
-        last_seq: int,
-        floor: int,
-        first: int,
-        removed: list[int],
-        died: list[Segment],
-    ) -> None:
-        self.log = log
-        self.last_seq = last_seq
-        self.floor = floor
-        self.first = first
-        self.removed = removed
-        self.died = died
-        self.opened: list[Segment] = []  # file streams: segments this part creates
-        self.sealed: list[Segment] = []  # … and finishes
-        self.tail: Segment | None = None  # … and the tail, with the removals recorded in it
-        self.end = 0  # … up to where
-        self.ranges: list[tuple[int, int]] = []
-        self.relog: list[tuple[int, int]] = []  # … of which these were recorded before, elsewhere
 
 
 class EditableLog(MessageLog):
@@ -93,12 +53,14 @@ class EditableLog(MessageLog):
         raise NotImplementedError
 
     def remove(self, sequences: Iterable[int]) -> int:
-        """Remove these messages; returns how many existed. Durable with the next flush."""
+        """Remove these messages, all or none; returns how many existed. Durable with the next flush."""
         self._check_writable()
         removed = self._removed
         before = len(removed)
-        for sequence in sequences:
-            segment, position = self._locate(sequence)
+        wanted = list(dict.fromkeys(sequences))
+        # What has to be read for it is read before anything changes.
+        places = list(map(self._locate, wanted))
+        for sequence, (segment, position) in zip(wanted, places, strict=True):
             if position >= 0:
                 segment.mark_dead(position)
                 self._drop(segment, position)
@@ -111,16 +73,26 @@ class EditableLog(MessageLog):
         return len(removed) - before
 
     def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
-        """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
+        """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences.
+
+        A StoreReadError ends it where it is, and tells what was removed before.
+        """
         self._check_writable()
         before, thinned = len(self._removed), dict[Segment, None]()
-        for sid in map(self._table.ids.get, subjects):
-            if sid is not None:
-                self._thin_one(sid, keep, thinned)
+        try:
+            for sid in map(self._table.ids.get, subjects):
+                if sid is not None:
+                    self._thin_one(sid, keep, thinned)
+        except StoreReadError as error:
+            error.removed = self._end_thinning(before, thinned)
+            raise
         return self._end_thinning(before, thinned)
 
     def thin_superseded(self) -> list[int]:
-        """Remove what is in ``superseded``, so that each subject has one again; returns the sequences."""
+        """Remove what is in ``superseded``, so that each subject has one again; returns the sequences.
+
+        A StoreReadError ends it, as ``thin``; what is left stays in ``superseded``.
+        """
         self._check_writable()
         noted = self.superseded
         if not noted:
@@ -128,16 +100,22 @@ class EditableLog(MessageLog):
         self.superseded = []
         counts, removed, locate = self._table.counts, self._removed, self._locate
         before, thinned = len(removed), dict[Segment, None]()
-        for sid, sequence in noted:
-            segment, position = locate(sequence)
-            if position >= 0 and segment.sids[position] == sid and counts[sid] > 1:
-                segment.mark_dead(position)
-                self._drop(segment, position)
-                removed.append(sequence)
-                if segment.sealed:
-                    thinned[segment] = None
-            else:  # it was removed otherwise, or it is the newest again
-                self._thin_one(sid, 1, thinned)
+        at = 0
+        try:
+            for at, (sid, sequence) in enumerate(noted):  # noqa: B007 - it tells how far that went
+                segment, position = locate(sequence)
+                if position >= 0 and segment.sids[position] == sid and counts[sid] > 1:
+                    segment.mark_dead(position)
+                    self._drop(segment, position)
+                    removed.append(sequence)
+                    if segment.sealed:
+                        thinned[segment] = None
+                else:  # it was removed otherwise, or it is the newest again
+                    self._thin_one(sid, 1, thinned)
+        except StoreReadError as error:
+            self.superseded = noted[at:]
+            error.removed = self._end_thinning(before, thinned)
+            raise
         return self._end_thinning(before, thinned)
 
     def _thin_one(self, sid: int, keep: int, thinned: dict[Segment, None]) -> None:
@@ -166,11 +144,22 @@ class EditableLog(MessageLog):
     def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
         """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
 
-        ``before_ns`` removes from the head while its messages are older than that.
+        ``before_ns`` removes from the head while its messages are older than that. What lies behind a
+        message that cannot be read now stays for another time; StoreReadError if that is the first.
         """
         self._check_writable()
         had = self.messages
-        keep = max_messages if max_messages > 0 else had
+        try:
+            self._trim(max_messages, max_bytes, before_ns)
+        except StoreReadError:
+            if had == self.messages:
+                raise
+        if had > self.messages:
+            self._maybe_renumber()
+        return had - self.messages
+
+    def _trim(self, max_messages: int, max_bytes: int, before_ns: int) -> None:
+        keep = max_messages if max_messages > 0 else self.messages
         room = max_bytes if max_bytes > 0 else self.bytes
         while self.messages > keep or self.bytes > room:
             head = self._head()
@@ -180,24 +169,26 @@ class EditableLog(MessageLog):
                 self._drop_first(head)
         while before_ns and self.messages:
             head = self._head()
+            head.ensure()
             if head.sealed and head.newest_ns() < before_ns:
                 self._drop_segment(head)
             elif head.stamps[head.find(self._first)] < before_ns:
                 self._drop_first(head)
             else:
                 break
-        if had > self.messages:
-            self._maybe_renumber()
-        return had - self.messages
 
     def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
-        """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``."""
+        """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``.
+
+        All or none: raises StoreReadError if what has to be read for it cannot be read now.
+        """
         self._check_writable()
         had = self.messages
         limit = below_seq if 0 < below_seq <= self.last_seq else self.last_seq + 1
         excess = self.count(filter, self._first) - self.count(filter, limit) - keep
         if excess <= 0:
             return 0
+        self._load_oldest(filter, excess)
         if filter is None:
             self.trim(max_messages=had - excess) if had > excess else self._drop_all()
         else:
@@ -244,6 +235,16 @@ class EditableLog(MessageLog):
 
     # -- removal inside
 
+    def _load_oldest(self, filter: SubjectFilter | None, count: int) -> None:
+        """Load what it takes to remove so many of the oldest that match. Raises StoreReadError."""
+        view = self._view(filter)
+        for segment in self._segments:
+            if count <= 0:
+                break
+            if segment.live and (matching := view.total(segment)):
+                segment.ensure()
+                count -= matching
+
     def _remove_oldest(self, filter: SubjectFilter, excess: int) -> None:
         view = self._view(filter)
         start = self._first
@@ -278,7 +279,8 @@ class EditableLog(MessageLog):
             table.empty += 1
         self.messages -= 1
         self.bytes -= segment.sizes[position]
-        if segment.dead == len(segment) and segment is not self._segments[-1]:
+        is_over = segment.dead == len(segment) and not segment.spoilt
+        if is_over and segment is not self._segments[-1]:
             self._died.append(segment)
 
     def _head(self) -> Segment:
@@ -323,9 +325,7 @@ class EditableLog(MessageLog):
             return
         for segment in self._segments[self._segment_index(self._first) :]:
             if segment.live:
-                segment.ensure()
-                position = segment.next_alive(segment.lower(self._first))
-                self._first = segment.sequence(position)
+                self._first = segment.first_live(self._first)
                 return
         raise AssertionError("a stream with messages has a segment with live ones")
 
@@ -344,8 +344,7 @@ class EditableLog(MessageLog):
             else:
                 places.append(0)  # dead messages point anywhere
         for segment in self._segments:
-            segment.ensure()
-            segment.renumber(places)
+            segment.renumber(places)  # one that is not loaded yet will find the names anew
         if self.superseded:
             self.superseded = [(places[sid], sequence) for sid, sequence in self.superseded]
         self._table = fresh
@@ -353,26 +352,19 @@ class EditableLog(MessageLog):
         self._occurrences = None
         self._aim()
 
-    def recount(self) -> None:
-        """A segment turned out to hold fewer messages than it said: count everything again."""
-        self._views.clear()
-        self._occurrences = None
-        table = self._table
-        for sid in range(len(table.names)):
-            table.counts[sid] = 0
-        table.empty = len(table.names)
-        self.messages = self.bytes = 0
-        for segment in self._segments:
-            segment.ensure()
-            segment.counts, segment.counted = {}, 0
-            segment.version += 1
-            start, stop = segment.lower(self._first), len(segment)
-            positions = self._view(None).positions(segment, start, stop)
-            segment.dead = stop - len(positions)
-            self.messages += len(positions)
-            self.bytes += sum(map(segment.sizes.__getitem__, positions))
-            for sid, count in segment.live_counts().items():
-                table.add(sid, max(segment.base, self._first), segment.last_seq, count)
+    def lessened(self, segment: Segment, messages: int, nbytes: int) -> None:
+        """A segment, just loaded, turned out to hold so much less than it said."""
+        table, before = self._table, segment.counts
+        segment.spoilt = True
+        segment.counts, segment.counted = {}, 0
+        segment.version += 1
+        counts = segment.live_counts()
+        for sid, count in before.items():
+            gone = count - counts.get(sid, 0)
+            if gone:
+                table.subtract(sid, gone)
+        self.messages -= messages
+        self.bytes -= nbytes
         self._advance_first()
 
     # -- staging
@@ -438,7 +430,7 @@ class EditableLog(MessageLog):
         self._removed.clear()
         self._floor = first
         self._advance_first()
-        self._died = [segment for segment in self._segments[:-1] if not segment.live]
+        self._died = [s for s in self._segments[:-1] if not s.live and not s.spoilt]
         self._aim()
 
     def _take_back_appends(self) -> None:

@@ -15,9 +15,9 @@ from zlib import crc32
 
 from ...errors import StoreError
 from .commit import Chore
-from .compaction import Compaction, is_sparse
-from .edits import Part
+from .compaction import Compaction, compacted_header, is_sparse
 from .index import Chunk, Segment, SubjectTable
+from .part import Part
 from .reader import RecordReader
 from .record import (
     FLAG_HEADERS,
@@ -36,7 +36,7 @@ from .record import (
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
 from .shelf import Shelf
-from .spans import coalesce, segment_path
+from .spans import clip, coalesce, note_removals, segment_path, subtract
 from .watermark import Watermark
 from .writer import SegmentWrite, Work
 
@@ -70,6 +70,9 @@ class FileLog(RecordReader):
         cut_tail: bool,
         unfit_tail: bool,
         jump: bool,
+        missing: list[tuple[int, int]],
+        untold: list[tuple[int, int]],
+        last_serial: int,
     ) -> None:
         super().__init__(name, segments[-1])
         self.directory = directory
@@ -82,24 +85,27 @@ class FileLog(RecordReader):
         self.messages = sum(segment.live for segment in segments)
         self.bytes = nbytes
         self._died = [segment for segment in segments[:-1] if not segment.live]
-        self._clean = True
         self._end = self._durable_end = self._write_from = end
         self._marked = end  # where the last COMMIT record went
         self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
         self._discarded = False
         self._unfit = segments[-1] if unfit_tail else None  # damaged: not to be appended to
         self._limit = 0  # where the tail is full; see `_aim`
+        self._missing = missing  # sequences in segments that could not be read: removed by nobody
+        self._last_serial = last_serial  # of the files there are, readable or not
         self._jump = jump  # the next segment does not follow from the records there are
         self._statements: list[bytes] = []
         self._writes: list[SegmentWrite] = []
         self._cut_bytes = 0  # what those writes hold
         self._opened: list[Segment] = []
         self._sealed: list[Segment] = []
-        self._relog: list[tuple[int, int]] = []
+        self._relog = untold  # removals to be recorded, though nothing is removed
+        self._clean = segments[-1].durable and not untold
         self._aim()
         if not segments[-1].durable:
             self._opened.append(segments[-1])
-            self._clean = False
+        elif last_serial > segments[-1].serial:
+            self._roll()  # nothing more is recorded before a file that cannot be read now
 
     @property
     def staged_bytes(self) -> int:
@@ -199,9 +205,8 @@ class FileLog(RecordReader):
 
     def _intern(self, subject: bytes) -> int:
         if len(subject) > _SUBJECT_MAX:
-            raise StoreError(
-                f"a subject may have {_SUBJECT_MAX} bytes; this one has {len(subject)}"
-            )
+            had = len(subject)
+            raise StoreError(f"a subject may have {_SUBJECT_MAX} bytes; this one has {had}")
         return self._table.intern(subject)
 
     def _check_writable(self) -> None:
@@ -225,7 +230,7 @@ class FileLog(RecordReader):
             self._sealed.append(tail)
         if not tail.live:
             self._died.append(tail)
-        serial, base = tail.serial + 1, self.last_seq + 1
+        serial, base = max(tail.serial, self._last_serial) + 1, self.last_seq + 1
         path = segment_path(self.directory, serial)
         segment = Segment(serial, base, salt=self._shelf.salt(), path=path)
         segment.bare = True
@@ -302,14 +307,21 @@ class FileLog(RecordReader):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        first = self._first
-        ranges = relog + [(sequence, sequence) for sequence in self._removed if sequence >= first]
-        if first > self._floor:
-            ranges.append((self._floor, first - 1))
-        ranges = coalesce(ranges)
+        ranges = [(sequence, sequence) for sequence in self._removed if sequence >= self._first]
+        if self._first > self._floor:
+            ranges.append((1, self._first - 1))  # all of it, if an earlier record gets damaged
+        ranges += map(self._place_of, self._died)
+        ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)
+            self._state(record)  # whatever becomes of one of them
         return ranges
+
+    def _place_of(self, dead: Segment) -> tuple[int, int]:
+        """The sequences a dead segment leaves empty, with what was never used beside it."""
+        index = self._segments.index(dead)
+        before = self._segments[index - 1].last_seq if index else 0
+        return before + 1, self._segments[index + 1].base - 1
 
     def _cut(self) -> None:
         """What has gathered for the tail's file becomes one write."""
@@ -343,8 +355,9 @@ class FileLog(RecordReader):
     def _header(self, tail: Segment) -> bytes:
         created = self._shelf.clock.now_ns()
         tail.jump = self._jump
-        header = Header(self.name, tail.salt, tail.serial, tail.base, created, tail.jump)
-        return encode_header(header)
+        tail.tells = True
+        start = tail.salt, tail.serial, tail.base, created, tail.jump
+        return encode_header(Header(self.name, *start, tells=True))
 
     # -- completion
 
@@ -355,7 +368,7 @@ class FileLog(RecordReader):
             return  # its files are gone, and their paths may belong to a stream of the same name
         self._durable_end = part.end
         if part.tail is not None:
-            part.tail.removals += part.ranges
+            note_removals(part.tail.removals, part.ranges)
         for segment in part.opened:
             segment.durable = True
             self._jump = False
@@ -393,15 +406,11 @@ class FileLog(RecordReader):
 
     def _bury(self, segment: Segment) -> None:
         index = self._segments.index(segment)
-        needed = [
-            (max(low, older.base), min(high, older.last_seq))
-            for older in self._segments[:index]
-            if len(older)
-            for low, high in segment.removals
-            if low <= older.last_seq and high >= older.base
-        ]
+        earlier = coalesce(clip(segment.removals, 1, segment.base - 1))
+        said = coalesce(pair for later in self._segments[index + 1 :] for pair in later.removals)
+        needed = subtract(earlier, said)
         if needed:
-            # Its removals concern segments that are still there: say them again, then it can go.
+            # What nobody after it says of those before it: say it again, then it can go.
             self._relog += needed
             segment.removals = []
             self._died.append(segment)
@@ -442,16 +451,7 @@ class FileLog(RecordReader):
                 positions.append(position)
         segment.generation += 1
         target = segment_path(self.directory, segment.serial, segment.generation)
-        created = self._shelf.clock.now_ns()
-        header = Header(
-            self.name,
-            segment.salt,
-            segment.serial,
-            segment.base,
-            created,
-            jump=segment.jump,
-            compacted=True,
-        )
+        header = compacted_header(self.name, segment, self._shelf.clock.now_ns())
         return Compaction(self, segment, positions, self._table.names, header, target, finish)
 
     def switch(self, done: Compaction) -> None:

@@ -14,9 +14,10 @@ from typing import Final
 from ...errors import StoreError
 from ...message import StoredRow
 from .appends import AppendingLog, ExpiryOf
-from .edits import EditableLog, Part
+from .edits import EditableLog
 from .findings import Finding
 from .index import Segment
+from .part import Part
 from .writer import Work
 
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]

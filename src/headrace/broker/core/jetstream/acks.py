@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
+from ....errors import StoreReadError
 from .ack_body import nak_delay_ns
 from .delivery import Entry, Run
 from .sampling import Sampling, percentage
@@ -140,10 +141,19 @@ class Acks:
             self.stalled = False
             consumer.wake()
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether the stream's retention has not been told everything."""
+        return bool(self._settling)
+
     def settle(self) -> None:
-        """Tell the stream's retention what this consumer is done with."""
+        """Tell the stream's retention what this consumer is done with. Raises StoreReadError."""
         finished, self._settling = self._settling, []
-        self._consumer.stream.retention.acknowledged(self._consumer, finished)
+        try:
+            self._consumer.stream.retention.acknowledged(self._consumer, finished)
+        except StoreReadError:
+            self._settling = finished + self._settling
+            raise
 
     def give_up_exhausted(self) -> None:
         """Messages delivered as often as allowed are not pending any more."""
@@ -170,16 +180,21 @@ class Acks:
 
     def forget_missing(self) -> None:
         """Some messages left the stream: find out which."""
-        state, get = self._consumer.state, self._consumer.stream.store.get
-        self._forget([seq for seq in state.pending if get(seq) is None])
+        self._forget([seq for seq in self._consumer.state.pending if not self._is_there(seq)])
 
     def remember(self, entries: Sequence[Entry]) -> None:
         """A flush failed, and messages that had left the stream are back: they are pending again."""
         consumer = self._consumer
-        get = consumer.stream.store.get
-        consumer.state.remember([entry for entry in entries if get(entry[0]) is not None])
+        consumer.state.remember([entry for entry in entries if self._is_there(entry[0])])
         if consumer.state.pending:
             consumer.stream.holding[consumer] = None
+
+    def _is_there(self, stream_seq: int) -> bool:
+        """Whether a message is in the stream; one that cannot be read has not been removed."""
+        try:
+            return self._consumer.stream.store.holds(stream_seq)
+        except StoreReadError:
+            return True
 
     def _forget(self, stream_seqs: Sequence[int]) -> None:
         consumer = self._consumer

@@ -7,6 +7,7 @@ while a long catch-up runs, and none are taken while too much is on its way to t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ..ports import Timer
@@ -39,6 +40,7 @@ class Copies:
         self._flying: dict[Intake, None] = {}
         self._wanted: dict[str, dict[Copy, None]] = {}  # by the name of the origin
         self._turn: Timer | None = None
+        self._unrestored: set[Stream] = set()  # where their copies stand cannot be read yet
         self._failing: dict[Copy, None] = {}
         self._retry: Timer | None = None
 
@@ -48,13 +50,20 @@ class Copies:
         """A stream was opened again, with what was ``saved`` of its positions."""
         config = stream.config
         if config.mirror is not None or config.sources or saved:
-            intake = stream.intake = Intake(self._context, stream, self)
-            intake.restore(saved)
-            for copy in self._configure(intake):
-                copy.is_held = False
-                if copy.is_behind:
-                    self._make_ready((copy,))
+            self._unrestored.add(stream)
+            stream.unread.attempt(partial(self._restore, stream, saved))
         self.opened(stream)
+
+    def _restore(self, stream: Stream, saved: bytes | None) -> None:
+        """Find out how far the copies of a stream have come. Raises StoreReadError."""
+        intake = Intake(self._context, stream, self)
+        intake.restore(saved)
+        self._unrestored.discard(stream)
+        stream.intake = intake
+        for copy in self._configure(intake):
+            copy.is_held = False
+            if copy.is_behind:
+                self._make_ready((copy,))
 
     def all_recovered(self) -> None:
         """Every stream was opened again: origins let go of what they only held for the power cut."""
@@ -67,7 +76,8 @@ class Copies:
     def opened(self, stream: Stream) -> None:
         """There is a stream."""
         config = stream.config
-        if stream.intake is None and (config.mirror is not None or config.sources):
+        copies = config.mirror is not None or config.sources
+        if stream.intake is None and copies and stream not in self._unrestored:
             stream.intake = Intake(self._context, stream, self)
             self._configure(stream.intake)
         for copy in self._wanted.get(stream.name, ()):
@@ -77,6 +87,8 @@ class Copies:
     def changed(self, stream: Stream) -> None:
         """A stream has another configuration."""
         config = stream.config
+        if stream in self._unrestored:
+            return  # it will find the configuration as it is then
         if stream.intake is None:
             if not config.sources:
                 return
@@ -89,6 +101,7 @@ class Copies:
 
     def closed(self, stream: Stream) -> None:
         """A stream is no more: neither does it copy, nor is it copied from."""
+        self._unrestored.discard(stream)
         if stream.intake is not None:
             for copy in stream.intake.copies.values():
                 self._drop(copy)

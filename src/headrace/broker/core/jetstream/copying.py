@@ -7,12 +7,13 @@ has come is committed with the messages; see ``intake``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamSource, StreamSourceInfo
 from ....api.times import parse_time
-from ....errors import StoreError
+from ....errors import StoreError, StoreReadError
 from ....message import StoredMessage
 from .context import Refused
 from .gate import store_refusal
@@ -118,7 +119,12 @@ class Copy:
         store = origin.store
         start = max(self.position + 1, store.first_seq)
         last = min(store.durable_seq, start + _SPAN - 1)
-        batch = store.read(start, self.filter, room, _BATCH_BYTES, last)
+        try:
+            batch = store.read(start, self.filter, room, _BATCH_BYTES, last)
+        except StoreReadError as error:
+            self.is_idle = True
+            self.error = store_refusal(error)
+            return 0
         self._heard_ns = self.context.clock.monotonic_ns()
         copied = self._store_all(batch) if batch else 0
         if copied:
@@ -190,15 +196,17 @@ class Copy:
         if origin is None or not done:
             return
         if origin.config.retention == "workqueue":
-            origin.remove_copied(done)
+            origin.unread.attempt(partial(origin.remove_copied, done))
         else:
-            origin.retention.acknowledged(self, done)
+            origin.unread.attempt(partial(origin.retention.acknowledged, self, done))
 
     def let_go(self) -> None:
         """After a restart: a work queue may still hold what was copied, if the power went in between."""
         origin = self.origin
-        if origin is None or origin.config.retention != "workqueue":
-            return
+        if origin is not None and origin.config.retention == "workqueue":
+            origin.unread.attempt(partial(self._let_go, origin))
+
+    def _let_go(self, origin: Stream) -> None:
         start, last = self._before_start(origin) + 1, self.settled
         while start <= last and (
             batch := origin.store.read(start, self.filter, _LET_GO, _BATCH_BYTES, last)
@@ -216,7 +224,12 @@ class Copy:
     def info(self, *, fresh: bool = False) -> StreamSourceInfo:
         """How far it has come; of one just made, a missing origin is nothing to speak of yet."""
         source, origin = self.source, self.origin
-        lag = 0 if origin is None else origin.store.count(self.filter, self.position + 1)
+        lag = 0
+        if origin is not None:
+            try:
+                lag = origin.store.count(self.filter, self.position + 1)
+            except StoreReadError:
+                lag = max(0, origin.store.last_seq - self.position)  # not more than that
         active = _NEVER_S
         if origin is not None and not self.is_behind:
             active = 0.0

@@ -13,6 +13,7 @@ from ....api import names
 from ....api.base import DocumentError, decode
 from ....api.messages import DirectGetRequest
 from ....api.times import format_time, parse_time
+from ....errors import StoreReadError
 from ....message import StoredMessage
 from ....subjects import SubjectFilter, is_valid_pattern
 from ..ports import Origin, StreamStore
@@ -20,7 +21,7 @@ from .api import ApiDispatcher, required_level_too_high
 from .context import Context
 from .messages_api import find_message
 from .ranges import check_ranges
-from .statuses import status, with_headers
+from .statuses import status, unreadable, with_headers
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -97,6 +98,8 @@ class DirectGet:
                 self._send_one(stream, request, reply)
         except DocumentError:
             self._status(reply, status(names.MALFORMED_REQUEST))
+        except StoreReadError as error:  # it may come behind some of the messages asked for
+            self._status(reply, unreadable(error))
 
     def _send_one(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
         message = find_message(stream, request)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ....api.base import to_wire
 from ....clock import Clock
+from ....errors import StoreError, StoreReadError
 from ..ports import Bus, Randomness, Sink, Storage, Timers
 from .account_limits import Quota, ServerStore
 from .ack_dispatch import AckDispatch
@@ -97,7 +98,10 @@ class JetStream:
         if context.dirty_streams:
             streams, context.dirty_streams = context.dirty_streams, []
             for stream in streams:
-                stream.end_of_batch()
+                try:
+                    stream.end_of_batch()
+                except (StoreError, OSError) as error:
+                    stream.unread.failed(error, stream.arm)
         if context.ready or context.later:
             self._serve()
         if context.settling:
@@ -149,8 +153,7 @@ class JetStream:
                 "name": stream.name,
             }
             if consumers:
-                infos = [to_wire(consumer_info(c, listed=True)) for c in stream.consumers.values()]
-                detail["consumer_detail"] = infos
+                detail["consumer_detail"] = list(map(_consumer_detail, stream.consumers.values()))
             if not config:
                 for document in (detail, *detail.get("consumer_detail", ())):
                     document.pop("config", None)
@@ -162,7 +165,10 @@ class JetStream:
         context = self._context
         ready, context.ready = context.ready, {}
         for consumer in ready:
-            consumer.deliver()
+            try:
+                consumer.deliver()
+            except (StoreError, OSError) as error:  # it is nobody's trouble but this one's
+                consumer.unread.failed(error, consumer.try_again)
         if context.later and not self._turn_asked:
             self._turn_asked = True
             context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)
@@ -177,7 +183,10 @@ class JetStream:
         """Tell the streams what their consumers are done with, once per tick."""
         settling, self._context.settling = self._context.settling, {}
         for consumer in settling:
-            consumer.acks.settle()
+            try:
+                consumer.acks.settle()
+            except (StoreError, OSError) as error:
+                consumer.unread.failed(error, consumer.try_again)
 
     def _stage(self) -> None:
         """The last changes before a flush starts."""
@@ -201,7 +210,10 @@ class JetStream:
             self.registry.take_back(removed, forgotten)
         self._context.copies.completed(error)
         for stream in streams:
-            stream.on_durable()
+            try:
+                stream.on_durable()
+            except (StoreError, OSError) as error:
+                stream.unread.failed(error, stream.arm)
         if self._context.ready:
             self._serve()
 
@@ -209,3 +221,12 @@ class JetStream:
         """Some receiver can take more: try all who stopped because of one."""
         for stream in self.registry.streams.values():
             stream.resume_blocked()
+
+
+def _consumer_detail(consumer: Consumer) -> dict[str, Any]:
+    """A consumer for monitoring; only who it is, while what it has to deliver cannot be counted."""
+    try:
+        found: dict[str, Any] = to_wire(consumer_info(consumer, listed=True))
+    except StoreReadError as error:
+        return {"stream_name": consumer.stream.name, "name": consumer.name, "error": str(error)}
+    return found

@@ -14,6 +14,10 @@ from ..hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 __all__ = ["JetStreamOptions"]
 
 
+def say_nothing(text: str) -> None:
+    """Nobody wants to know."""
+
+
 def no_time_zone(name: str) -> tzinfo | None:
     """Knows none but UTC."""
     return UTC if name == "UTC" else None
@@ -42,6 +46,8 @@ class JetStreamOptions:
     max_memory_bytes: int = -1
     time_zone: Callable[[str], tzinfo | None] = no_time_zone
     """The time zone of a name, as of ``Europe/Berlin``, for schedules; None for one nobody knows."""
+    warn: Callable[[str], None] = say_nothing
+    """Is told, in a sentence, what whoever operates the server should know."""
     pin_handover: Literal["drain", "immediate"] = "drain"
     """When the next client is pinned: once the one before has finished what it has in hand (the
     specification of priority groups), or with the next message (nats-server)."""

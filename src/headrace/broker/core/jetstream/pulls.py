@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....api import names
+from ....errors import StoreReadError
 from ..ports import Origin
 from . import statuses
 from .api import required_level_too_high
@@ -49,7 +50,11 @@ class Pulls:
         if consumer.pinning is not None and not consumer.pinning.take(request, now_ns):
             self.say(reply, PIN_ID_MISMATCH)
             return
-        if request.no_wait and not self._may_join(request):
+        try:
+            if request.no_wait and not self._may_join(request):
+                return
+        except StoreReadError as error:  # it cannot be counted now
+            self.say(reply, statuses.unreadable(error))
             return
         if consumer.queue.is_full and not self._evict(now_ns):
             if not request.heartbeat_ns:  # with one, the client notices the silence
@@ -113,8 +118,8 @@ class Pulls:
         for request in list(self._consumer.queue):
             self.end(request, block, with_pending=with_pending)
 
-    def end_one_shots(self) -> None:
-        """There is nothing more now: finish those who asked not to wait.
+    def end_one_shots(self, block: bytes = statuses.NO_MESSAGES) -> None:
+        """There is nothing more now, or ``block`` says what else it is: finish who asked not to wait.
 
         One that came while messages were on their way to the disk waits for these.
         """
@@ -123,7 +128,7 @@ class Pulls:
         durable_seq = self._consumer.stream.store.durable_seq
         for request in list(self._consumer.queue):
             if request.one_shot and request.seen_seq <= durable_seq:
-                self.end(request, statuses.NO_MESSAGES, with_pending=False)
+                self.end(request, block, with_pending=False)
 
     def run_due(self, now_ns: int) -> None:
         """Expired requests get their 408, quiet ones a heartbeat, abandoned ones nothing.
@@ -142,7 +147,7 @@ class Pulls:
                 self.end(request, statuses.REQUEST_TIMEOUT, with_pending=True)
             else:
                 quiet.append(request)
-        if some_due:
+        if some_due and not self._consumer.unread.holds:
             self.end_one_shots()
         for request in quiet:
             if request.waiting:

@@ -110,7 +110,11 @@ class Registry:
         """Make a consumer of a checked configuration."""
         consumer = Consumer(self._context, stream, name, config, self._context.clock.now_ns())
         consumer.on_inactive = self.delete_consumer
-        consumer.start()
+        try:
+            consumer.start()
+        except StoreError:
+            consumer.close()
+            raise
         self._admit(consumer)
         self.journal_consumer(consumer)
         advisories = self._context.advisories

@@ -91,6 +91,9 @@ class InterestRetention:
     def consumers_changed(self) -> None:
         """Walks the stream once: rare, and the only way to know what nobody waits for."""
         self._wanted.clear()
+        self._stream.unread.attempt(self._sweep)
+
+    def _sweep(self) -> None:
         stream = self._stream
         users = self._users()
         store = stream.store

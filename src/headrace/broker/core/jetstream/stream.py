@@ -7,13 +7,14 @@ completed, and consumers see the message from then on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ....api.envelope import encode_pub_error
 from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamConfig
-from ....errors import StoreError
+from ....errors import StoreError, StoreReadError
 from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter
 from ....wire.direct import PublishRun
@@ -34,6 +35,7 @@ from .retention import Retention, retention_of
 from .schedules import Schedules
 from .stream_config import compile_transform
 from .stream_copies import CopyingStream
+from .unread import Unread
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -65,6 +67,7 @@ class Stream(CopyingStream):
         self.holding: dict[Consumer, None] = {}
         self.crowded: dict[bytes, None] = {}
         self.removals = 0
+        self.unread = Unread(context, f"stream {config.name!r}")
         self.readers = {}
         self.crowd = {}
         self.intake = None
@@ -92,16 +95,20 @@ class Stream(CopyingStream):
         """Start listening on the stream's subjects."""
         self._listen([] if self.config.mirror else self.config.subjects)
         if self.config.max_msgs_per_subject > 0:
-            # A crash may have kept a message and not what it removed.
-            last = self.store.last_seq
-            recent = self.store.subjects_between(max(1, last - _RECENT), last)
-            self.crowded = dict.fromkeys(recent)
+            self.unread.attempt(self._suspect_recent)
         self.expire()
         self.arm()
+
+    def _suspect_recent(self) -> None:
+        """A crash may have kept a message and not what it removed."""
+        last = self.store.last_seq
+        recent = self.store.subjects_between(max(1, last - _RECENT), last)
+        self.crowded.update(dict.fromkeys(recent))
 
     def close(self) -> None:
         """Stop listening; consumers are closed by the registry."""
         self._closed = True
+        self.unread.cancel()
         self._listen([])
         self.expiry.cancel()
         if self.schedules is not None:
@@ -124,15 +131,28 @@ class Stream(CopyingStream):
 
     def recover(self) -> None:
         """Rebuild what is not stored by itself: reminders of what is due, and the duplicate window."""
-        self.expiry.rebuild()
+        self._rebuild_reminders()
+        self._last_ns = self.store.state.last_ns
+        if self.window.window_ns:
+            self.unread.attempt(self._rebuild_window)
+
+    def _rebuild_reminders(self) -> None:
+        self.unread.attempt(self.expiry.rebuild)
         if self.schedules is not None:
-            self.schedules.rebuild()
-        window_ns = self.window.window_ns
+            self.unread.attempt(self.schedules.rebuild)
+
+    def _rebuild_window(self) -> None:
+        try:
+            self._read_window()
+        except StoreReadError as error:
+            self.window.unread = error
+            raise
+        self.window.unread = None
+
+    def _read_window(self) -> None:
         store = self.store
-        self._last_ns = store.state.last_ns
-        if not window_ns:
-            return
-        position = store.next_with_headers(store.sequence_at(self._now_ns() - window_ns))
+        since_ns = self._now_ns() - self.window.window_ns
+        position = store.next_with_headers(store.sequence_at(since_ns))
         while messages := store.read(position, None, _REBUILD_BATCH, 1 << 24, store.last_seq):
             position = store.next_with_headers(messages[-1].sequence + 1)
             for message in messages:
@@ -272,7 +292,11 @@ class Stream(CopyingStream):
         """Take a message that has at most an id, and nothing else a plain stream would look at."""
         now_ns = self.time()
         if name:
-            duplicate_of = self.window.find(name, now_ns)
+            try:
+                duplicate_of = self.window.find(name, now_ns)
+            except StoreReadError as error:
+                self._refuse(reply, store_refusal(error))
+                return
             if duplicate_of:
                 self._acknowledge_duplicate(duplicate_of, reply)
                 return
@@ -382,7 +406,7 @@ class Stream(CopyingStream):
             self.window.add(found.message_id, sequence, now_ns)
         self._after_append(subject, sequence, found.rollup)
         if found.ends:
-            self.purge(SubjectFilter([found.ends]))
+            self.unread.attempt(partial(self.purge, SubjectFilter([found.ends])))
         return sequence, found
 
     def _acknowledge_duplicate(self, sequence: int, reply: bytes) -> None:
@@ -415,7 +439,7 @@ class Stream(CopyingStream):
         if self.is_crowded:
             self.thin()
         if self._bounded:
-            self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
+            self.unread.attempt(self.trim_to_size)
         self.arm()
 
     def flush_begins(self) -> None:
@@ -451,14 +475,12 @@ class Stream(CopyingStream):
         ``done`` are the removed ones that nobody needs: they are removed once more.
         """
         self.removals += 1
-        self.expiry.rebuild()
-        if self.schedules is not None:
-            self.schedules.rebuild()
+        self._rebuild_reminders()
         self.arm()
         if self.republisher is not None:
             self.republisher.take_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
-        self.remove_done(done)
+        self.unread.attempt(partial(self.remove_done, done))
         if self.config.max_msgs_per_subject > 0:
             self.thin_all()
 

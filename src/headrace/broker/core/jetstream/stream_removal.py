@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ....api.streams import StreamConfig
+from ....errors import StoreReadError
 from ....subjects import SubjectFilter
 from ..ports import StreamStore
 from .context import Context
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .copying import Copy
     from .expiry import Expiry
     from .intake import Intake
+    from .unread import Unread
 
 __all__ = ["RemovingStream"]
 
@@ -35,23 +37,32 @@ class RemovingStream:
     """What this stream copies, if anything."""
     crowded: dict[bytes, None]
     """Subjects that may have too many messages, until the end of the tick at most."""
+    unread: Unread
+    """What could not be done because the store cannot read now."""
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
     def trim(self) -> None:
         """Apply every limit now, as after an update."""
-        config = self.config
-        self.trim_head(max_messages=config.max_msgs, max_bytes=config.max_bytes)
+        self.unread.attempt(self.trim_to_size)
         self.expire()
+        config = self.config
         if config.max_msgs_per_subject > 0:
             self.thin_all()
 
+    def trim_to_size(self) -> None:
+        """Remove the oldest while there are too many, or too many bytes. Raises StoreReadError."""
+        self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
+
     def expire(self) -> None:
-        """Remove what has expired by now, and what is too much of its subject."""
-        if self.writable():
-            if self.is_crowded:
-                self.thin()
-            self.expiry.run()
+        """Remove what has expired by now, and what is too much of its subject; later, if need be."""
+        if self.writable() and not self.unread.holds:
+            self.unread.attempt(self._remove_due)
+
+    def _remove_due(self) -> None:
+        if self.is_crowded:
+            self._thin()
+        self.expiry.run()
 
     @property
     def is_crowded(self) -> bool:
@@ -59,21 +70,36 @@ class RemovingStream:
         return bool(self.crowded or self.store.superseded)
 
     def thin(self) -> None:
-        """Bring the crowded subjects within the limit."""
+        """Bring the crowded subjects within the limit; later, if the store cannot read them now."""
+        self.unread.attempt(self._thin)
+
+    def _thin(self) -> None:
         crowded, self.crowded = self.crowded, {}
-        if self.config.max_msgs_per_subject > 0 and self.writable():
-            removed = self.store.thin_superseded() if self.store.superseded else []
+        if self.config.max_msgs_per_subject <= 0 or not self.writable():
+            return
+        removed: list[int] = []
+        try:
+            if self.store.superseded:
+                removed += self.store.thin_superseded()
             if crowded:
                 removed += self.store.thin(crowded, self.config.max_msgs_per_subject)
+        except StoreReadError as error:
+            removed += error.removed
+            self.crowded = {**crowded, **self.crowded}
+            raise
+        finally:
             if removed:
                 self._removed(removed)
 
     def thin_all(self) -> None:
-        """Bring every subject within the limit."""
+        """Bring every subject within the limit; later, if the store cannot read them now."""
+        self.unread.attempt(self._thin_all)
+
+    def _thin_all(self) -> None:
         limit = self.config.max_msgs_per_subject
         subjects = self.store.subjects(None)
         self.crowded = dict.fromkeys([s for s, state in subjects if state.count > limit])
-        self.thin()
+        self._thin()
 
     def remove(self, sequences: Sequence[int]) -> int:
         """Remove messages on request or by a limit; deliveries of them are over."""
@@ -120,7 +146,7 @@ class RemovingStream:
             consumer.touch()
 
     def trim_head(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> None:
-        """Remove from the head until within the limits (-1 or 0: no limit)."""
+        """Remove from the head until within the limits (-1 or 0: no limit). Raises StoreReadError."""
         if not self.writable():
             return
         removed = self.store.trim(

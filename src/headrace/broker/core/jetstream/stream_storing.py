@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ....subjects import SubjectFilter
@@ -89,7 +90,7 @@ class StoringStream(RemovingStream):
             latest[message.subject] = sequence
             self._after_append(message.subject, sequence, message.rollup)
             if message.ends:
-                self.purge(SubjectFilter([message.ends]))
+                self.unread.attempt(partial(self.purge, SubjectFilter([message.ends])))
             sequence += 1
         if reply:
             self.acks.add(sequence - 1, reply, extra)
@@ -138,7 +139,7 @@ class StoringStream(RemovingStream):
         """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
         if rollup:
             scope = SubjectFilter.of_stored(subject) if rollup == b"sub" else None
-            self.purge(scope, below_seq=sequence)
+            self.unread.attempt(partial(self.purge, scope, below_seq=sequence))
         if self.config.max_msgs_per_subject > 0:
             if not self._replaces:
                 self.crowded[subject] = None
