@@ -28,6 +28,7 @@ from ....subjects import is_valid_pattern
 from .consumer_start import filters_of
 from .context import Refused
 from .durations import format_duration
+from .flow_acks import check_flow_acks
 from .options import JetStreamOptions
 from .priority_config import check_priority, check_priority_update
 from .push_config import check_direct, check_push, check_side
@@ -98,7 +99,7 @@ def with_consumer_defaults(
     if config.backoff:
         changes["ack_wait"] = config.backoff[0]
     if config.ack_policy != "none":
-        if config.ack_wait == 0 and not config.backoff:
+        if config.ack_wait == 0 and not config.backoff and config.ack_policy != "flow_control":
             changes["ack_wait"] = ACK_WAIT_S_DEFAULT
         limit = config.max_ack_pending or stream.consumer_limits.max_ack_pending
         limit = max(limit or MAX_ACK_PENDING_DEFAULT, -1)
@@ -212,14 +213,11 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def _check_acks(config: ConsumerConfig) -> None:
-    if config.ack_policy == "flow_control" and not config.deliver_subject:
-        raise Refused(Errors.CONSUMER_FLOW_CONTROL_ACKS_REQUIRE_PUSH)
-    if config.ack_policy == "flow_control":
-        raise Refused(Errors.CONSUMER_ACK_POLICY_INVALID)
     if any(pause < 0 for pause in config.backoff):
         raise Refused(Errors.CONSUMER_BACKOFF_NEGATIVE)
     if config.ack_wait < 0:
         raise Refused(Errors.CONSUMER_ACK_WAIT_NEGATIVE)
+    check_flow_acks(config)
     if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)
 

@@ -145,7 +145,7 @@ class Registry:
 
     def _admit(self, consumer: Consumer) -> None:
         consumer.stream.consumers[consumer.name] = consumer
-        if consumer.config.ack_policy != "none":
+        if consumer.config.ack_policy not in ("none", "flow_control"):
             self._acks.add(consumer)
 
     def _drop_consumer(self, consumer: Consumer) -> None:
