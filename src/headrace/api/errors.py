@@ -83,6 +83,7 @@ class Errors:
     MEMORY_RESOURCES_EXCEEDED: Final = ErrorSpec(
         10028, 500, "insufficient memory resources available"
     )
+    MIRROR_CONSUMER_SETUP_FAILED: Final = ErrorSpec(10029, 500, "{err}")
     MIRROR_MAX_MESSAGE_SIZE_TOO_BIG: Final = ErrorSpec(
         10030, 400, "stream mirror must have max message size >= source"
     )
@@ -94,6 +95,7 @@ class Errors:
     NOT_EMPTY_REQUEST: Final = ErrorSpec(10038, 400, "expected an empty request payload")
     NOT_ENABLED_FOR_ACCOUNT: Final = ErrorSpec(10039, 503, "JetStream not enabled for account")
     SEQUENCE_NOT_FOUND: Final = ErrorSpec(10043, 400, "sequence {seq} not found")
+    SOURCE_CONSUMER_SETUP_FAILED: Final = ErrorSpec(10045, 500, "{err}")
     SOURCE_MAX_MESSAGE_SIZE_TOO_BIG: Final = ErrorSpec(
         10046, 400, "stream source must have max message size >= target"
     )

@@ -100,7 +100,7 @@ def test_nothing_is_ever_delivered_again_by_time() -> None:
 
 def test_a_work_queue_lets_go_of_what_an_answer_covers() -> None:
     _, client, inbox = ready(4, retention="workqueue")
-    seqs, (request,) = split(inbox)
+    _, (request,) = split(inbox)
     answer(client, request, 2, 2)
     state = client.api("STREAM.INFO.S")["state"]
     assert (state["first_seq"], state["messages"]) == (3, 2)

@@ -39,8 +39,9 @@ class Run:
 class DeliveryState:
     """The delivery state of one consumer.
 
-    ``ack_wait_ns`` and ``backoff_ns`` set the deadline of each delivery; without either there is none, and
-    a message is delivered again only if it is refused. ``max_deliver`` below 1 means no limit. With ``tracks`` false (ack policy ``none``) a delivery is its own acknowledgement.
+    ``ack_wait_ns`` and ``backoff_ns`` set the deadline of each delivery; without either there is none,
+    and a message is delivered again only if it is refused. ``max_deliver`` below 1 means no limit. With
+    ``tracks`` false (ack policy ``none``) a delivery is its own acknowledgement.
     """
 
     def __init__(

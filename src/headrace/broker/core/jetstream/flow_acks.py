@@ -17,7 +17,7 @@ from ....api.errors import Errors
 from .context import Refused
 from .publish_headers import header_value
 
-__all__ = ["Reached", "check_flow_acks", "reached", "with_flow_control"]
+__all__ = ["Reached", "check_flow_acks", "position_block", "reached", "with_flow_control"]
 
 _HEARTBEAT_S: Final = 1.0
 _LAST_CONSUMER: Final = b"Nats-Last-Consumer"
@@ -64,6 +64,16 @@ def reached(headers: bytes) -> Reached | None:
     if not stream_seq:
         return None
     return Reached(_number(headers, _LAST_CONSUMER), stream_seq)
+
+
+def position_block(consumer_seq: int, stream_seq: int) -> bytes:
+    """The headers of an answer that says this."""
+    return b"NATS/1.0\r\n%b: %d\r\n%b: %d\r\n\r\n" % (
+        _LAST_CONSUMER,
+        consumer_seq,
+        _LAST_STREAM,
+        stream_seq,
+    )
 
 
 def _number(headers: bytes, name: bytes) -> int:

@@ -146,7 +146,9 @@ class Push:
 
     def _ask(self, *, at_once: bool = False) -> None:
         window = self.window
-        if window is not None and (window.should_ask or (at_once and not window.request)):
+        if window is None or not self.active:
+            return  # who asks where nobody is never hears an answer
+        if window.should_ask or (at_once and not window.request):
             request = self._flow_prefix + self._consumer.context.new_name(_ID_CHARS).encode()
             window.ask(request)
             self._bus.publish(self.subject, request, _FLOW_REQUEST, b"")
