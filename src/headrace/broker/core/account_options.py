@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_ACCOUNT",
     "SYSTEM_ACCOUNT",
     "AccountOptions",
+    "AssetLimits",
     "Export",
     "Import",
     "JetStreamLimits",
@@ -42,6 +43,23 @@ class JetStreamLimits:
     max_stream_memory: int = -1
     max_stream_storage: int = -1
     max_bytes_required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetLimits:
+    """What a server allows each stream, consumer and batch, of whatever account; 0 for its default.
+
+    Without ``max_ack_pending``, ``max_request_batch`` and ``duplicate_window`` (seconds) any value is
+    allowed. ``batch_idle`` is in seconds; batches count apart by their kind, atomic or fast.
+    """
+
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    duplicate_window: float = 0.0
+    batches_per_stream: int = 0
+    batches: int = 0
+    batch_messages: int = 0
+    batch_idle: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

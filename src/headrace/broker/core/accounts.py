@@ -173,13 +173,7 @@ class _Shared:
 
     def options_of(self, account: Account) -> JetStreamOptions:
         limits = account.options.jetstream or JetStreamLimits()
-        own = limits.max_ack_pending
-        return dataclasses.replace(
-            self._options,
-            account=account.name,
-            limits=limits,
-            max_ack_pending=own if own > 0 else self._options.max_ack_pending,
-        )
+        return dataclasses.replace(self._options, account=account.name, limits=limits)
 
     def start(
         self, account: Account, clock: Clock, random: Randomness, timers: Timers

@@ -8,7 +8,7 @@ from datetime import UTC, tzinfo
 from typing import Literal
 
 from ....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
-from ..account_options import JetStreamLimits
+from ..account_options import AssetLimits, JetStreamLimits
 from ..hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 
 __all__ = ["JetStreamOptions"]
@@ -36,8 +36,8 @@ class JetStreamOptions:
     api_level: int = COMPATIBLE_API_LEVEL
     max_streams: int = STREAMS_MAX
     max_consumers_per_stream: int = CONSUMERS_PER_STREAM_MAX
-    max_ack_pending: int = -1
-    max_request_batch: int = 0
+    assets: AssetLimits = field(default_factory=AssetLimits)
+    """What each stream, consumer and batch may be, by the server; ``limits`` are the account's."""
     max_storage_bytes: int = -1
     max_memory_bytes: int = -1
     time_zone: Callable[[str], tzinfo | None] = no_time_zone

@@ -251,8 +251,8 @@ class StreamsApi:
             raise Refused(Errors.STREAM_NAME_MISMATCH)
         check_stream_name(config.name)
         if config.pedantic:
-            check_pedantic(config)
-        config = with_stream_defaults(config)
+            check_pedantic(config, self._context.options)
+        config = with_stream_defaults(config, self._context.options)
         check_stream(config, self._context.options)
         compile_transform(config, self._context.random)
         check_republish(config, self._context.random)
