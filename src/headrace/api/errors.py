@@ -216,6 +216,9 @@ class Errors:
     CONSUMER_INVALID_DELIVER_SUBJECT: Final = ErrorSpec(
         10112, 400, "invalid push consumer deliver subject"
     )
+    STREAM_MAX_BYTES_EXCEEDED: Final = ErrorSpec(
+        10122, 400, "stream max bytes exceeds account limit max stream bytes"
+    )
     STREAM_MAX_BYTES_REQUIRED: Final = ErrorSpec(
         10113, 400, "account requires a stream config to have max bytes set"
     )
@@ -232,6 +235,9 @@ class Errors:
         10117, 500, "subject details would exceed maximum allowed"
     )
     STREAM_OFFLINE: Final = ErrorSpec(10118, 500, "stream is offline")
+    NO_LIMITS: Final = ErrorSpec(
+        10120, 400, "no JetStream default or applicable tiered limit present"
+    )
     CONSUMER_MAX_PENDING_ACK_EXCESS: Final = ErrorSpec(
         10121, 400, "consumer max ack pending exceeds system limit of {limit}"
     )

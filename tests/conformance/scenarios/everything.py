@@ -31,6 +31,7 @@ from conformance.scenarios import (
     settings,
     sources,
     streams,
+    tiers,
     together,
 )
 from conformance.table import Table
@@ -57,6 +58,7 @@ ALL: Table = [
     *republishing.TABLE,
     *settings.TABLE,
     *serverlimits.TABLE,
+    *tiers.TABLE,
     *sources.TABLE,
     *externals.TABLE,
     *counting.TABLE,

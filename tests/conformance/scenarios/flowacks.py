@@ -178,12 +178,12 @@ FLOWING: Table = [
     pushed(
         "reset to the floor",
         5,
-        listen(),
-        read(4),
+        listen(on="b"),
+        read(4, on="b"),
         came_to(2, 2),
-        quiet(),
+        quiet(on="b"),
         api("CONSUMER.RESET.S.C"),
-        quiet(),
+        quiet(on="b"),
         api(INFO),
     ),
     pushed(

@@ -32,7 +32,8 @@ class JetStreamLimits:
     """What one account may use; −1 for no limit.
 
     ``max_consumers`` holds for each stream, as in nats-server. ``max_bytes_required`` refuses a
-    stream without ``max_bytes``; ``max_stream_…`` limits the ``max_bytes`` of each.
+    stream without ``max_bytes``; ``max_stream_…`` limits the ``max_bytes`` of each. With ``tiers`` the
+    limits are theirs, by the replicas of a stream: ``R1``, which is what one node has, ``R3`` …
     """
 
     max_memory: int = -1
@@ -43,6 +44,11 @@ class JetStreamLimits:
     max_stream_memory: int = -1
     max_stream_storage: int = -1
     max_bytes_required: bool = False
+    tiers: tuple[tuple[str, JetStreamLimits], ...] = ()
+
+    def of_one_node(self) -> JetStreamLimits | None:
+        """What holds for streams without replicas; None if there must not be any."""
+        return dict(self.tiers).get("R1") if self.tiers else self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -173,7 +173,12 @@ class _Shared:
 
     def options_of(self, account: Account) -> JetStreamOptions:
         limits = account.options.jetstream or JetStreamLimits()
-        return dataclasses.replace(self._options, account=account.name, limits=limits)
+        return dataclasses.replace(
+            self._options,
+            account=account.name,
+            limits=limits.of_one_node() or JetStreamLimits(max_memory=0, max_storage=0),
+            tiers=limits.tiers,
+        )
 
     def start(
         self, account: Account, clock: Clock, random: Randomness, timers: Timers

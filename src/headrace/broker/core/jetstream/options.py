@@ -32,6 +32,8 @@ class JetStreamOptions:
     domain: str = ""
     """Of the server, "" for none; acknowledgements and the account's information say it."""
     limits: JetStreamLimits = field(default_factory=JetStreamLimits)
+    tiers: tuple[tuple[str, JetStreamLimits], ...] = ()
+    """Where the account's limits are those of tiers: all of them; ``limits`` are those of ``R1``."""
     version: str = COMPATIBLE_VERSION
     api_level: int = COMPATIBLE_API_LEVEL
     max_streams: int = STREAMS_MAX
@@ -45,3 +47,8 @@ class JetStreamOptions:
     pin_handover: Literal["drain", "immediate"] = "drain"
     """When the next client is pinned: once the one before has finished what it has in hand (the
     specification of priority groups), or with the next message (nats-server)."""
+
+    @property
+    def admits_streams(self) -> bool:
+        """Whether there is any limit that applies to streams of one node."""
+        return not self.tiers or any(name == "R1" for name, _ in self.tiers)
