@@ -340,3 +340,18 @@ def test_a_client_of_the_other_account_can_not_forge_deliveries() -> None:
     a.publish(b"deliver.b.c", b"9", b"$JS.ACK.S.C.1.2.2.1.0")
     fill(a, 2)
     assert payloads(world) == [1, 2]
+
+
+def test_another_prefix_to_deliver_is_looked_at_anew() -> None:
+    world = both()
+    a, b = world.user("A"), world.user("B")
+    a.stream()
+    b.api("STREAM.CREATE.T", {"name": "T", "sources": [S]})
+    fill(a, 1)
+    elsewhere = {**S, "external": {**EXTERNAL, "deliver": "deliver.c"}}
+    assert "error" not in b.api("STREAM.UPDATE.T", {"name": "T", "sources": [elsewhere]})
+    fill(a, 2)
+    assert payloads(world) == [1]
+    assert copy_info(b)["error"]["err_code"] == 10045
+    b.api("STREAM.UPDATE.T", {"name": "T", "sources": [S]})
+    assert payloads(world) == [1, 2]

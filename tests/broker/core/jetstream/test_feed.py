@@ -239,6 +239,20 @@ def test_without_the_source_nobody_listens() -> None:
     assert "push_bound" not in client.info()
 
 
+def test_the_subject_it_listens_on_changes_with_the_configuration() -> None:
+    world, client = ready()
+    target(client)
+    fill(client, 1)
+    moved = {"name": "S", "consumer": {"name": "C", "deliver_subject": "e"}}
+    assert "error" not in client.api("STREAM.UPDATE.T", {"name": "T", "sources": [moved]})
+    assert copy_info(client)["error"]["err_code"] == 10045
+    answer = client.consumer(ack_policy="flow_control", deliver_subject="e", max_ack_pending=0)
+    assert "error" not in answer
+    world.advance(2.5)
+    fill(client, 2)
+    assert payloads(client) == [1, 2]
+
+
 def test_an_origin_made_anew_is_copied_from_its_beginning() -> None:
     world, client = ready()
     target(client)

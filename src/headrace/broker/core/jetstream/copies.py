@@ -92,8 +92,9 @@ class Copies:
                 return
             stream.intake = Intake(self._context, stream, self)
         self._configure(stream.intake)
+        self._look_again(stream.intake)  # where it may deliver to can be another prefix now
         for copy in stream.intake.copies.values():
-            if copy.is_idle:
+            if copy.is_idle or copy.feed is not None:
                 self.go_on(copy)
         stream.make_way()
 
@@ -126,15 +127,19 @@ class Copies:
     def look_again_elsewhere(self) -> None:
         """Imports and exports may have changed: find every stream of another account anew."""
         for stream in self._streams.values():
-            for copy in stream.intake.copies.values() if stream.intake is not None else ():
-                if copy.source.external is None:
-                    continue
-                reach = self._reach(copy)
-                if reach.copies is not copy.home:
-                    self._unlink(copy)
-                    self._link(copy, reach)
-                elif reach.copies is None:
-                    copy.error = reach.error
+            if stream.intake is not None:
+                self._look_again(stream.intake)
+
+    def _look_again(self, intake: Intake) -> None:
+        for copy in intake.copies.values():
+            if copy.source.external is None:
+                continue
+            reach = self._reach(copy)
+            if reach.copies is not copy.home:
+                self._unlink(copy)
+                self._link(copy, reach)
+            elif reach.copies is None:
+                copy.error = reach.error
 
     def mirror_of(self, name: str) -> Stream | None:
         """A mirror that may answer for a stream that is away."""

@@ -80,9 +80,21 @@ class Copy:
         self._last_copied = 0  # as a source shows it; of a mirror the last sequence says it
         self.feed: Feed | None = None
         """Where messages come from, if not from the origin's store: a consumer."""
-        if source.consumer is not None:
-            self.feed = Feed(self, source.consumer, self.other_policy, self.setup_failed)
+        self._make_feed()
         self._done: list[int] = []  # copied, of an origin that lets go of what everybody has
+
+    def _make_feed(self) -> None:
+        consumer = self.source.consumer
+        if consumer is not None:
+            self.feed = Feed(self, consumer, self.other_policy, self.setup_failed)
+
+    def take_source(self, source: StreamSource) -> None:
+        """The same source, of a new configuration: its consumer may deliver to another subject now."""
+        moved = source.consumer != self.source.consumer
+        self.source = source
+        if moved and self.feed is not None:
+            self.feed.stop()
+            self._make_feed()
 
     # -- the origin
 
