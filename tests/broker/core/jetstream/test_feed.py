@@ -82,6 +82,23 @@ def test_more_than_may_be_pending_is_copied_without_waiting_for_a_heartbeat() ->
     assert payloads(client) == list(range(100))
 
 
+def test_a_long_catch_up_leaves_room_for_others_in_every_tick() -> None:
+    """A store in memory commits at once: nothing but its turns holds the copy back."""
+    world, client = ready(limit=100)
+    fill(client, *range(1000))
+    client.api("STREAM.CREATE.T", {"name": "T", "sources": [THROUGH]})
+    ticks, before = 0, 0
+    store = world.hub.engine.registry.streams["T"].store  # type: ignore[union-attr]
+    while before < 1000:
+        world.hub.run_timers()
+        world.tick()
+        now = store.messages
+        assert now - before <= 200
+        ticks, before = ticks + 1, now
+        assert ticks < 1000
+    assert ticks >= 5
+
+
 def test_the_filter_and_headers_only_are_the_consumers() -> None:
     world = World()
     client = world.client()

@@ -213,6 +213,10 @@ class Copies:
 
     # -- turns
 
+    def ask_turn(self, copy: Copy) -> None:
+        """A copy of ours has something to do in the next tick."""
+        self._make_ready((copy,))
+
     def wake(self, readers: Iterable[Copy]) -> None:
         """Their origin has more messages on disk."""
         ours: list[Copy] = []

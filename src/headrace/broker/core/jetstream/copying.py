@@ -143,7 +143,9 @@ class Copy:
         if origin is None:
             return 0
         if self.feed is not None:
-            if not self.feed.listening:
+            if self.feed.listening:
+                self.feed.answer()
+            else:
                 self._start(self.feed)
             return 0
         store = origin.store
@@ -250,8 +252,8 @@ class Copy:
     def settle(self, position: int, done: list[int]) -> None:
         """Everything up to ``position`` is durable here; ``done`` was copied of it."""
         self.settled = position
-        if self.feed is not None:
-            self.feed.settled()
+        if self.feed is not None and self.feed.can_answer:
+            self.context.copies.ask_turn(self)  # more comes then: not in this tick, which had its share
         origin = self.origin
         if origin is None or not done:
             return

@@ -152,10 +152,15 @@ class Feed:
         self._owed = _Owed(reply, self._last, self._copy.position)
         self._copy.want_settled()
 
-    def settled(self) -> None:
-        """More is durable: say so, if that was asked."""
+    @property
+    def can_answer(self) -> bool:
+        """Whether flow control waits for an answer, and what it asks for is durable."""
+        return self._owed is not None and self._owed.stream_seq <= self._copy.settled
+
+    def answer(self) -> None:
+        """Say how far we are, if that was asked."""
         owed = self._owed
-        if owed is None or owed.stream_seq > self._copy.settled:
+        if owed is None or not self.can_answer:
             return
         self._owed = None
         block = position_block(owed.consumer_seq, owed.stream_seq)
