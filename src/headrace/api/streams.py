@@ -274,6 +274,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
     cluster: ClusterInfo | None = None
     mirror: StreamSourceInfo | None = None
     sources: tuple[StreamSourceInfo, ...] = ()
+    domain: str = ""
     alternates: tuple[StreamAlternate, ...] = ()
     ts: str = ""
     did_create: bool = False

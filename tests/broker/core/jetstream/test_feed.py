@@ -310,7 +310,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=80)
+@settings(max_examples=50)
 @given(events, st.integers(1, 4))
 def test_every_message_comes_once_and_in_order(events: list[str], limit: int) -> None:
     """Whatever happens to the consumer, the target and the server between the messages."""

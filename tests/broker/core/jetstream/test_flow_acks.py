@@ -119,7 +119,7 @@ events = st.lists(
 )
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(events)
 def test_what_answers_say_is_what_is_acknowledged(events: list[Any]) -> None:
     """Against a model: a floor and a count, whatever the answers say, over restarts and resets."""

@@ -253,7 +253,9 @@ class Copy:
         """Everything up to ``position`` is durable here; ``done`` was copied of it."""
         self.settled = position
         if self.feed is not None and self.feed.can_answer:
-            self.context.copies.ask_turn(self)  # more comes then: not in this tick, which had its share
+            self.context.copies.ask_turn(
+                self
+            )  # more comes then: not in this tick, which had its share
         origin = self.origin
         if origin is None or not done:
             return

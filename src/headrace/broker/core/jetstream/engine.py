@@ -159,6 +159,7 @@ class JetStream:
                 **to_wire(stream_info(stream, self._context, listed=True)),
                 "name": stream.name,
             }
+            detail.pop("domain", None)
             if consumers:
                 infos = [to_wire(consumer_info(c, listed=True)) for c in stream.consumers.values()]
                 detail["consumer_detail"] = infos

@@ -74,6 +74,7 @@ def stream_info(
         ),
         mirror=copies[0] if stream.config.mirror is not None and copies else None,
         sources=copies if stream.config.mirror is None else (),
+        domain="" if did_create else context.options.domain,  # as nats-server leaves it out there
         ts=format_time(context.clock.now_ns()),
         did_create=did_create,
     )
