@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from broker.core.test_accounts import STREAMS, Accounts
 from headrace.broker.core.account_options import AccountOptions, Export, Import
@@ -32,6 +35,7 @@ B = AccountOptions(
 )
 EXTERNAL = {"api": "JS.A.API", "deliver": "deliver.b"}
 S = {"name": "S", "external": EXTERNAL}
+LAST = Export(kind="stream", subject=b"d.>")
 
 
 def both(a: AccountOptions = A, b: AccountOptions = B, storage: Any = None) -> Accounts:
@@ -303,6 +307,19 @@ def test_a_consumer_of_the_other_account_delivers_and_is_answered() -> None:
     assert "error" not in copy_info(b)
 
 
+def test_the_other_accounts_turn_is_asked_for_and_not_waited_for() -> None:
+    world = both(A_FLOW, dataclasses.replace(B_FLOW, imports=()))
+    a, b = world.user("A"), world.user("B")
+    a.stream()
+    flow(a)  # two at a time
+    b.api("STREAM.CREATE.T", {"name": "T", "sources": [CONSUMER]})
+    fill(a, *range(1, 10))
+    began_ns = world.clock.monotonic_ns()
+    world.hub.configure_accounts([A_FLOW, B_FLOW])
+    assert payloads(world) == list(range(1, 10))
+    assert world.clock.monotonic_ns() == began_ns
+
+
 def test_without_a_way_for_the_answers_it_stops_and_says_so() -> None:
     world = both()
     a, b = world.user("A"), world.user("B")
@@ -355,3 +372,70 @@ def test_another_prefix_to_deliver_is_looked_at_anew() -> None:
     assert copy_info(b)["error"]["err_code"] == 10045
     b.api("STREAM.UPDATE.T", {"name": "T", "sources": [S]})
     assert payloads(world) == [1, 2]
+
+
+events = st.lists(
+    st.sampled_from(["publish", "publish", "cut", "link", "restart", "purge", "time"]), max_size=20
+)
+
+
+@settings(max_examples=40)
+@given(events, st.sampled_from([S, CONSUMER]), st.sampled_from(["limits", "workqueue"]))
+def test_every_message_crosses_once_whatever_happens_to_the_link(
+    events: list[str], source: dict[str, Any], retention: str
+) -> None:
+    world = both(A_FLOW, B_FLOW)
+    linked, cut = (A_FLOW, B_FLOW), (A_FLOW, dataclasses.replace(B_FLOW, imports=()))
+    a, b = world.user("A"), world.user("B")
+    a.stream(retention=retention)
+    if source is CONSUMER:
+        flow(a)
+    b.api("STREAM.CREATE.T", {"name": "T", "sources": [source], "allow_direct": True})
+    published, purged, kept = 0, 0, payloads(world)
+    for event in [*events, "link", "time"]:
+        if event == "publish":
+            published += 1
+            fill(a, published)
+        elif event in ("cut", "link"):
+            world.accounts = cut if event == "cut" else linked
+            world.hub.configure_accounts(world.accounts)
+        elif event == "restart":
+            world.restart()
+            a, b = world.user("A"), world.user("B")
+        elif event == "purge":
+            purged = len(payloads(world)) + purged
+            b.api("STREAM.PURGE.T")
+        elif event == "time":
+            world.advance(3)
+        before, kept = kept, payloads(world)
+        assert kept == list(range(purged + 1, purged + len(kept) + 1))
+        if world.accounts is cut and event != "purge":
+            assert kept == before
+    assert purged + len(kept) == published
+    world.advance(3)
+    if retention == "workqueue":
+        assert payloads(world, "A", "S") == []
+
+
+@pytest.mark.parametrize(("between", "comes"), [(30, True), (32, False)])
+def test_the_way_to_an_api_is_not_endless(between: int, comes: bool) -> None:
+    names = ["A", *(f"M{number}" for number in range(between)), "Z"]
+    accounts = [
+        dataclasses.replace(A, exports=(Export(kind="service", subject=b"$JS.API.>"), LAST))
+    ]
+    for before, name in itertools.pairwise(names):
+        theirs = b"$JS.API.>" if before == "A" else b"far.>"
+        service = Import(kind="service", account=before, subject=theirs, local=b"far.>")
+        stream = Import(kind="stream", account=before, subject=b"d.>", local=b"d.>")
+        exports = (Export(kind="service", subject=b"far.>"), LAST)
+        accounts.append(
+            AccountOptions(name=name, jetstream=STREAMS, imports=(service, stream), exports=exports)
+        )
+    world = Accounts(*accounts)
+    a, z = world.user("A"), world.user("Z")
+    a.stream()
+    fill(a, 1)
+    external = {"api": "far", "deliver": "d"}
+    z.api("STREAM.CREATE.T", {"name": "T", "sources": [{"name": "S", "external": external}]})
+    assert payloads(world, "Z") == ([1] if comes else [])
+    assert ("error" in copy_info(z)) is not comes

@@ -245,8 +245,13 @@ class Copies:
         for copy in copies:
             if not copy.is_held:
                 self.ready[copy] = None
-        if self.ready and self._turn is None:
+        if self.ready:
             # A tick is due in any case when input or the disk woke them, but not in all.
+            self.want_tick()
+
+    def want_tick(self) -> None:
+        """Have another tick soon: something in this account is ready that was not when its turn came."""
+        if self._turn is None:
             clock = self._context.clock
             self._turn = self._context.timers.call_at(clock.monotonic_ns(), self._turn_is_due)
 

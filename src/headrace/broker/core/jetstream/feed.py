@@ -85,6 +85,7 @@ class Feed:
             self.stop()
             text = f"what consumer {self.name} delivers does not arrive on {self._source.deliver_subject}"
             raise Refused(self._failed, err=text)
+        home.want_tick()  # of another account, it may have had its turn in this one
 
     def stop(self) -> None:
         """Listen no more, as if we were not there."""
@@ -167,6 +168,8 @@ class Feed:
         if not self._bus.publish(owed.reply, b"", block, b""):
             text = f"nobody takes the answer to flow control on {owed.reply.decode()}"
             self._copy.error = self._failed.with_(err=text)
+        elif self._copy.home is not None:
+            self._copy.home.want_tick()
 
 
 class _FeedTarget(SinkTarget):
