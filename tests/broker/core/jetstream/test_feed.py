@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
+from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, HeldStorage, World
 
 THROUGH = {"name": "S", "consumer": {"name": "C", "deliver_subject": "d"}}
@@ -353,3 +354,21 @@ def test_every_message_comes_once_and_in_order(events: list[str], limit: int) ->
         look()
         client.api("STREAM.PURGE.T")
     assert seen[-1] == published
+
+
+def test_a_failed_disk_stops_it_and_nothing_else() -> None:
+    """The consumer can not be begun anew where nothing can be written: the tick must not fail for it."""
+    fs = FaultFS()
+    world = World(FileStorage("/store", fs=fs, threaded=False))
+    client = world.client()
+    client.stream()
+    client.consumer(ack_policy="flow_control", deliver_subject="elsewhere")
+    target(client)
+    assert copy_info(client)["error"]["err_code"] == 10045  # it tries again every two seconds
+    fs.fail(fs.operations + 1, "eio")
+    client.publish(b"s.1", b"1")
+    for _ in range(4):
+        world.advance(2.5)
+    assert world.hub.storage_error is not None
+    assert copy_info(client)["error"]["err_code"] == 10077
+    assert client.api("STREAM.NAMES")["streams"] == ["S", "T"]

@@ -175,6 +175,11 @@ class Copy:
         return self.origin is not None and self.position < self.origin.store.durable_seq
 
     def _start(self, feed: Feed) -> None:
+        failed = self.context.storage.failed
+        if failed is not None:  # nothing could be stored, nor the consumer begun anew
+            self.error = store_refusal(failed)
+            self.is_idle = True
+            return
         try:
             feed.start()
             self.error = None
