@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from headrace.api.base import decode
+from headrace.api.messages import AccountInfo
 from headrace.api.times import format_time
 from headrace.broker.core.account_options import (
     AccountOptions,
@@ -168,7 +170,7 @@ def test_without_jetstream_an_account_is_told_so() -> None:
         ({"max_memory": 1000}, {"storage": "file", "max_bytes": 1001}, None),
         ({"max_storage": 1000}, {"max_bytes": 1001}, 10047),
         ({"max_bytes_required": True}, {}, 10113),
-        ({"max_stream_storage": 10}, {"max_bytes": 11}, 10120),
+        ({"max_stream_storage": 10}, {"max_bytes": 11}, 10122),
     ],
 )
 def test_a_stream_beyond_the_limits_of_its_account_is_refused(
@@ -491,3 +493,32 @@ def test_a_schedule_waits_for_room_in_its_account() -> None:
     world.hub.configure_accounts([options(10_000)])
     world.advance(5)
     assert client.api("STREAM.INFO.S")["state"]["last_seq"] == 2
+
+
+R1 = JetStreamLimits(max_storage=1000, max_streams=1, max_ack_pending=5)
+R3 = JetStreamLimits(max_storage=3000)
+
+
+def test_limits_by_tier_are_those_of_streams_without_replicas() -> None:
+    tiers = JetStreamLimits(tiers=(("R1", R1), ("R3", R3)))
+    client = Accounts(AccountOptions(name="A", jetstream=tiers)).user("A")
+    assert "error" not in client.stream(max_bytes=600)
+    assert client.stream("T")["error"]["err_code"] == 10027
+    assert client.consumer(max_ack_pending=6)["error"]["err_code"] == 10121
+    info = decode(json.dumps(client.api("INFO")), AccountInfo)
+    assert (info.limits.max_storage, info.limits.max_streams) == (0, 0)
+    assert (info.reserved_storage, info.streams) == (600, 1)
+    one, three = info.tiers["R1"], info.tiers["R3"]
+    assert (one.limits.max_storage, one.reserved_storage, one.streams) == (1000, 600, 1)
+    assert (three.limits.max_storage, three.reserved_storage, three.streams) == (3000, 0, 0)
+
+
+def test_without_a_tier_for_one_node_there_are_no_streams() -> None:
+    world = Accounts(AccountOptions(name="A", jetstream=STREAMS))
+    client = world.user("A")
+    client.stream()
+    tiers = JetStreamLimits(tiers=(("R3", R3),))
+    world.hub.configure_accounts([AccountOptions(name="A", jetstream=tiers)])
+    assert client.stream("T")["error"]["err_code"] == 10120
+    assert client.put(b"s.1", b"x")["error"]["err_code"] == 10002  # nor does the old one grow
+    assert client.api("INFO")["tiers"].keys() == {"R3"}

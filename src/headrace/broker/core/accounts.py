@@ -25,6 +25,7 @@ from .router import Router
 
 if TYPE_CHECKING:
     from ...clock import Clock
+    from .account_origins import Origins
     from .jetstream.account_limits import ServerStore
     from .jetstream.commits import Commits
     from .jetstream.engine import JetStream
@@ -73,6 +74,7 @@ class Accounts:
         self._by_name: dict[str, Account] = {}
         self._links = Links(clock, random)
         self._jetstream: _Shared | None = None
+        self._origins: Origins | None = None
         self.engines: list[JetStream] = []
         self.system_name = SYSTEM_ACCOUNT
         self.default = self._account(
@@ -127,7 +129,10 @@ class Accounts:
 
     def start_jetstream(self, storage: Storage, options: JetStreamOptions) -> None:
         """Serve the streams in ``storage``, to the accounts that have JetStream. Raises StoreError."""
+        from .account_origins import Origins
+
         self._jetstream = _Shared(storage, options)
+        self._origins = Origins(options.domain)
         self._start_engines()
 
     def _start_engines(self) -> None:
@@ -139,6 +144,8 @@ class Accounts:
                 account.engine = shared.start(account, self._clock, self._random, self._timers)
                 self.engines.append(account.engine)
         shared.stand_in(self._by_name.values())
+        if self._origins is not None:
+            self._origins.configure(self._by_name.values())
 
     def _limit(self, account: Account) -> None:
         shared = self._jetstream
@@ -166,12 +173,11 @@ class _Shared:
 
     def options_of(self, account: Account) -> JetStreamOptions:
         limits = account.options.jetstream or JetStreamLimits()
-        own = limits.max_ack_pending
         return dataclasses.replace(
             self._options,
             account=account.name,
-            limits=limits,
-            max_ack_pending=own if own > 0 else self._options.max_ack_pending,
+            limits=limits.of_one_node() or JetStreamLimits(max_memory=0, max_storage=0),
+            tiers=limits.tiers,
         )
 
     def start(

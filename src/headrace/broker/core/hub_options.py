@@ -8,10 +8,10 @@ from ... import limits
 
 __all__ = ["COMPATIBLE_API_LEVEL", "COMPATIBLE_VERSION", "HubOptions"]
 
-COMPATIBLE_VERSION = "2.12.0"
+COMPATIBLE_VERSION = "2.14.0"
 """The nats-server whose behaviour clients may expect: they switch features by ``INFO.version``."""
 
-COMPATIBLE_API_LEVEL = 2
+COMPATIBLE_API_LEVEL = 4
 """The JetStream API level of that version."""
 
 

@@ -292,6 +292,7 @@ class Broker:
             domain=self.options.domain,
             max_memory_bytes=-1 if memory is None else memory,
             max_storage_bytes=-1 if files is None else files,
+            assets=self.options.jetstream_limits,
             pin_handover=self.options.pin_handover,
             time_zone=time_zone,
             warn=logger.warning,

@@ -18,6 +18,7 @@ _FIXED: Final = (
     "server_name",
     "jetstream",
     "domain",
+    "jetstream_limits",
     "store_dir",
     "sync",
     "memory_bytes_max",

@@ -15,6 +15,7 @@ from ..core.account_options import (
     DEFAULT_ACCOUNT,
     SYSTEM_ACCOUNT,
     AccountOptions,
+    AssetLimits,
     JetStreamLimits,
     check_accounts,
 )
@@ -143,6 +144,8 @@ class BrokerOptions:
     """The most all streams in files may hold, or reserve by ``max_bytes``; None: any."""
     payload_cache_bytes: int = limits.PAYLOAD_CACHE_BYTES_DEFAULT
     """How much of what was written or read last is kept in memory, of all streams in files together."""
+    jetstream_limits: AssetLimits = field(default_factory=AssetLimits)
+    """What each stream, consumer and batch may be, in whatever account."""
     pin_handover: Literal["drain", "immediate"] = "drain"
     """``drain``: a pinned client that lost its pin finishes what it has in hand before the next one is
     pinned, as the specification asks; ``immediate``: the next message pins, as nats-server does."""

@@ -38,7 +38,7 @@ class Acks:
 
     def configure(self) -> None:
         """Take what the configurations of consumer and stream say."""
-        self._acks_all = self._consumer.config.ack_policy == "all"
+        self._acks_all = self._consumer.config.ack_policy in ("all", "flow_control")
         self._settles = self._consumer.stream.config.retention != "limits"
         percent = percentage(self._consumer.config.sample_freq)
         sampled = percent and self._consumer.config.ack_policy == "explicit"
@@ -72,6 +72,13 @@ class Acks:
             return
         if reply:
             self._consumer.context.gate.reply(reply, b"")
+
+    def take_position(self, consumer_seq: int, stream_seq: int) -> None:
+        """Everything delivered up to here has arrived, says an answer to flow control."""
+        state = self._consumer.state
+        stream_seq = min(stream_seq, state.delivered_stream)
+        if consumer_seq > state.floor_consumer and stream_seq > state.floor_stream:
+            self._done(stream_seq, consumer_seq)
 
     def takes_many(self, body: bytes) -> bool:
         """Whether ``take_many`` is for acknowledgements with this body."""

@@ -273,6 +273,11 @@ class Consumer:
                 room = min(room, due)
         return room
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many messages are pending as may be."""
+        return 0 < self._max_ack_pending <= len(self.state.pending)
+
     def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
         """The next messages to deliver for the first time; only durable ones."""
         store = self.stream.store

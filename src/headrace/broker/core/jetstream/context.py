@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .delivery import Entry
     from .gate import DurableGate
     from .options import JetStreamOptions
+    from .reach import Elsewhere
     from .stream import Stream
 
 __all__ = ["BatchRoom", "Context", "Refused"]
@@ -57,6 +58,7 @@ class Context:
         "copies",
         "dirty_consumers",
         "dirty_streams",
+        "elsewhere",
         "forgotten",
         "gate",
         "later",
@@ -90,6 +92,8 @@ class Context:
         self.timers = timers
         self.options = options
         self.advisories = Advisories(self)
+        self.elsewhere: Elsewhere | None = None
+        """Finds the streams of other accounts; None where there are none."""
         self.batch_room = BatchRoom()
         self.dirty_streams: list[Stream] = []
         """Streams with appended messages since the last end of a tick."""

@@ -20,12 +20,14 @@ from .consumer import Consumer
 from .consumer_info import consumer_info
 from .consumers_api import ConsumersApi
 from .context import Context
+from .copies import Copies
 from .delivery import Entry
 from .direct_get import DirectGet
 from .gate import DurableGate
 from .messages_api import MessagesApi
 from .options import JetStreamOptions
 from .push_flow import FLOW, FlowDispatch
+from .reach import Elsewhere
 from .refused_api import RefusedApi
 from .registry import Registry
 from .stream import Stream
@@ -75,6 +77,15 @@ class JetStream:
         bus.add_sink(_ACK, self._acks.sink, self._acks.many)
         bus.add_sink(FLOW, FlowDispatch(self.registry).sink)
         bus.on_unblocked(self._unblocked)
+
+    @property
+    def copies(self) -> Copies:
+        """All copying into the streams of this engine."""
+        return self._context.copies
+
+    def can_reach(self, elsewhere: Elsewhere) -> None:
+        """Copy from streams of other accounts, too: those that ``elsewhere`` finds."""
+        self._context.elsewhere = elsewhere
 
     def recover(self) -> None:
         """Open the streams and consumers the storage holds. Raises StoreError."""
@@ -152,6 +163,7 @@ class JetStream:
                 **to_wire(stream_info(stream, self._context, listed=True)),
                 "name": stream.name,
             }
+            detail.pop("domain", None)
             if consumers:
                 detail["consumer_detail"] = list(map(_consumer_detail, stream.consumers.values()))
             if not config:
