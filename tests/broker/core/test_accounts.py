@@ -152,12 +152,23 @@ def test_one_flush_carries_what_all_accounts_staged() -> None:
     assert len(storage.held) == 1
 
 
-def test_without_jetstream_an_account_is_told_so() -> None:
-    world = Accounts(AccountOptions(name="A", jetstream=STREAMS), AccountOptions(name="C"))
+@pytest.mark.parametrize("others", [(AccountOptions(name="A", jetstream=STREAMS),), ()])
+def test_without_jetstream_an_account_is_told_so(others: tuple[AccountOptions, ...]) -> None:
+    world = Accounts(*others, AccountOptions(name="C"))
     client = world.user("C")
     assert client.api("INFO")["error"]["err_code"] == 10039
     assert client.api("STREAM.CREATE.S", {"name": "S"})["error"]["err_code"] == 10039
-    assert client.request(b"$JS.API.NO.SUCH").take()[0].status == "503"
+    assert client.request(b"$JS.API.NO.SUCH").take() == []
+    assert client.request(b"$JS.API.CONSUMER.MSG.NEXT.S.C").take()[0].status == "503"
+
+
+def test_an_account_that_is_given_jetstream_later_has_it() -> None:
+    world = Accounts(AccountOptions(name="C"))
+    client = world.user("C")
+    assert client.api("INFO")["error"]["err_code"] == 10039
+    world.hub.configure_accounts([AccountOptions(name="C", jetstream=STREAMS)])
+    assert client.stream()["did_create"]
+    assert client.put(b"s.1")["seq"] == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +179,7 @@ def test_without_jetstream_an_account_is_told_so() -> None:
         ({"max_memory": 1000}, {"storage": "file", "max_bytes": 1001}, None),
         ({"max_storage": 1000}, {"max_bytes": 1001}, 10047),
         ({"max_bytes_required": True}, {}, 10113),
-        ({"max_stream_storage": 10}, {"max_bytes": 11}, 10120),
+        ({"max_stream_storage": 10}, {"max_bytes": 11}, 10122),
     ],
 )
 def test_a_stream_beyond_the_limits_of_its_account_is_refused(

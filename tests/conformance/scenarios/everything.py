@@ -13,6 +13,7 @@ from conformance.scenarios import (
     direct,
     fastbatch,
     handovers,
+    identities,
     keeping,
     lifetimes,
     listening,
@@ -35,6 +36,7 @@ from conformance.table import Table
 ALL: Table = [
     *core.TABLE,
     *permissions.TABLE,
+    *identities.TABLE,
     *streams.TABLE,
     *messages.TABLE,
     *together.TABLE,

@@ -36,7 +36,9 @@ __all__ = ["RESERVED_REPLY", "Peer", "Session"]
 
 FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth taking together
 TOGETHER_MIN: Final = 8  # so many of any kind are
-RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message
+RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message,
+ANOTHERS_REPLY: Final = b"_R_."  # and such a one answer somebody in another account
+_RESERVED: Final = (RESERVED_REPLY, ANOTHERS_REPLY)
 
 
 class Session:
@@ -240,6 +242,8 @@ class Session:
         sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
         if len(sinks) > 1 or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
             return frames
+        if self.router.answers_others and any(f[2].startswith(ANOTHERS_REPLY) for f in frames):
+            return frames
         left = [*many(frames, self)]
         self.in_messages += total - len(left)
         return left
@@ -250,6 +254,7 @@ class Session:
         known, find, deliver = router.exact.get, router.find_uncached, router.deliver
         no_responders = self.options.no_responders
         skip_client = 0 if self.options.echo else self.client_id
+        answers_others = router.answers_others
         pub = PUB
         count = 0
         found: Frame | None = None
@@ -259,7 +264,8 @@ class Session:
                 break
             _op, subject, reply, headers, payload = frame
             count += 1
-            if reply and reply[0] == 36 and reply.startswith(RESERVED_REPLY):  # 36 is "$"
+            # 36 is "$"
+            if reply and (reply[0] == 36 or answers_others) and reply.startswith(_RESERVED):
                 self._refuse_reply(reply)
                 continue
             route = known(subject) or find(subject)
@@ -291,7 +297,7 @@ class Session:
                 encode.err(f'Permissions Violation for Publish to "{_shown(subject)}"')
             )
             return
-        if reply.startswith(RESERVED_REPLY):
+        if reply.startswith(_RESERVED):
             self._refuse_reply(reply)
             return
         self._confirm()
@@ -331,7 +337,7 @@ class Session:
         elif op == UNSUB:
             self._unsubscribe(frame[1], frame[2])
         elif op == PING:
-            self.output.write(encode.pong())
+            self._vigil.pinged()
         elif op == PONG:
             self._vigil.pong()
         elif op == BAD:

@@ -280,6 +280,7 @@ class Broker:
             domain=options.domain,
             host=options.host,
             port=self._port,
+            headers=options.headers,
             max_payload=options.max_payload,
             max_control_line=options.max_control_line,
             connections_max=options.connections_max,

@@ -131,6 +131,8 @@ class BrokerOptions:
     websocket: WebSocketOptions | None = None
     server_name: str = ""
     insecure: bool = False
+    headers: bool = True
+    """Whether messages may have headers; JetStream is of little use without."""
     max_payload: int = limits.PAYLOAD_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
@@ -264,7 +266,11 @@ class BrokerOptions:
                 map_certificates=maps,
             )
         if self.user is not None or self.password is not None:
-            user = User(self.user or "", self.password or "")
+            if not (self.user and self.password):
+                raise ConfigurationError(
+                    "user and password: each needs the other, and to say something"
+                )
+            user = User(self.user, self.password)
             return UserAuthentication([user], passwords=_checker_for([user.password]))
         return NoAuthentication()
 

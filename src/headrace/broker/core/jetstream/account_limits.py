@@ -21,7 +21,7 @@ __all__ = ["Quota", "ServerStore"]
 
 _RECORD_BYTES: Final = 30  # what nats-server counts for a message beside its content
 _STREAM_MAX_BYTES: Final = ErrorSpec(
-    10120, 500, "stream max bytes exceeds account limit max stream bytes"
+    10122, 400, "stream max bytes exceeds account limit max stream bytes"
 )
 
 

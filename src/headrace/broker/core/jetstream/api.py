@@ -174,18 +174,20 @@ class ApiDispatcher:
         ) -> bool:
             tokens = subject.decode(errors="replace").split(".")[_PREFIX_TOKENS:]
             for size in (3, 2, 1):
-                route = self._routes.get(".".join(tokens[:size]))
+                verb = ".".join(tokens[:size])
+                if verb in self._raw:
+                    return False
+                route = self._routes.get(verb)
                 if route is not None and len(tokens) - size in route.names:
                     error = Errors.NOT_ENABLED_FOR_ACCOUNT.to_wire()
                     body = encode_response(route.kind, None, error=error, **route.blank)
                     bus.publish(reply, b"", b"", body)
                     return True
-            return False
+            return True  # no call there is: silence, as by an account that has streams
 
         return refuse
 
     def _call(self, route: _Route, call: Call) -> None:
-        self.total += 1
         try:
             if required_level_too_high(call.headers, self._context.options.api_level):
                 raise Refused(Errors.REQUIRED_API_LEVEL)
@@ -208,6 +210,7 @@ class ApiDispatcher:
             text = _in_server_words(str(error))
             self._refuse(route, call, Refused(Errors.INVALID_JSON, err=text))
             return
+        self.total += 1  # after its answer was made: the account's own numbers do not count it yet
         if answer is None:
             return
         document, extra = answer if isinstance(answer, Answer) else (answer, {})
@@ -221,6 +224,7 @@ class ApiDispatcher:
             self._answer(call, body)
 
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
+        self.total += 1
         self.errors += 1
         error = refusal.error.to_wire()
         self._answer(call, encode_response(route.kind, None, error=error, **route.blank))
