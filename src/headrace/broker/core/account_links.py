@@ -19,7 +19,7 @@ from .account_options import Import
 from .interest import Watch
 from .jetstream.fast_reply import FAST
 from .ports import Origin, Randomness, Sink, Target
-from .requester import with_requester
+from .server_headers import with_requester
 from .targets import SinkTarget
 
 if TYPE_CHECKING:

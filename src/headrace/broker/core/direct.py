@@ -15,7 +15,8 @@ from ...wire.direct import FRAME_BYTES, Chunk, PublishRun
 from ...wire.frames import MSG, Frame
 from .answers import ExpectedAnswers
 from .output import Output
-from .session import ANOTHERS_REPLY, Session
+from .replies import ANOTHERS_REPLY
+from .session import Session
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:

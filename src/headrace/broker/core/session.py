@@ -23,6 +23,7 @@ from .client_info import client_info
 from .output import Output
 from .passwords import SlowDecision
 from .peer import Peer
+from .replies import ANOTHERS_REPLY, RESERVED, RESERVED_REPLY, is_refused
 from .session_connect import UNSAID, ConnectOptions, decode_connect
 from .session_login import Login, renew_subscriptions
 from .session_vigil import Vigil
@@ -32,13 +33,10 @@ if TYPE_CHECKING:
     from .accounts import Account
     from .hub import Hub
 
-__all__ = ["RESERVED_REPLY", "Peer", "Session"]
+__all__ = ["Peer", "Session"]
 
 FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth taking together
 TOGETHER_MIN: Final = 8  # so many of any kind are
-RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message,
-ANOTHERS_REPLY: Final = b"_R_."  # and such a one answer somebody in another account
-_RESERVED: Final = (RESERVED_REPLY, ANOTHERS_REPLY)
 
 
 class Session:
@@ -264,8 +262,7 @@ class Session:
                 break
             _op, subject, reply, headers, payload = frame
             count += 1
-            # 36 is "$"
-            if reply and (reply[0] == 36 or answers_others) and reply.startswith(_RESERVED):
+            if reply and (reply[0] == 36 or answers_others) and reply.startswith(RESERVED):  # "$"
                 self._refuse_reply(reply)
                 continue
             route = known(subject) or find(subject)
@@ -293,15 +290,14 @@ class Session:
             permissions.may_publish(subject)
             or (self._answers is not None and self._answers.take(subject))
         ):
-            self.output.write(
-                encode.err(f'Permissions Violation for Publish to "{_shown(subject)}"')
-            )
+            text = f'Permissions Violation for Publish to "{_shown(subject)}"'
+            self.output.write(encode.err(text))
             return
-        if reply.startswith(_RESERVED):
+        router = self.router
+        if reply and is_refused(reply, router, permissions):
             self._refuse_reply(reply)
             return
         self._confirm()
-        router = self.router
         skip_client = 0 if self.options.echo else self.client_id
         route = router.find(subject)
         taken = router.deliver(route, subject, reply, headers, payload, self, skip_client)
@@ -318,9 +314,8 @@ class Session:
                 return
 
     def _refuse_reply(self, reply: bytes) -> None:
-        self.output.write(
-            encode.err(f'Permissions Violation for Publish with Reply of "{_shown(reply)}"')
-        )
+        text = f'Permissions Violation for Publish with Reply of "{_shown(reply)}"'
+        self.output.write(encode.err(text))
 
     # Everything else
 
@@ -426,9 +421,8 @@ class Session:
         permissions = self.identity.permissions
         if permissions is not None and not permissions.may_subscribe(pattern, queue):
             using = f' using queue "{_shown(queue)}"' if queue else ""
-            self.output.write(
-                encode.err(f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}')
-            )
+            text = f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}'
+            self.output.write(encode.err(text))
             return
         subscription = self.make_subscription(pattern, queue, sid)
         self.subscriptions[sid] = subscription

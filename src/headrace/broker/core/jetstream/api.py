@@ -153,7 +153,13 @@ class ApiDispatcher:
     def sink(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
     ) -> bool | None:
-        """Take one request. An unknown one is met with silence, as by the public server."""
+        """Take one request. An unknown one is met with silence, as by the public server.
+
+        Only clients ask. What the server itself sends, where somebody had it sent, is no request of
+        his: he might not have been allowed to make it.
+        """
+        if origin is None:
+            return False
         text = subject.decode(errors="replace")
         tokens = text.split(".")[_PREFIX_TOKENS:]
         for size in (3, 2, 1):

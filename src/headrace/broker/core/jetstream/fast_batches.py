@@ -25,7 +25,7 @@ from ....limits import (
 )
 from ....wire.frames import Frame
 from ..ports import Bus
-from ..requester import without_requester
+from ..server_headers import without_requester
 from .context import Refused
 from .fast_batch import FastBatch
 from .fast_reply import COMMIT, END, PING, START, FastReply, read_fast_reply

@@ -19,7 +19,7 @@ from ....subjects import SubjectFilter
 from ....wire.direct import PublishRun
 from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
-from ..requester import without_requester
+from ..server_headers import without_requester
 from .batch_publish import BATCH_MARK, Batches
 from .context import Context, Refused
 from .dedupe import DuplicateWindow

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from headrace.broker.core.requester import with_requester, without_requester
+from headrace.broker.core.server_headers import with_requester, without_requester
 
 WHO = {"acc": "TOWN"}
 TRUE = b'Nats-Request-Info: {"acc":"TOWN"}\r\n\r\n'
