@@ -229,7 +229,7 @@ EVENTS: Table = [
             for step in (
                 api(
                     "STREAM.CREATE.S",
-                    {"name": "S", "subjects": ["a"], "republish": {"src": ">", "dest": dest}},
+                    {"name": "S", "subjects": ["a"], "republish": {"src": "a", "dest": dest}},
                 ),
                 unrecorded("STREAM.DELETE.S", None),
             )

@@ -28,6 +28,7 @@ from ..core.auth import (
 from ..core.domain import check_domain
 from ..core.jwt_auth import TokenTrust, TrustedTokens
 from ..core.passwords import is_hash
+from .handshakes import TellingContext
 from .keys import key_checker
 from .passwords import Passwords, password_checker
 
@@ -56,7 +57,7 @@ class TlsOptions:
 
     def context(self) -> ssl.SSLContext:
         """A context of TLS 1.2 and later. Raises ConfigurationError naming the file that is wrong."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = TellingContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self.certificate_file, self.key_file)
