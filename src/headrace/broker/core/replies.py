@@ -1,14 +1,15 @@
-"""Which subjects a client may name as the reply of what it publishes."""
+"""Replies of what clients publish: which subjects they may name, and the answer when nobody is there."""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from .permissions import Permissions
     from .router import Router
 
-__all__ = ["ANOTHERS_REPLY", "RESERVED", "RESERVED_REPLY", "is_refused"]
+__all__ = ["ANOTHERS_REPLY", "RESERVED", "RESERVED_REPLY", "is_refused", "say_nobody"]
 
 RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message,
 ANOTHERS_REPLY: Final = b"_R_."  # and such a one answer somebody in another account
@@ -30,3 +31,13 @@ def is_refused(reply: bytes, router: Router, permissions: Permissions | None) ->
         and bool(router.find(reply).sinks)
         and not permissions.may_publish(reply)
     )
+
+
+def say_nobody(router: Router, client_id: int, subject: bytes, reply: bytes) -> None:
+    """Answer a request that nobody received, on the requester's own subscription."""
+    route = router.find(reply)
+    for subscription in chain(route.plain, *route.groups):
+        if subscription.client_id == client_id:
+            status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            subscription.send(reply, b"", status, b"")
+            return

@@ -23,7 +23,7 @@ from .client_info import client_info
 from .output import Output
 from .passwords import SlowDecision
 from .peer import Peer
-from .replies import ANOTHERS_REPLY, RESERVED, RESERVED_REPLY, is_refused
+from .replies import ANOTHERS_REPLY, RESERVED, RESERVED_REPLY, is_refused, say_nobody
 from .session_connect import UNSAID, ConnectOptions, decode_connect
 from .session_login import Login, renew_subscriptions
 from .session_vigil import Vigil
@@ -272,7 +272,7 @@ class Session:
             else:
                 taken = deliver(route, subject, reply, headers, payload, self, skip_client) > 0
             if not taken and no_responders and reply:
-                self._say_no_responders(subject, reply)
+                say_nobody(router, self.client_id, subject, reply)
         self.in_messages += count
         return found
 
@@ -302,16 +302,7 @@ class Session:
         route = router.find(subject)
         taken = router.deliver(route, subject, reply, headers, payload, self, skip_client)
         if not taken and self.options.no_responders and reply:
-            self._say_no_responders(subject, reply)
-
-    def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
-        """Answer a request that nobody received, on the requester's own subscription."""
-        route = self.router.find(reply)
-        for subscription in chain(route.plain, *route.groups):
-            if subscription.client_id == self.client_id:
-                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-                subscription.send(reply, b"", status, b"")
-                return
+            say_nobody(router, self.client_id, subject, reply)
 
     def _refuse_reply(self, reply: bytes) -> None:
         text = f'Permissions Violation for Publish with Reply of "{_shown(reply)}"'
