@@ -159,6 +159,7 @@ def _host_and_port(value: ConfigValue, name: str) -> tuple[str | None, int]:
 
 def _limits(top: Fields, settings: FileSettings) -> None:
     settings.put("max_payload", top.amount("max_payload"))
+    settings.put("no_header_support", top.switch("no_header_support"))
     settings.put("max_control_line", top.amount("max_control_line"))
     settings.put("max_connections", top.amount("max_connections", "max_conn"))
     settings.put("max_subscriptions", top.amount("max_subscriptions", "max_subs"))

@@ -14,7 +14,9 @@ from conformance.scenarios import (
     externals,
     fastbatch,
     flowacks,
+    forgeries,
     handovers,
+    identities,
     keeping,
     lifetimes,
     listening,
@@ -39,6 +41,8 @@ from conformance.table import Table
 ALL: Table = [
     *core.TABLE,
     *permissions.TABLE,
+    *identities.TABLE,
+    *forgeries.TABLE,
     *streams.TABLE,
     *messages.TABLE,
     *together.TABLE,

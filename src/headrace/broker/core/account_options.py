@@ -85,13 +85,15 @@ class Export:
 class Import:
     """``subject`` of ``account``, known in the importing account as ``local``.
 
-    Both have the same wildcards. ``local`` may name them, ``$1``, in an order of its own.
+    Both have the same wildcards. ``local`` may name them, ``$1``, in an order of its own. ``share``: a
+    service learns which client asks, and not only which account.
     """
 
     kind: Kind
     account: str
     subject: bytes
     local: bytes
+    share: bool = False
 
     @property
     def pattern(self) -> bytes:

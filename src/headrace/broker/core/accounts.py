@@ -143,7 +143,7 @@ class Accounts:
             if account.options.jetstream is not None and account.engine is None:
                 account.engine = shared.start(account, self._clock, self._random, self._timers)
                 self.engines.append(account.engine)
-        shared.stand_in(self._by_name.values())
+        shared.stand_in(self._by_name.values(), self._clock, self._random, self._timers)
         if self._origins is not None:
             self._origins.configure(self._by_name.values())
 
@@ -170,6 +170,7 @@ class _Shared:
         self._commits: Commits = Commits(storage)
         self._server: ServerStore = ServerStore(options.max_memory_bytes, options.max_storage_bytes)
         self._stand_ins: dict[Account, Sink] = {}
+        self._nobodys: JetStream | None = None
 
     def options_of(self, account: Account) -> JetStreamOptions:
         limits = account.options.jetstream or JetStreamLimits()
@@ -204,11 +205,19 @@ class _Shared:
             DomainApi(account.router, self._options.domain)
         return engine
 
-    def stand_in(self, accounts: Iterable[Account]) -> None:
+    def stand_in(
+        self, accounts: Iterable[Account], clock: Clock, random: Randomness, timers: Timers
+    ) -> None:
         """Let accounts without JetStream say so when they are asked for it."""
-        accounts = list(accounts)
-        engine = next((account.engine for account in accounts if account.engine is not None), None)
         for account in accounts:
-            if engine is not None and account.engine is None and account not in self._stand_ins:
-                sink = self._stand_ins[account] = engine.stand_in(account.router)
+            if account.engine is None and account not in self._stand_ins:
+                if self._nobodys is None:
+                    self._nobodys = self._without_account(clock, random, timers)
+                sink = self._stand_ins[account] = self._nobodys.stand_in(account.router)
                 account.router.add_sink(_API, sink)
+
+    def _without_account(self, clock: Clock, random: Randomness, timers: Timers) -> JetStream:
+        """An engine nobody reaches, which knows all calls: there may be no other."""
+        from .jetstream.engine import JetStream
+
+        return JetStream(Router(random), self._storage, clock, random, timers, self._options)

@@ -15,6 +15,7 @@ from ...wire.direct import FRAME_BYTES, Chunk, PublishRun
 from ...wire.frames import MSG, Frame
 from .answers import ExpectedAnswers
 from .output import Output
+from .replies import ANOTHERS_REPLY
 from .session import Session
 from .subscription import GuardedSubscription, Subscription
 
@@ -143,6 +144,8 @@ class DirectSession(Session):
         sink = self.router.find(run.subject).only_sink if self._relaxed else None
         take = None if sink is None else self.router.run_of(sink)
         if take is None or run.prefix[:1] == b"$":  # maybe a reserved reply
+            return run.frames
+        if self.router.answers_others and run.prefix.startswith(ANOTHERS_REPLY):
             return run.frames
         left = [*take(run, self)]
         self.in_messages += len(run.payloads) - len(left)

@@ -101,8 +101,8 @@ class Hub:
             session.close("maximum connections exceeded")
         return session
 
-    def info(self, session: Session) -> bytes:
-        """The INFO document for one client."""
+    def info(self, session: Session, *, entered: bool = False) -> bytes:
+        """The INFO document for one client; one that has ``entered`` learns which account it is in."""
         options = self.options
         document: dict[str, Any] = {
             "server_id": self.server_id,
@@ -112,7 +112,7 @@ class Hub:
             "go": "",
             "host": options.host,
             "port": options.port,
-            "headers": True,
+            "headers": options.headers,
         }
         if self.authenticator.required:
             document["auth_required"] = True
@@ -122,16 +122,22 @@ class Hub:
                 document["tls_verify"] = True
         if options.tls_available:
             document["tls_available"] = True
-        document["max_payload"] = options.max_payload
+        own = session.identity.payload_max
+        document["max_payload"] = min(own, options.max_payload) if own >= 0 else options.max_payload
         if self.storage is not None:
             document["jetstream"] = True
             if options.domain:
                 document["domain"] = options.domain
-        if session.peer.nonce:
+        if session.peer.nonce and not entered:
             document["nonce"] = session.peer.nonce
         document["client_id"] = session.client_id
         document["client_ip"] = session.peer.host
         document["api_lvl"] = COMPATIBLE_API_LEVEL
+        if entered:
+            document["connect_info"] = True
+            document["remote_account"] = session.account.name
+            if session.account is self.accounts.system:
+                document["acc_is_sys"] = True
         if self.is_shutting_down:
             document["ldm"] = True
         return msgspec.json.encode(document) + b" "

@@ -29,6 +29,8 @@ class HubOptions:
     server_name: str = ""
     host: str = "127.0.0.1"
     port: int = 4222
+    headers: bool = True
+    """Whether messages may have headers."""
     max_payload: int = limits.PAYLOAD_BYTES_MAX
     max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX

@@ -95,6 +95,7 @@ def _import(item: Mapping[str, Any]) -> Import:
         account=str(item.get("account", "")),
         subject=subject.encode(),
         local=(local or subject).encode(),
+        share=item.get("share", False),
     )
 
 
@@ -146,6 +147,8 @@ def check_origin(content: Mapping[str, Any], peer: Peer) -> None:
     if transports and _TRANSPORTS[peer.transport] not in [str(t).upper() for t in transports]:
         raise TokenError("this user may not come this way")
     networks = content.get("src")
+    if isinstance(networks, str):
+        networks = [network.strip() for network in networks.split(",") if network.strip()]
     if networks:
         try:
             host = ipaddress.ip_address(peer.host)

@@ -334,6 +334,11 @@ class Origin(Protocol):
     @property
     def client_id(self) -> int: ...
 
+    @property
+    def round_trip_ns(self) -> int:
+        """How long its last ping took; 0 before the first answer."""
+        ...
+
     def describe(self) -> dict[str, Any]:
         """Who this is, as advisories show it; made anew by each call."""
         ...

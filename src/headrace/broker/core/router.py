@@ -83,7 +83,10 @@ class Router:
         self._refused = {"exact": 0, "prefixes": 0}
         self._on_unblocked: list[Callable[[], None]] = []
         self._watches = InterestWatches()
+        self._leading_elsewhere: frozenset[object] = frozenset()
         self.subscriptions = 0
+        self.answers_others = False
+        """Whether replies to other accounts go through here: such a reply is not a client's to name."""
         self.imported_from: list[Router] = []
         """Of the accounts whose streams are imported here: they may wait for outputs of this one."""
         self.exact: dict[bytes, Route] = {}
@@ -130,13 +133,15 @@ class Router:
 
     def watch(self, watch: Watch) -> None:
         leaf = self._trie.leaf(watch.subject)
-        self._watches.add(watch, leaf.groups.get if leaf is not None else lambda _queue: None)
+        self._watches.add(watch, self._listeners(leaf))
 
     def unwatch(self, watch: Watch) -> None:
         self._watches.remove(watch)
 
     def watch_elsewhere(self, places: Iterable[Elsewhere]) -> None:
         """Who imports subjects of this router, from now on: listeners there count for watches here."""
+        places = tuple(places)
+        self._leading_elsewhere = frozenset(places)
         self._watches.ask_elsewhere(places)
 
     def on_unblocked(self, callback: Callable[[], None]) -> None:
@@ -450,7 +455,16 @@ class Router:
             self.exact.pop(pattern, None)
             self._prefixes.pop(pattern.rpartition(b".")[0], None)
         if self._watches:
-            self._watches.tell(pattern, leaf.groups.get)
+            self._watches.tell(pattern, self._listeners(leaf))
+
+    def _listeners(self, leaf: Leaf[Receiver] | None) -> Callable[[bytes], bool]:
+        """Who listens in a queue; an import does not, its watch says who does where it leads."""
+
+        def listened(queue: bytes) -> bool:
+            members = () if leaf is None else leaf.groups.get(queue, ())
+            return any(member not in self._leading_elsewhere for member in members)
+
+        return listened
 
 
 def _sole_receiver(route: Route) -> Subscription | None:

@@ -23,6 +23,7 @@ from .client_info import client_info
 from .output import Output
 from .passwords import SlowDecision
 from .peer import Peer
+from .replies import ANOTHERS_REPLY, RESERVED, RESERVED_REPLY, is_refused, say_nobody
 from .session_connect import UNSAID, ConnectOptions, decode_connect
 from .session_login import Login, renew_subscriptions
 from .session_vigil import Vigil
@@ -32,11 +33,10 @@ if TYPE_CHECKING:
     from .accounts import Account
     from .hub import Hub
 
-__all__ = ["RESERVED_REPLY", "Peer", "Session"]
+__all__ = ["Peer", "Session"]
 
 FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth taking together
 TOGETHER_MIN: Final = 8  # so many of any kind are
-RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message
 
 
 class Session:
@@ -240,6 +240,8 @@ class Session:
         sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
         if len(sinks) > 1 or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
             return frames
+        if self.router.answers_others and any(f[2].startswith(ANOTHERS_REPLY) for f in frames):
+            return frames
         left = [*many(frames, self)]
         self.in_messages += total - len(left)
         return left
@@ -250,6 +252,7 @@ class Session:
         known, find, deliver = router.exact.get, router.find_uncached, router.deliver
         no_responders = self.options.no_responders
         skip_client = 0 if self.options.echo else self.client_id
+        answers_others = router.answers_others
         pub = PUB
         count = 0
         found: Frame | None = None
@@ -259,7 +262,7 @@ class Session:
                 break
             _op, subject, reply, headers, payload = frame
             count += 1
-            if reply and reply[0] == 36 and reply.startswith(RESERVED_REPLY):  # 36 is "$"
+            if reply and (reply[0] == 36 or answers_others) and reply.startswith(RESERVED):  # "$"
                 self._refuse_reply(reply)
                 continue
             route = known(subject) or find(subject)
@@ -269,7 +272,7 @@ class Session:
             else:
                 taken = deliver(route, subject, reply, headers, payload, self, skip_client) > 0
             if not taken and no_responders and reply:
-                self._say_no_responders(subject, reply)
+                say_nobody(router, self.client_id, subject, reply)
         self.in_messages += count
         return found
 
@@ -287,34 +290,23 @@ class Session:
             permissions.may_publish(subject)
             or (self._answers is not None and self._answers.take(subject))
         ):
-            self.output.write(
-                encode.err(f'Permissions Violation for Publish to "{_shown(subject)}"')
-            )
+            text = f'Permissions Violation for Publish to "{_shown(subject)}"'
+            self.output.write(encode.err(text))
             return
-        if reply.startswith(RESERVED_REPLY):
+        router = self.router
+        if reply and is_refused(reply, router, permissions):
             self._refuse_reply(reply)
             return
         self._confirm()
-        router = self.router
         skip_client = 0 if self.options.echo else self.client_id
         route = router.find(subject)
         taken = router.deliver(route, subject, reply, headers, payload, self, skip_client)
         if not taken and self.options.no_responders and reply:
-            self._say_no_responders(subject, reply)
-
-    def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
-        """Answer a request that nobody received, on the requester's own subscription."""
-        route = self.router.find(reply)
-        for subscription in chain(route.plain, *route.groups):
-            if subscription.client_id == self.client_id:
-                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-                subscription.send(reply, b"", status, b"")
-                return
+            say_nobody(router, self.client_id, subject, reply)
 
     def _refuse_reply(self, reply: bytes) -> None:
-        self.output.write(
-            encode.err(f'Permissions Violation for Publish with Reply of "{_shown(reply)}"')
-        )
+        text = f'Permissions Violation for Publish with Reply of "{_shown(reply)}"'
+        self.output.write(encode.err(text))
 
     # Everything else
 
@@ -331,7 +323,7 @@ class Session:
         elif op == UNSUB:
             self._unsubscribe(frame[1], frame[2])
         elif op == PING:
-            self.output.write(encode.pong())
+            self._vigil.pinged()
         elif op == PONG:
             self._vigil.pong()
         elif op == BAD:
@@ -420,9 +412,8 @@ class Session:
         permissions = self.identity.permissions
         if permissions is not None and not permissions.may_subscribe(pattern, queue):
             using = f' using queue "{_shown(queue)}"' if queue else ""
-            self.output.write(
-                encode.err(f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}')
-            )
+            text = f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}'
+            self.output.write(encode.err(text))
             return
         subscription = self.make_subscription(pattern, queue, sid)
         self.subscriptions[sid] = subscription

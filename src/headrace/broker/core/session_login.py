@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from ...wire import encode
 from .auth import Identity
 from .passwords import SlowDecision
@@ -45,6 +47,8 @@ class Login:
 
     def ask(self, options: ConnectOptions) -> None:
         """Let the client in, or hang up: now, or when it is decided."""
+        if not self._hub.options.headers:
+            options = msgspec.structs.replace(options, headers=False)
         authenticator = self._hub.authenticator
         verdict = authenticator.authenticate(options, self._session.peer)
         if not isinstance(verdict, SlowDecision):

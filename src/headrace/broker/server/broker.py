@@ -305,6 +305,7 @@ class Broker:
             domain=options.domain,
             host=options.host,
             port=self._port,
+            headers=options.headers,
             max_payload=options.max_payload,
             max_control_line=options.max_control_line,
             connections_max=min(options.connections_max, self._room_for_connections),

@@ -16,6 +16,7 @@ _FIXED: Final = (
     "monitor_host",
     "websocket",
     "server_name",
+    "headers",
     "jetstream",
     "domain",
     "jetstream_limits",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from ... import limits
 from ..core.session import Peer, Session
 from .certificates import certificate_names
+from .handshakes import Handshake, current_handshake
 from .upgrade import start_tls
 
 if TYPE_CHECKING:
@@ -198,6 +199,14 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None
         assert self._session is not None
+
+        def failed() -> None:
+            # Once the alert is written: the client reads it to its end, and leaves.
+            self._pump.loop.call_soon(_say_no_more, transport)
+
+        host, port = self._session.peer.host, self._session.peer.port
+        who = f"{host}:{port} - cid:{self._session.client_id}"
+        current_handshake.set(Handshake(who, failed))  # of this task, and of what it begins
         try:
             upgraded = await start_tls(
                 transport, self, context, timeout_s=self._tls_timeout, early=self._early
@@ -257,6 +266,11 @@ class Connection(asyncio.Protocol):
             return
         session.overflow()
         self.abort()
+
+
+def _say_no_more(transport: asyncio.Transport) -> None:
+    if not transport.is_closing() and transport.can_write_eof():
+        transport.write_eof()
 
 
 def _tls_version(transport: asyncio.Transport) -> str:

@@ -29,6 +29,7 @@ from ..core.auth import (
 from ..core.domain import check_domain
 from ..core.jwt_auth import TokenTrust, TrustedTokens
 from ..core.passwords import is_hash
+from .handshakes import TellingContext
 from .keys import key_checker
 from .passwords import Passwords, password_checker
 
@@ -57,7 +58,7 @@ class TlsOptions:
 
     def context(self) -> ssl.SSLContext:
         """A context of TLS 1.2 and later. Raises ConfigurationError naming the file that is wrong."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = TellingContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self.certificate_file, self.key_file)
@@ -132,6 +133,8 @@ class BrokerOptions:
     websocket: WebSocketOptions | None = None
     server_name: str = ""
     insecure: bool = False
+    headers: bool = True
+    """Whether messages may have headers; JetStream is of little use without."""
     max_payload: int = limits.PAYLOAD_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
@@ -267,7 +270,11 @@ class BrokerOptions:
                 map_certificates=maps,
             )
         if self.user is not None or self.password is not None:
-            user = User(self.user or "", self.password or "")
+            if not (self.user and self.password):
+                raise ConfigurationError(
+                    "user and password: each needs the other, and to say something"
+                )
+            user = User(self.user, self.password)
             return UserAuthentication([user], passwords=_checker_for([user.password]))
         return NoAuthentication()
 

@@ -153,7 +153,13 @@ class ApiDispatcher:
     def sink(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
     ) -> bool | None:
-        """Take one request. An unknown one is met with silence, as by the public server."""
+        """Take one request. An unknown one is met with silence, as by the public server.
+
+        Only clients ask. What the server itself sends, where somebody had it sent, is no request of
+        his: he might not have been allowed to make it.
+        """
+        if origin is None:
+            return False
         text = subject.decode(errors="replace")
         tokens = text.split(".")[_PREFIX_TOKENS:]
         for size in (3, 2, 1):
@@ -174,18 +180,20 @@ class ApiDispatcher:
         ) -> bool:
             tokens = subject.decode(errors="replace").split(".")[_PREFIX_TOKENS:]
             for size in (3, 2, 1):
-                route = self._routes.get(".".join(tokens[:size]))
+                verb = ".".join(tokens[:size])
+                if verb in self._raw:
+                    return False
+                route = self._routes.get(verb)
                 if route is not None and len(tokens) - size in route.names:
                     error = Errors.NOT_ENABLED_FOR_ACCOUNT.to_wire()
                     body = encode_response(route.kind, None, error=error, **route.blank)
                     bus.publish(reply, b"", b"", body)
                     return True
-            return False
+            return True  # no call there is: silence, as by an account that has streams
 
         return refuse
 
     def _call(self, route: _Route, call: Call) -> None:
-        self.total += 1
         try:
             if required_level_too_high(call.headers, self._context.options.api_level):
                 raise Refused(Errors.REQUIRED_API_LEVEL)
@@ -208,6 +216,7 @@ class ApiDispatcher:
             text = _in_server_words(str(error))
             self._refuse(route, call, Refused(Errors.INVALID_JSON, err=text))
             return
+        self.total += 1  # after its answer was made: the account's own numbers do not count it yet
         if answer is None:
             return
         document, extra = answer if isinstance(answer, Answer) else (answer, {})
@@ -221,6 +230,7 @@ class ApiDispatcher:
             self._answer(call, body)
 
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
+        self.total += 1
         self.errors += 1
         error = refusal.error.to_wire()
         self._answer(call, encode_response(route.kind, None, error=error, **route.blank))

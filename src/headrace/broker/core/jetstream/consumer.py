@@ -10,6 +10,7 @@ from ....api.times import parse_time
 from ....errors import StoreReadError
 from ....message import StoredRow
 from ....subjects import SubjectFilter
+from ..server_headers import with_place
 from . import journal, statuses
 from .acks import Acks
 from .alarm import Alarm
@@ -295,13 +296,13 @@ class Consumer:
         """A message as this consumer's configuration wants it delivered."""
         if self.config.headers_only:
             size = b"Nats-Msg-Size: %d\r\n" % len(payload)
-            return statuses.with_headers(headers, size), b""
+            return with_place(headers, size), b""
         return headers, payload
 
     def with_policy_header(self, headers: bytes) -> bytes:
         """A message's headers with what the priority policy adds."""
         line = self.policy.header()
-        return statuses.with_headers(headers, line) if line else headers
+        return with_place(headers, line) if line else headers
 
     # -- journal
 

@@ -17,6 +17,7 @@ from ....errors import StoreReadError
 from ....message import StoredMessage
 from ....subjects import SubjectFilter, is_valid_pattern
 from ..ports import Origin, StreamStore
+from ..server_headers import with_place
 from .api import ApiDispatcher, required_level_too_high
 from .context import Context
 from .messages_api import find_message
@@ -259,4 +260,4 @@ def _headers(
     )
     if pending is not None:
         added += b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
-    return with_headers(message.headers, added)
+    return with_place(message.headers, added)

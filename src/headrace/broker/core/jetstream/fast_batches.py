@@ -25,6 +25,7 @@ from ....limits import (
 )
 from ....wire.frames import Frame
 from ..ports import Bus
+from ..server_headers import without_requester
 from .context import Refused
 from .fast_batch import FastBatch
 from .fast_reply import COMMIT, END, PING, START, FastReply, read_fast_reply
@@ -130,6 +131,7 @@ class FastBatches:
         asked = self._read(reply, headers, payload)
         batch = self._open.get(asked.batch_id) or self._begin(asked, reply)
         self._expected.pop(batch.expected, None)
+        headers = without_requester(headers)
         if _LEVEL in headers:
             headers = self._without_level(batch, headers)
         batch.touched_ns = self._context.clock.monotonic_ns()

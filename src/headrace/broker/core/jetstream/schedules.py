@@ -47,6 +47,7 @@ _LEFT_OUT: Final = (
     b"Nats-TTL:",
     b"Nats-Rollup:",
     b"Nats-Batch-",
+    b"Nats-Stream-Source:",  # what a schedule makes was not copied, whatever its content was
 )
 _GRAIN_NS: Final = 250_000_000  # schedules fire no more often than this
 _GONE_MAX: Final = 1024  # so many schedules that were purged may be remembered in any case

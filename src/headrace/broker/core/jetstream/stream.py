@@ -20,6 +20,7 @@ from ....subjects import SubjectFilter
 from ....wire.direct import PublishRun
 from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
+from ..server_headers import without_requester
 from .batch_publish import BATCH_MARK, Batches
 from .context import Context, Refused
 from .dedupe import DuplicateWindow
@@ -320,6 +321,7 @@ class Stream(CopyingStream):
             if name is not None:
                 self._ingest_named(subject, reply, headers, payload, name)
                 return
+        headers = without_requester(headers)
         if self.config.no_ack:
             reply = b""
         if BATCH_MARK in headers:

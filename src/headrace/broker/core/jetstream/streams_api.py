@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 __all__ = ["StreamsApi", "stream_info"]
 
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
+_NO_NAMES: Final = {**_NO_PAGE, "streams": None}
+_NO_STREAMS: Final = {**_NO_PAGE, "streams": []}
 
 
 def stream_info(
@@ -95,8 +97,14 @@ class StreamsApi:
         api.add(
             "STREAM.PURGE", "stream_purge_response", self.purge, changes=True, blank={"purged": 0}
         )
-        api.add("STREAM.NAMES", "stream_names_response", self.names, names=(0, 0))
-        api.add("STREAM.LIST", "stream_list_response", self.list_streams, names=(0, 0))
+        api.add("STREAM.NAMES", "stream_names_response", self.names, names=(0, 0), blank=_NO_NAMES)
+        api.add(
+            "STREAM.LIST",
+            "stream_list_response",
+            self.list_streams,
+            names=(0, 0),
+            blank=_NO_STREAMS,
+        )
 
     def account(self, call: Call) -> Document:
         options = self._context.options
