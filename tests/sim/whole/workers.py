@@ -121,7 +121,7 @@ class Worker:
 
     def answer_otherwise(self) -> None:
         body = self.stage.rng.choice((b"-NAK", b'-NAK {"delay": 500000000}', b"+TERM", b"+WPI"))
-        self.stage.counts[body[:4].decode()] += 1
+        self.stage.counts[body.split()[0].decode()] += 1
         desk, sequence, reply = self.hand.pop(0)
         if body == b"+TERM":
             self._ack(desk, sequence, reply, body, answered=self.stage.rng.random() < 0.5)
