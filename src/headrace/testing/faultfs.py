@@ -126,6 +126,10 @@ class FaultFS:
         """Let every read that touches these bytes of a file fail with EIO."""
         self._file(path).unreadable = range(start, stop)
 
+    def forget_unsynced(self, handle: int) -> None:
+        """Lose what was written to a file since its last sync, as after a sync that failed."""
+        self._handles[handle].pending = []
+
     # -- the port
 
     def open(self, path: str, *, create: bool = False) -> int:
@@ -179,7 +183,7 @@ class FaultFS:
         try:
             self._step("fdatasync", str(handle))
         except OSError:
-            node.pending = []  # the kernel marks the pages clean all the same
+            self.forget_unsynced(handle)  # the kernel marks the pages clean all the same
             raise
         _bring(node.synced, node.pending)
         node.pending = []

@@ -7,7 +7,7 @@ from what is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from headrace.message import StoredMessage
@@ -94,8 +94,13 @@ class Ledger:
         assert shown == expected, f"{self.name}: without {sorted(missing)}, with {sorted(extra)}"
         assert last == self.last, f"{self.name}: last is {last}, not {self.last}"
 
-    def reconcile(self, found: list[StoredMessage], last: int) -> None:
-        """The power was gone: judge what is found, and go on from it."""
+    def reconcile(
+        self, found: list[StoredMessage], last: int, named: Container[int] = ()
+    ) -> None:
+        """The power was gone: judge what is found, and go on from it.
+
+        The store has ``named`` messages as lost; nothing else may be.
+        """
         name = self.name
         assert last >= self.acked_last, f"{name}: {self.acked_last} was acknowledged, last is {last}"
         assert last <= self.last, f"{name}: {self.last} were published, last is {last}"
@@ -103,7 +108,7 @@ class Ledger:
         for message in found:
             self.shows(message.sequence, message.subject, message.payload)
         for sequence in self.every:
-            if sequence > last or sequence in shown:
+            if sequence > last or sequence in shown or sequence in named:
                 continue
             assert sequence not in self.live, f"{name} {sequence}: lost (last is {last})"
             by, subject = self.cause[sequence], self.every[sequence].subject

@@ -70,6 +70,7 @@ class Plant:
         self.links: dict[int, Link] = {}
         self.boots = 0
         self.ticks = 0
+        self.is_up = False
 
     def boot(self) -> None:
         """Open what is on the disk. PowerCut may be raised, as by everything here."""
@@ -87,6 +88,7 @@ class Plant:
         )
         self.hub = Hub(self.clock, random.Random(self.boots))
         self.hub.start_jetstream(self.storage)
+        self.is_up = True
         self.tick()
 
     def _notify(self) -> None:
@@ -153,8 +155,10 @@ class Plant:
 
     def lose_power(self) -> None:
         """The machine is off; the disk as it is found later is here."""
+        self.is_up = False
         self.fs = self.fs.power_cut(self.rng)
 
     def die(self) -> None:
         """The process is killed; what the system had taken is there."""
+        self.is_up = False
         self.fs = self.fs.kill()

@@ -165,6 +165,10 @@ class Simulation:
             elif fate < 0.75:
                 plant.advance(rng.choice((0.01, 0.3, 2.5)))
 
+    def move(self) -> None:
+        """One move of one of them, and perhaps of the disk."""
+        self.go(1)
+
     def _arm(self, operation: int) -> None:
         fs = self.plant.fs
         fs.fail(fs.operations + operation, self.rng.choice(("crash", "crash after")))
@@ -212,6 +216,10 @@ class Simulation:
                 ledger.equals(*self._read(ledger.name))
             self.admin.check_stream(ledger)
         self._check_copies()
+
+    def named(self, name: str) -> set[int]:
+        """What the store says it has lost of a stream."""
+        return set()
 
     def _read(self, name: str) -> tuple[list[Any], int]:
         assert self.plant.hub.engine is not None
@@ -274,7 +282,7 @@ class Simulation:
         if ledger.keep > 0:
             ledger.keep = config["max_msgs_per_subject"]
         if name not in "MT":
-            ledger.reconcile(*self._read(name))
+            ledger.reconcile(*self._read(name), self.named(name))
         for record in ledger.every.values():
             record.mark = -1
         for consumer in self.consumers.get(name, ()):

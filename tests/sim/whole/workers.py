@@ -91,7 +91,8 @@ class Worker:
         desk = self.desk  # the one that is there now: with the one before it its requests have ended
         assert desk is not None
         sequence = int(reply.split(b".")[-4])
-        desk.deliver(sequence, subject, payload, self.stage.mark)
+        syncs = -1 if self.stage.is_lied_to else self.stage.mark
+        desk.deliver(sequence, subject, payload, syncs)
         self.stage.counts["delivered"] += 1
         if desk.takes_acks:
             self.hand.append((desk, sequence, reply))
