@@ -80,10 +80,6 @@ class FaultFS:
         """Let the operation with this number (counted from 1) go wrong."""
         self._faults[operation] = fault
 
-    def relent(self) -> None:
-        """Let nothing more go wrong of what was to."""
-        self._faults.clear()
-
     def power_cut(self, rng: random.Random) -> FaultFS:
         """Switch off, and return the disk as it is found when power is back."""
         self._off = True
@@ -125,6 +121,10 @@ class FaultFS:
     def spoil(self, path: str, start: int, stop: int) -> None:
         """Let every read that touches these bytes of a file fail with EIO."""
         self._file(path).unreadable = range(start, stop)
+
+    def relent(self) -> None:
+        """Let nothing more go wrong of what was to."""
+        self._faults.clear()
 
     def forget_unsynced(self, handle: int) -> None:
         """Lose what was written to a file since its last sync, as after a sync that failed."""
