@@ -40,6 +40,7 @@ class Ledger:
     cause: dict[int, int] = field(default_factory=dict)  # removed for a message, which is this one
     names: dict[bytes, int] = field(default_factory=dict)
     unsure: set[bytes] = field(default_factory=set)  # names of what was removed as the power went
+    back: set[int] = field(default_factory=set)  # whose removal was lost with the power
     groups: list[tuple[int, int]] = field(default_factory=list)  # all or none of these
     version: int = 0
     acked_version: int = 0
@@ -110,18 +111,20 @@ class Ledger:
         for sequence in self.every:
             if sequence > last or sequence in shown or sequence in named:
                 continue
-            assert sequence not in self.live, f"{name} {sequence}: lost (last is {last})"
-            by, subject = self.cause[sequence], self.every[sequence].subject
+            subject = self.every[sequence].subject
             newer = sum(1 for s in shown if s > sequence and self.every[s].subject == subject)
-            # Messages that were deleted may be back, and push it out.
-            is_crowd = 0 < self.keep <= newer
-            assert by <= last or is_crowd, f"{name} {sequence}: gone for {by}, which is not there"
+            if 0 < self.keep <= newer:
+                continue  # a limit was back that had been raised, or messages that had been deleted
+            assert sequence not in self.live, f"{name} {sequence}: lost (last is {last})"
+            by = self.cause[sequence]
+            assert by <= last, f"{name} {sequence}: gone for {by}, which is not there"
         for first, end in self.groups:
             assert last < first or last >= end, f"{name}: part of the batch {first}-{end}"
         if self.keep > 0:
             subjects = [message.subject for message in found]
             crowded = {s for s in subjects if subjects.count(s) > self.keep}
             assert not crowded, f"{name}: more than {self.keep} of {crowded}"
+        self.back |= shown - self.live.keys()
         self.last = last
         self.every = {s: record for s, record in self.every.items() if s <= last}
         self.live = {s: self.every[s] for s in sorted(shown)}
