@@ -113,7 +113,13 @@ def test_what_was_confirmed_is_there_after_a_power_cut(disk: LoopDisk, tmp_path:
                 assert found >= promised, f"cut {cycle}: {found} < acknowledged {promised}"
                 chores.check(requester)
                 chores.do(requester)
-            load(publishers, server.host, server.port, rng.uniform(EARLIEST_SECONDS, LATEST_SECONDS), cut)
+            load(
+                publishers,
+                server.host,
+                server.port,
+                rng.uniform(EARLIEST_SECONDS, LATEST_SECONDS),
+                cut,
+            )
         finally:
             server.kill()
         disk.unmount()

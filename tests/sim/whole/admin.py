@@ -31,7 +31,12 @@ class Admin:
     def act(self) -> None:
         if self.link.waiting:
             return
-        ways: list[Callable[[str], None]] = [self.purge, self.purge, self.delete_message, self.update]
+        ways: list[Callable[[str], None]] = [
+            self.purge,
+            self.purge,
+            self.delete_message,
+            self.update,
+        ]
         ways += [self.ask_consumers, self.remake_consumer, self.ephemeral]
         stage = self.stage
         name = stage.rng.choice([name for name in stage.streams if name not in "MT"])
@@ -201,7 +206,7 @@ class Admin:
             self.link,
             f"CONSUMER.DELETE.{name}.{desk.name}",
             None,
-            lambda answer: None if stage.refused(answer, "deleting a consumer") else None,
+            lambda answer: self._told(answer, "deleting a consumer"),
             effect,
         )
         self.make_consumer(ledger, desk.name)
@@ -218,8 +223,12 @@ class Admin:
             self.link,
             f"CONSUMER.CREATE.{name}",
             body,
-            lambda answer: None if stage.refused(answer, "an ephemeral consumer") else None,
+            lambda answer: self._told(answer, "an ephemeral consumer"),
         )
+
+    def _told(self, answer: Answer, what: str) -> None:
+        if not self.stage.refused(answer, what):
+            self.stage.counts[what] += 1
 
     def ask_consumers(self, name: str) -> None:
         """At rest what the broker says is exact."""

@@ -54,7 +54,9 @@ class Desk:
         ledger, where = self.ledger, f"{self.ledger.name}/{self.name} {sequence}"
         ledger.shows(sequence, subject, payload)
         assert self.wants(subject), f"{where}: not what its filter wants"
-        assert syncs < 0 or ledger.every[sequence].mark < syncs, f"{where}: given before it was on the disk"
+        assert syncs < 0 or ledger.every[sequence].mark < syncs, (
+            f"{where}: given before it was on the disk"
+        )
         assert sequence not in self.confirmed, f"{where}: given again after its confirmed ack"
         assert sequence not in self.acked, f"{where}: given again after its ack"
         ledger.acked_last = max(ledger.acked_last, sequence)
@@ -95,9 +97,7 @@ class Desk:
     def open_work(self) -> set[int]:
         """What it has to be given still, however often it was."""
         over = self.acked | self.doubtful
-        return {
-            s for s, r in self.ledger.live.items() if self.wants(r.subject) and s not in over
-        }
+        return {s for s, r in self.ledger.live.items() if self.wants(r.subject) and s not in over}
 
     def pending_after(self, sequence: int) -> int:
         """``num_pending`` of a consumer that has come to this sequence."""

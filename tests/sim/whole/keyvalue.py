@@ -27,7 +27,9 @@ class Bucket:
             return
         rng = self.stage.rng
         key = b"$KV.B." + rng.choice((b"x", b"y", b"z"))
-        way = rng.choice(("put", "put", "create", "update", "stale", "delete", "purge", "get", "get"))
+        way = rng.choice(
+            ("put", "put", "create", "update", "stale", "delete", "purge", "get", "get")
+        )
         self.stage.counts[f"kv {way}"] += 1
         if way == "get":
             self.get(key)
@@ -81,7 +83,9 @@ class Bucket:
             stage.counts["acknowledged"] += 1
 
         inbox = self.link.inbox(heard)
-        self.link.say(publication(key, payload, inbox, block(**headers) if headers else b""), effect)
+        self.link.say(
+            publication(key, payload, inbox, block(**headers) if headers else b""), effect
+        )
 
     def get(self, key: bytes) -> None:
         """The newest value that is on the disk: what was acknowledged, or newer."""
@@ -101,7 +105,9 @@ class Bucket:
             self.link.forget(inbox)
             assert ledger is not None
             if headers.startswith(b"NATS/1.0 404"):
-                assert not acked or stage.loose, f"{key!r}: {acked} was acknowledged, and is not found"
+                assert not acked or stage.loose, (
+                    f"{key!r}: {acked} was acknowledged, and is not found"
+                )
                 return
             lines = dict(line.split(b": ", 1) for line in headers.split(b"\r\n")[1:] if line)
             sequence = int(lines[b"Nats-Sequence"])

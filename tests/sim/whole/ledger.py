@@ -95,15 +95,15 @@ class Ledger:
         assert shown == expected, f"{self.name}: without {sorted(missing)}, with {sorted(extra)}"
         assert last == self.last, f"{self.name}: last is {last}, not {self.last}"
 
-    def reconcile(
-        self, found: list[StoredMessage], last: int, named: Container[int] = ()
-    ) -> None:
+    def reconcile(self, found: list[StoredMessage], last: int, named: Container[int] = ()) -> None:
         """The power was gone: judge what is found, and go on from it.
 
         The store has ``named`` messages as lost; nothing else may be.
         """
         name = self.name
-        assert last >= self.acked_last, f"{name}: {self.acked_last} was acknowledged, last is {last}"
+        assert last >= self.acked_last, (
+            f"{name}: {self.acked_last} was acknowledged, last is {last}"
+        )
         assert last <= self.last, f"{name}: {self.last} were published, last is {last}"
         shown = {message.sequence for message in found}
         for message in found:

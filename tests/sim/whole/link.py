@@ -133,7 +133,6 @@ class Link:
             self.errors.append(frame[1])
 
 
-
 def _late(subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
     """What comes to an inbox that is over: only a status may."""
     assert headers.startswith((b"NATS/1.0 4", b"NATS/1.0 1")), (subject, headers)

@@ -143,11 +143,16 @@ class Publisher:
         inbox = self.link.inbox(heard)
         for place, (subject, payload) in enumerate(messages, 1):
             last = place == count
-            headers = {"Nats-Batch-Id": batch, "Nats-Batch-Sequence": place + (fate == "gap" and last)}
+            headers = {
+                "Nats-Batch-Id": batch,
+                "Nats-Batch-Sequence": place + (fate == "gap" and last),
+            }
             if last and fate != "leave":
                 headers["Nats-Batch-Commit"] = 1
             self.link.say(
-                publication(subject, payload, inbox if last and fate != "leave" else b"", block(**headers)),
+                publication(
+                    subject, payload, inbox if last and fate != "leave" else b"", block(**headers)
+                ),
                 effect if last and fate == "commit" else None,
             )
 

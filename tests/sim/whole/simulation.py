@@ -119,7 +119,7 @@ class Simulation:
     def play(self) -> Counter[str]:
         rng = self.rng
         self.start()
-        for ending in range(rng.choice((1, 2, 2, 3))):
+        for _ in range(rng.choice((1, 2, 2, 3))):
             way = rng.choice(("cut", "cut", "cut", "cut", "kill", "stop"))
             if way == "cut":
                 self._arm(rng.randrange(1, 250))
@@ -274,7 +274,9 @@ class Simulation:
         assert ledger is not None
         config = stage.ask(self.admin.link, f"STREAM.INFO.{name}")["config"]
         if former is not None and config["description"] == f"life {former.life}":
-            assert ledger.acked_version == 0, f"{name}: deleted and made anew, and the old one is back"
+            assert ledger.acked_version == 0, (
+                f"{name}: deleted and made anew, and the old one is back"
+            )
             ledger = stage.streams[name] = former
         assert config["description"] == f"life {ledger.life}", f"{name}: {config}"
         version = int(config.get("metadata", {}).get("version", 1))
@@ -313,4 +315,3 @@ def _origin_of(headers: bytes) -> int:
         if line.startswith(b"Nats-Stream-Source: "):
             return int(line.split(b" ")[2])
     raise AssertionError(f"no source in {headers!r}")
-

@@ -88,7 +88,9 @@ class Worker:
         self.link.say(publication(subject, msgspec.json.encode(request), inbox))
 
     def take(self, subject: bytes, reply: bytes, payload: bytes) -> None:
-        desk = self.desk  # the one that is there now: with the one before it its requests have ended
+        desk = (
+            self.desk
+        )  # the one that is there now: with the one before it its requests have ended
         assert desk is not None
         sequence = int(reply.split(b".")[-4])
         syncs = -1 if self.stage.is_lied_to else self.stage.mark
@@ -100,7 +102,12 @@ class Worker:
     # -- acknowledging
 
     def work(self) -> None:
-        ways: list[Callable[[], None]] = [self.ack_many, self.ack_many, self.ack_twice, self.ack_twice]
+        ways: list[Callable[[], None]] = [
+            self.ack_many,
+            self.ack_many,
+            self.ack_twice,
+            self.ack_twice,
+        ]
         ways += [self.answer_otherwise, self.forget]
         self.stage.rng.choice(ways)()
 
