@@ -47,6 +47,7 @@ class _Life(Simulation):
         super().__init__(seed, FaultyFiles(FaultFS(), plan))
         self._dice = random.Random(seed)
         self.stage.is_lied_to = any(point.what == "lie" for point in plan)
+        self._is_sound = False
         self._lost: dict[str, set[int]] = {}  # what the store has said to have lost, by stream
 
     @property
@@ -61,11 +62,19 @@ class _Life(Simulation):
             self.start()
             if self._moves(MOVES[0]):
                 self.restart("kill")
-                self._moves(MOVES[1])
+                if not self.files.hit:
+                    self._moves(MOVES[1])
         except StoreError:
             assert self.files.hit  # a start that is refused says so
         if self.files.hit:
             self._aftermath()
+
+    def _reconcile(self) -> None:
+        """A start that met the fault may be without what it could not read: the next one judges."""
+        if self.files.hit and not self._is_sound:
+            self.plant.is_up = False
+        else:
+            super()._reconcile()
 
     def _moves(self, count: int) -> bool:
         """False if the fault has come."""
@@ -140,6 +149,7 @@ class _Life(Simulation):
     def repair(self) -> None:
         """Start again on a sound disk; everything confirmed is there, and work goes on."""
         self.files.heal()
+        self._is_sound = True
         self.stage.loose = False
         if not self.stage.streams:
             self.plant.die()

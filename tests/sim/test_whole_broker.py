@@ -9,9 +9,15 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
+from headrace.broker.core.jetstream.acks import Acks
+from headrace.broker.core.jetstream.dedupe import DuplicateWindow
+from headrace.broker.store.edits import EditableLog
+from headrace.errors import StoreError
+from headrace.testing.faultfs import FaultFS
 from sim.whole.coverage import PATHS, watched
 from sim.whole.simulation import simulate_many
 
@@ -20,7 +26,14 @@ FIRST = int(os.environ.get("HEADRACE_SEED", "0"))
 TOLD_EVERY = 500
 COVERED_FROM = 200  # so many seeds enter every path
 KEPT = [
-    99,  # the power went in the middle of a deletion: the stream's name could not be used again
+    6780,  # an ack of all before was answered and not taken, its number being that of another life
+    7859,  # a mirror had passed over what was being deleted when the power went
+    9369,  # a limit that was being raised when the power went
+    *[
+        # The power went in the middle of a deletion: the stream's name could not be used again.
+        pytest.param(seed, marks=pytest.mark.xfail(strict=False, reason="being mended"))
+        for seed in (327, 595, 1325)
+    ],
 ]
 
 
@@ -45,6 +58,40 @@ def test_what_was_confirmed_outlives_every_power_cut() -> None:
 @pytest.mark.parametrize("seed", KEPT)
 def test_a_seed_that_failed_once(seed: int) -> None:
     simulate_many([seed])
+
+
+def sabotage_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FaultFS, "fdatasync", _count_only)
+
+
+def sabotage_acks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        Acks, "take", lambda self, *ack: self._consumer.context.gate.reply(ack[3], b"")
+    )
+
+
+def sabotage_purges(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EditableLog, "purge", lambda self, *args, **named: 0)
+
+
+def sabotage_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DuplicateWindow, "find", lambda self, name, now_ns: 0)
+    monkeypatch.setattr(DuplicateWindow, "are_new", lambda self, names, now_ns: True)
+
+
+def _count_only(fs: FaultFS, handle: int) -> None:
+    fs.syncs += 1
+
+
+@pytest.mark.parametrize(
+    "sabotage", [sabotage_syncs, sabotage_acks, sabotage_purges, sabotage_windows]
+)
+def test_a_broker_that_breaks_its_word_is_found_out(
+    sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage(monkeypatch)
+    with pytest.raises((AssertionError, StoreError)):
+        simulate_many(range(40))
 
 
 def test_a_seed_plays_the_same_again() -> None:
