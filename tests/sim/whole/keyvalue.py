@@ -92,14 +92,20 @@ class Bucket:
         stage = self.stage
         ledger: Ledger | None = None
         gone: set[int] = set()
-        acked = 0
+        acked, has_value = 0, False
 
         def effect() -> None:
-            nonlocal ledger, acked, gone
+            nonlocal ledger, acked, gone, has_value
             ledger = stage.streams["KV_B"]
             gone = set(ledger.gone)
             of_key = [s for s, r in ledger.live.items() if r.subject == key]
             acked = max([s for s in of_key if s <= ledger.acked_last], default=0)
+            # What a newer value has displaced is to be found until that one is on the disk.
+            has_value = bool(acked) or any(
+                record.subject == key and s <= ledger.acked_last and ledger.cause.get(s)
+                for s, record in ledger.every.items()
+                if of_key
+            )
 
         def heard(_: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
             self.link.forget(inbox)
