@@ -15,10 +15,6 @@ from typing import Any, Final, NamedTuple
 
 __all__ = ["FaultPoint", "FaultyFiles", "every_fault"]
 
-READS: Final = ("open", "pread", "size", "listdir")
-CHANGES: Final = ("create", "pwrite", "allocate", "truncate", "mkdir", "rename", "unlink", "rmdir")
-SYNCS: Final = ("fdatasync", "fsync_dir")
-
 _TROUBLE: Final = {
     "open": ("EIO", "EMFILE"),
     "pread": ("EIO", "rot"),
@@ -28,6 +24,7 @@ _TROUBLE: Final = {
     "pwrite": ("EIO", "ENOSPC", "short", "torn"),
     "allocate": ("EIO", "ENOSPC"),
     "truncate": ("EIO", "EIO after"),
+    "punch": ("EIO", "ENOSPC", "EIO after"),
     "mkdir": ("EIO", "ENOSPC"),
     "rename": ("EIO", "ENOSPC", "EIO after"),
     "unlink": ("EIO", "EIO after"),
