@@ -51,8 +51,11 @@ contracts: env  ## who may import whom
 bench: env peers  ## the figures of docs/benchmarks.md, both servers side by side
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
-soak: env  ## kill the broker 2000 times under load, damage its files 100,000 times, read everything back
-	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HEADRACE_FLIPS=$${HEADRACE_FLIPS:-100000} HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
+soak: env  ## 2,000 kills, 100 power cuts, 100,000 damages, every fault of the disk's calls, 10,000 seeds
+	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HEADRACE_CUTS=$${HEADRACE_CUTS:-100} \
+		HEADRACE_FLIPS=$${HEADRACE_FLIPS:-100000} HEADRACE_FAULTS=$${HEADRACE_FAULTS:-all} \
+		HEADRACE_SEEDS=$${HEADRACE_SEEDS:-10000} HYPOTHESIS_PROFILE=soak \
+		$(BIN)/pytest -s tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
 
 faults: env peers  ## 1,000 lost connections and 10,000 cancelled calls on either server
 	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \

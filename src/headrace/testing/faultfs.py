@@ -35,7 +35,7 @@ class _Node:
 
     def __init__(self) -> None:
         self.content = bytearray()
-        self.synced = b""
+        self.synced = bytearray()
         self.pending: list[tuple[int, bytes] | int] = []  # writes, or the length cut to
         self.locked_by = -1
         self.unreadable = range(0)
@@ -43,7 +43,7 @@ class _Node:
     def copy(self) -> _Node:
         twin = _Node()
         twin.content = bytearray(self.content)
-        twin.synced = bytes(self.content)
+        twin.synced = bytearray(self.content)
         return twin
 
 
@@ -67,6 +67,7 @@ class FaultFS:
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity
         self.operations = 0
+        self.syncs = 0  # files whose content was brought to the platter
         self.log: list[str] = []
         self._root = _Directory()
         self._handles: dict[int, _Node] = {}
@@ -126,7 +127,7 @@ class FaultFS:
         """Replace a file's content behind everyone's back, durably."""
         node = self._file(path)
         node.content = bytearray(content)
-        node.synced = bytes(content)
+        node.synced = bytearray(content)
         node.pending = []
 
     def flip_bit(self, path: str, bit: int) -> None:
@@ -138,6 +139,14 @@ class FaultFS:
     def spoil(self, path: str, start: int, stop: int) -> None:
         """Let every read that touches these bytes of a file fail with EIO."""
         self._file(path).unreadable = range(start, stop)
+
+    def relent(self) -> None:
+        """Let nothing more go wrong of what was to."""
+        self._faults.clear()
+
+    def forget_unsynced(self, handle: int) -> None:
+        """Lose what was written to a file since its last sync, as after a sync that failed."""
+        self._handles[handle].pending = []
 
     # -- the port
 
@@ -197,10 +206,11 @@ class FaultFS:
         try:
             self._step("fdatasync", str(handle))
         except OSError:
-            node.pending = []  # the kernel marks the pages clean all the same
+            self.forget_unsynced(handle)  # the kernel marks the pages clean all the same
             raise
-        node.synced = _settle(node.synced, node.pending)
+        _bring(node.synced, node.pending)
         node.pending = []
+        self.syncs += 1
         self._after()
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
@@ -391,9 +401,8 @@ def _apply(change: list[_Change]) -> None:
             directory.synced[name] = entry
 
 
-def _settle(content: bytes, pending: list[tuple[int, bytes] | int]) -> bytes:
-    """The content once these operations are on the platter."""
-    settled = bytearray(content)
+def _bring(settled: bytearray, pending: list[tuple[int, bytes] | int]) -> None:
+    """Bring these operations to the platter."""
     for operation in pending:
         if isinstance(operation, int):
             del settled[operation:]
@@ -402,7 +411,6 @@ def _settle(content: bytes, pending: list[tuple[int, bytes] | int]) -> bytes:
             offset, data = operation
             settled.extend(bytes(max(0, offset + len(data) - len(settled))))
             settled[offset : offset + len(data)] = data
-    return bytes(settled)
 
 
 def _survive(node: _Node, rng: random.Random) -> _Node:
@@ -428,7 +436,8 @@ def _survive(node: _Node, rng: random.Random) -> _Node:
             kept.append(operation)
         must_cut = True
     survivor = _Node()
-    survivor.synced = _settle(node.synced, kept[::-1])
+    survivor.synced = bytearray(node.synced)
+    _bring(survivor.synced, kept[::-1])
     survivor.content = bytearray(survivor.synced)
     return survivor
 

@@ -225,9 +225,12 @@ class DeliveryState:
 
     def acknowledge_all(self, stream_seq: int, consumer_seq: int) -> list[int]:
         """Everything up to a message is done; returns the stream sequences that were pending."""
-        if consumer_seq <= self.floor_consumer or stream_seq <= self.floor_stream:
-            return []
         known = self.pending.get(stream_seq)
+        if stream_seq <= self.floor_stream or (
+            # Of a delivery that a crash made forgotten the number is taken again: it says nothing.
+            known is None and consumer_seq <= self.floor_consumer
+        ):
+            return []
         consumer_seq = min(consumer_seq, self.delivered_consumer) if known is None else known[0]
         finished = []
         order = self._order

@@ -187,6 +187,10 @@ class DurableGate:
         replies: list[_Reply],
         error: Exception | None,
     ) -> None:
+        if error is not None:
+            # Messages that came meanwhile go with it. Nobody may hear that his is a duplicate of one.
+            releases += [acks.take() for acks in self._acks]
+            self._acks.clear()
         for release in releases:
             release(self._bus, error)
         for reply, body, kind, headers in replies:
