@@ -83,7 +83,7 @@ def test_a_user_its_account_signed_is_let_in_with_what_its_token_grants() -> Non
         ({}, user(STRANGER, issuer_account=ACCOUNT.public)),
         ({}, user(STRANGER, issuer_account=["x"])),
         ({}, user(exp=NOW_S)),
-        ({}, user()[:-3] + "AAA"),
+        ({}, user()[:-20] + "A" * 20),
         ({}, token(OPERATOR, ACCOUNT, "account")),
         ({}, user(src=["10.0.0.0/8"])),
         ({}, user(src=["nonsense"])),
