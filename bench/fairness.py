@@ -251,7 +251,8 @@ def run(
                 claim(attack, probe)
     report.table(
         f"A good client beside a hostile one, {seconds:g} s each",
-        ["hostile client", "server", "ping p50 (ms)", "p99", "max", "publish p99", "memory (MiB)", "no core (%)", "missed"],
+        ["hostile client", "server", "ping p50 (ms)", "p99", "max", "publish p99", "memory (MiB)"]
+        + ["no core (%)", "missed"],
         rows,
     )  # fmt: skip
     report.write("fairness", {"seconds": seconds, "scale": scale, "figures": figures})

@@ -47,14 +47,13 @@ class Hub:
         random: Randomness,
         options: HubOptions | None = None,
         authenticator: Authenticator | None = None,
-        budget: Budget | None = None,
     ) -> None:
         self.clock = clock
         self.random = random
         self.options = options or HubOptions()
         self.authenticator = authenticator or NoAuthentication()
         self.decisions: SlowDecisions = AtOnce()  # the shell has threads for them
-        self.budget = budget or Budget()  # without one: no turn ends before everything is done
+        self.budget = Budget()  # the shell knows when a turn is over; without one, none ever is
         self.timers = TimerQueue()
         self.leaving = Leaving(clock, self.timers)
         self.accounts = Accounts(clock, random, self.timers)
