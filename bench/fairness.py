@@ -36,6 +36,8 @@ PUBLISH_P99_MS = 100.0
 GROWTH_MIB = 512.0
 ANSWERS_S = 20.0  # for what is unanswered at the end
 STREAM = "GOOD"
+HEAD = ["hostile client", "server", "ping p50 (ms)", "p99", "max", "publish p99", "memory (MiB)"]
+HEAD += ["no core (%)", "missed"]
 
 
 @dataclass
@@ -251,10 +253,9 @@ def run(
                 claim(attack, probe)
     report.table(
         f"A good client beside a hostile one, {seconds:g} s each",
-        ["hostile client", "server", "ping p50 (ms)", "p99", "max", "publish p99", "memory (MiB)"]
-        + ["no core (%)", "missed"],
+        HEAD,
         rows,
-    )  # fmt: skip
+    )
     report.write("fairness", {"seconds": seconds, "scale": scale, "figures": figures})
 
 
