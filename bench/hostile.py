@@ -20,7 +20,13 @@ from rawsocket import RawConnection
 __all__ = ["ATTACKS", "STREAM", "Attack", "Target"]
 
 STREAM = "VICTIM"
-CONFIG = {"name": STREAM, "subjects": ["victim.>"], "storage": "memory", "num_replicas": 1}
+CONFIG = {
+    "name": STREAM,
+    "subjects": ["victim.>"],
+    "storage": "memory",
+    "num_replicas": 1,
+    "max_bytes": 1 << 26,  # what it may hold, so that the rest is the server's own
+}
 API = b"$JS.API."
 
 
@@ -395,8 +401,8 @@ ATTACKS = [
     Attack("fan-out to 100,000", fan_out),
     Attack("publishes nobody hears", small_publishes),
     Attack("publishes into a stream", stream_publishes, make_stream),
-    Attack("payloads of 1 MiB", large_publishes, lambda target: make_stream(target, max_bytes=1 << 26)),
-    Attack("60 KB of headers", header_flood, lambda target: make_stream(target, max_bytes=1 << 26)),
+    Attack("payloads of 1 MiB", large_publishes, make_stream),
+    Attack("60 KB of headers", header_flood, make_stream),
     Attack("message ids", message_ids, lambda target: make_stream(target, max_msgs=100_000)),
     Attack("requests and replies", requests),
     Attack("requests to nobody", no_responders),

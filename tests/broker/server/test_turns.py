@@ -242,3 +242,33 @@ async def test_what_a_client_in_process_said_before_it_left_is_handled() -> None
         client.publish_nowait("left", b"last")
         await client.close()
         assert (await heard.next(timeout=5)).payload == b"last"
+
+
+async def test_what_is_kept_waits_for_the_disk_like_everything_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocked = False
+    monkeypatch.setattr(Hub, "ingest_blocked", property(lambda hub: blocked))
+    async with Broker() as broker:
+        _slow_subscribe(monkeypatch, broker)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(CONNECT + b"".join(b"SUB a %d\r\n" % n for n in range(2_000)) + b"PING\r\n")
+        while not (sessions := [s for s in broker.hub.sessions.values() if s.wants_turn]):
+            await asyncio.sleep(0)
+        (session,) = sessions
+        blocked = True
+        pump = broker._pump
+        assert pump is not None
+        while not pump.reading_paused:
+            await asyncio.sleep(0)
+        taken = len(session.subscriptions)
+        assert taken < 2_000
+        for _ in range(50):
+            pump.wake()
+            await asyncio.sleep(0)
+        assert len(session.subscriptions) == taken
+        blocked = False
+        pump.run(lambda: None)  # as a flush that is done
+        await reader.readuntil(b"PONG\r\n")
+        assert len(session.subscriptions) == 2_000
+        writer.close()
