@@ -98,7 +98,12 @@ def main() -> None:
     if "starting" in chosen:
         starting.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "fairness" in chosen:
-        fairness.run(servers, quick=arguments.quick, seconds=arguments.seconds, only=arguments.only)
+        fairness.run(
+            servers if arguments.server else [contenders.HEADRACE],
+            quick=arguments.quick,
+            seconds=arguments.seconds,
+            only=arguments.only,
+        )
     report.summary()
 
 
