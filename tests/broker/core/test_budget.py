@@ -218,6 +218,11 @@ def test_subscriptions_of_who_is_gone_leave_the_router_some_at_a_time() -> None:
     rounds.slice(publisher, b"PUB a.%d 1\r\nx\r\n" % last * 20)
     assert rounds.said(colleague).count(b"MSG a") == 20
     assert hub.router.resolve(b"r.1") is None
+    # Who has few does not stand in that queue.
+    small = rounds.connect()
+    rounds.slice(small, b"SUB few 1\r\n")
+    small.disconnected()
+    assert not hub.router.has_interest(b"few")
     steps = 0
     while hub.leaving:
         left = hub.router.subscriptions

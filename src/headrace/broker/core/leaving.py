@@ -37,8 +37,10 @@ class Leaving:
         return self._left
 
     def add(self, router: Router, subscriptions: list[Subscription]) -> None:
-        """Take closed subscriptions out: a few now, more of them in later ticks. The list is used up."""
-        if not subscriptions:
+        """Take closed subscriptions out: now if they are few, else in later ticks. The list is used up."""
+        if len(subscriptions) <= AT_ONCE_MAX:
+            for subscription in subscriptions:
+                router.unsubscribe(subscription)
             return
         self._queue.append((router, subscriptions))
         self._left += len(subscriptions)
