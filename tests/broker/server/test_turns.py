@@ -272,3 +272,26 @@ async def test_what_is_kept_waits_for_the_disk_like_everything_else(
         await reader.readuntil(b"PONG\r\n")
         assert len(session.subscriptions) == 2_000
         writer.close()
+
+
+async def test_what_was_said_before_the_socket_was_lost_is_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Broker() as broker, connect(broker.client_url) as client:
+        heard = await client.subscribe("last")
+        await client.flush()
+        _slow_subscribe(monkeypatch, broker)
+        _reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(CONNECT + b"".join(b"SUB a %d\r\n" % n for n in range(500)))
+        writer.write(b"PUB last 4\r\nword\r\n")
+        while not (sessions := [s for s in broker.hub.sessions.values() if s.wants_turn]):
+            await asyncio.sleep(0)
+        (session,) = sessions
+        connection = broker._pump.connections[session.client_id]  # type: ignore[union-attr]
+        connection.abort()
+        assert (await heard.next(timeout=5)).payload == b"word"
+        async with asyncio.timeout(5):
+            await connection.gone.wait()
+        assert session.closed
+        assert session.client_id not in broker.hub.sessions
+        writer.close()
