@@ -10,6 +10,7 @@ import clients
 import contenders
 import copying
 import costs
+import fairness
 import fetching
 import idle
 import inprocess
@@ -30,6 +31,7 @@ BENCHMARKS = (
     "idle",
     "costs",
     "starting",
+    "fairness",
 )
 
 
@@ -54,6 +56,18 @@ def main() -> None:
     )
     parser.add_argument(
         "--small", action="store_true", help="a tenth of the messages, for trying out `costs`"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="seconds instead of minutes, for trying out `fairness`"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="of `fairness`: how long each attack lasts (default: 10)"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="of `fairness`: what an attack's name contains (may be given several times)",
     )
     arguments = parser.parse_args()
     ourclient.loop_name = arguments.loop
@@ -83,6 +97,13 @@ def main() -> None:
         costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
     if "starting" in chosen:
         starting.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "fairness" in chosen:
+        fairness.run(
+            servers if arguments.server else [contenders.HEADRACE],
+            quick=arguments.quick,
+            seconds=arguments.seconds,
+            only=arguments.only,
+        )
     report.summary()
 
 

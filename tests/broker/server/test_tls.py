@@ -4,8 +4,11 @@ import asyncio
 import dataclasses
 import json
 import shutil
+import socket
 import ssl
 import subprocess
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import nats
@@ -13,9 +16,12 @@ import pytest
 
 import peers
 from headrace.broker import Broker, TlsOptions
+from headrace.broker.core.session import Session
 from headrace.broker.server import handshakes
 from headrace.broker.server.connection import Connection
 from headrace.errors import ConfigurationError
+
+uvloop = pytest.importorskip("uvloop")
 
 
 def _openssl(directory: Path, *arguments: str) -> None:
@@ -287,3 +293,45 @@ def test_the_log_is_not_filled_by_who_fails_on_purpose(caplog: pytest.LogCapture
     now += handshakes.LINES_WITHIN_S
     complaints.say("no")
     assert caplog.records[-1].getMessage() == "no (and 990 more before)"
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_floods_over_tls_is_served_in_turns_and_hears_all_answers(
+    certificates: Path,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A script that pipes its lines in: TLS may tell the last of them and the end in one breath."""
+    count = 30_000
+
+    def talk(port: int) -> bytes:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
+            closing(plain.makefile("rb", buffering=0)) as greeting,
+        ):
+            assert greeting.readline().startswith(b"INFO ")
+            context = client_context(certificates)
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as wire:
+                wire.sendall(b'CONNECT {"verbose":false}\r\n' + b"PING\r\n" * count)
+                heard = b""
+                while heard.count(b"PONG\r\n") < count and (data := wire.recv(1 << 16)):
+                    heard += data
+                return heard
+
+    async def main() -> None:
+        async with Broker(tls=tls_options(certificates)) as broker:
+            cut = 0
+            real = Session.go_on
+
+            def go_on(self: Session) -> None:
+                nonlocal cut
+                cut += 1
+                real(self)
+
+            monkeypatch.setattr(Session, "go_on", go_on)
+            heard = await asyncio.to_thread(talk, broker.port)
+            assert heard.count(b"PONG\r\n") == count
+            assert cut > 1
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())

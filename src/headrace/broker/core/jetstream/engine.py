@@ -37,6 +37,7 @@ __all__ = ["JetStream"]
 
 _API: Final = b"$JS.API.>"
 _ACK: Final = b"$JS.ACK.>"
+_SERVING_NS: Final = 5_000_000  # for deliveries in one tick
 
 
 class JetStream:
@@ -173,14 +174,20 @@ class JetStream:
         return found
 
     def _serve(self) -> None:
-        """Give every ready consumer one turn; who is not done gets the next by a timer."""
+        """Give ready consumers a turn each; who is not done, or had none, gets the next by a timer."""
         context = self._context
+        monotonic_ns = context.clock.monotonic_ns
+        ends_ns = monotonic_ns() + _SERVING_NS
         ready, context.ready = context.ready, {}
-        for consumer in ready:
+        waiting = iter(ready)
+        for consumer in waiting:
             try:
                 consumer.deliver()
             except (StoreError, OSError) as error:  # it is nobody's trouble but this one's
                 consumer.unread.failed(error, consumer.try_again)
+            if monotonic_ns() >= ends_ns:
+                context.later = {**dict.fromkeys(waiting), **context.later}
+                break
         if context.later and not self._turn_asked:
             self._turn_asked = True
             context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ....api import names
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Pulls"]
 
 _EVICT_EVERY_NS: Final = 1_000_000_000  # a full queue is searched for dead requests this often
+_DUE_PER_TICK: Final = 1024
 _TOO_MANY: Final = statuses.status(names.EXCEEDED_MAX_WAITING)
 _REQUESTS_PENDING: Final = statuses.status(names.REQUESTS_PENDING)
 _PUSH_BASED: Final = statuses.status(names.CONSUMER_IS_PUSH)
@@ -139,7 +141,8 @@ class Pulls:
         state = self._consumer.state
         quiet: list[WaitingRequest] = []
         some_due = False
-        for request, expired in self._consumer.queue.due(now_ns):
+        # Those due beyond that are so in the next tick.
+        for request, expired in islice(self._consumer.queue.due(now_ns), _DUE_PER_TICK):
             some_due = True
             if self._bus.resolve(request.inbox) is None:
                 self._consumer.queue.finish(request)

@@ -45,6 +45,7 @@ _API: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _EVENTS: Final = b"$JS.EVENT.>"
 _SYSTEM: Final = b"$SYS.>"
 _SYSTEM_ACCOUNTS: Final = b"$SYS.ACCOUNT.>"
+_MAY_BE_SYSTEM: Final = (b"$", b"*", b">")  # what a pattern begins with that overlaps any of these
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _MIN_AGE_S: Final = 0.1
 _MAX_REPLICAS: Final = 5
@@ -196,6 +197,8 @@ def _check_subjects(config: StreamConfig) -> None:
     if b">" in patterns:
         raise _invalid("capturing all subjects requires no-ack to be true")
     for pattern in patterns:
+        if pattern[:1] not in _MAY_BE_SYSTEM:
+            continue
         if any(overlaps(pattern, taken) for taken in _API) and not is_subset(pattern, _EVENTS):
             raise _invalid("subjects that overlap with jetstream api require no-ack to be true")
         if overlaps(pattern, _SYSTEM) and not is_subset(pattern, _SYSTEM_ACCOUNTS):
