@@ -10,7 +10,6 @@ batch, by a restart or ten seconds of silence, leaves it open what was stored.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
@@ -39,9 +38,10 @@ from .fastanswers import (
     with_reply,
 )
 from .pubfailures import PublishFailure
-from .publisher import RETRY_PAUSE_S, SEND_AT_ONCE_MAX, Publisher
+from .publisher import SEND_AT_ONCE_MAX, Publisher, wake_all
 
 if TYPE_CHECKING:
+    from .apicalls import Api
     from .connection import Connection
 
 __all__ = ["BatchingPublisher", "State"]
@@ -50,6 +50,7 @@ ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while th
 ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do
 SLOW_ANSWER_S: Final = 0.002
 LINGER_S: Final = 0.1  # without progress for so long, up to twice that, a batch ends
+RETRY_PAUSE_S: Final = 0.25
 _UNKNOWN: Final = 10208
 _TOO_MANY: Final = 10211
 
@@ -68,19 +69,23 @@ class BatchingPublisher(Publisher):
     def __init__(
         self,
         connection: Connection,
+        api: Api,
         *,
         window: int,
         window_bytes: int,
         ack_timeout: float,
+        delivery_timeout: float,
         retries: int,
         deduplicate: bool,
         on_failure: Callable[[PublishFailure], object] | None,
     ) -> None:
         super().__init__(
             connection,
+            api,
             window=window,
             window_bytes=window_bytes,
             ack_timeout=ack_timeout,
+            delivery_timeout=delivery_timeout,
             retries=retries,
             deduplicate=deduplicate,
             on_failure=on_failure,
@@ -362,9 +367,9 @@ class BatchingPublisher(Publisher):
 
     def _progress(self) -> None:
         if self._waiters and not self._is_full:
-            _release(self._waiters)
+            wake_all(self._waiters)
         if self._flushers and not self._waiting and self._state is State.IDLE:
-            _release(self._flushers)
+            wake_all(self._flushers)
 
     # Time
 
@@ -418,10 +423,3 @@ class BatchingPublisher(Publisher):
 def _is_passing(error: HeadraceError) -> bool:
     """Whether a stream has too many batches just now."""
     return isinstance(error, JetStreamApiError) and error.err_code == _TOO_MANY
-
-
-def _release(waiters: list[asyncio.Future[None]]) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-    waiters.clear()
