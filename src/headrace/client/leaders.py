@@ -50,6 +50,7 @@ T = TypeVar("T")
 
 PAUSE_FIRST_S: Final = 0.25
 PAUSE_MAX_S: Final = 1.0
+ASK_S: Final = 1.0  # in a cluster, no answer for so long means that JetStream has no leader
 _NOT_NOW: Final = frozenset({10008, 10009})  # JetStream is not available now; not the leader (now)
 _NOBODY: Final = 503
 
@@ -116,8 +117,9 @@ async def who_has(api: Api, subject: str) -> Answer:
     """
     body = encode(StreamNamesRequest(subject=subject))
     session = api.session
+    seconds = min(api.timeout, ASK_S) if session.info.cluster else api.timeout
     try:
-        frame = await session.requests.ask(api.subject("STREAM", "NAMES"), b"", body, api.timeout)
+        frame = await session.requests.ask(api.subject("STREAM", "NAMES"), b"", body, seconds)
         names = decode_response(frame.payload, StreamNamesResponse).streams
     except NoRespondersError:
         return Answer(Who.NOBODY)  # there is no JetStream here

@@ -22,7 +22,7 @@ from .leaders import is_leaderless, nobody_has
 from .message import HeadersLike, payload_bytes
 from .pubblocks import Blocks
 from .pubfailures import PublishError, PublishFailure, refusal_of
-from .pubrecovery import Recovery
+from .pubrecovery import Recovery, wake_all
 
 if TYPE_CHECKING:
     from .apicalls import Api
@@ -498,11 +498,3 @@ class Publisher:
 
     def connection_closed(self, reason: Exception) -> None:
         self._shut(ConnectionClosedError(str(reason)))
-
-
-def wake_all(waiters: list[asyncio.Future[None]]) -> None:
-    """Whoever waits goes on."""
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-    waiters.clear()

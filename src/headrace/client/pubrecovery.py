@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .apicalls import Api
     from .publisher import Publisher
 
-__all__ = ["Recovery"]
+__all__ = ["Recovery", "wake_all"]
 
 WAVE_MAX: Final = 256  # subjects
 SCANNED_MAX: Final = 4096  # messages looked at for it: those in front suffice
@@ -59,6 +59,7 @@ class Recovery:
         self._refused: dict[str, dict[bytes, None]] = {}  # certainly not stored; by subject
         self._wave: dict[bytes, None] = {}  # sent and not answered
         self._wave_done: asyncio.Future[None] | None = None
+        self._wave_refused = False  # some of it, or of what was sent before it
         self._waved = False  # all before it may be sent again, as far as it may be at all
         self._held_from = 0  # no message from this number on was sent, except in waves
         self._marks: deque[tuple[int, float]] = deque()  # what was sent below a number, was before
@@ -72,6 +73,7 @@ class Recovery:
     def refused(self, key: bytes, subject: str, *, leaderless: bool) -> None:
         """A message was refused: nobody listens, or whoever does is ``leaderless``. It is not stored."""
         self._wave.pop(key, None)
+        self._wave_refused = True
         self._refused.setdefault(subject, {})[key] = None
         self._leaderless = self._leaderless or leaderless
         if not self.stalled:
@@ -169,12 +171,12 @@ class Recovery:
         while self._send_wave():
             pause = next(steps)
             await self._wait_for_wave(pause)
-            if not self._wave and not self._refused:
+            if not self._wave and not self._wave_refused:
                 return True
-            was_silent = not self._refused
+            was_refused = self._wave_refused
             if not await self._find_out():
                 return False
-            if not was_silent:
+            if was_refused:
                 await asyncio.sleep(pause)
         return False
 
@@ -213,7 +215,8 @@ class Recovery:
         ]
         for key in keys:
             self._wave.pop(key, None)
-            publisher._fail(key, nobody_has(subject))
+            if key in publisher._unacked:  # not acknowledged since, as one sent twice may be
+                publisher._fail(key, nobody_has(subject))
         publisher._wake()
 
     def _send_wave(self) -> bool:
@@ -221,7 +224,7 @@ class Recovery:
         publisher = self._publisher
         self._expire()
         self._marks.append((publisher.sent, self._session.loop.time()))
-        self._waved = True
+        self._waved, self._wave_refused = True, False
         front: dict[str, bytes] = {}
         for key in islice(self._to_send(), SCANNED_MAX):
             front.setdefault(publisher._subject_of(publisher._unacked[key]), key)
@@ -287,3 +290,11 @@ class Recovery:
         elif self._told and not of:
             of, self._told = self._told, ""
             self._session.waits.end(of, found)
+
+
+def wake_all(waiters: list[asyncio.Future[None]]) -> None:
+    """Whoever waits goes on."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()
