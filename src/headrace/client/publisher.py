@@ -33,6 +33,7 @@ __all__ = ["PublishError", "PublishFailure", "Publisher"]
 
 FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
 HEADS_KEPT_MAX: Final = 4096
+SILENCE_S: Final = 1.0
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
 
 OK_START: Final = b'{"stream"'
@@ -145,7 +146,7 @@ class Publisher:
         self._session.observers[self] = None
         self._max_payload = self._session.info.max_payload
         self._flowing = self._session.link is not None
-        self._timer = self._session.loop.call_later(self._ack_timeout, self._tick)
+        self._timer = self._session.loop.call_later(self._pace, self._tick)
 
     def close(self) -> None:
         """End without waiting: what is in flight is reported as failed. ``flush`` first."""
@@ -456,9 +457,16 @@ class Publisher:
             piece = [unacked[key] for key in keys[start : start + SEND_AT_ONCE_MAX]]
             self._put(piece, self._total(piece))
 
+    @property
+    def _pace(self) -> float:
+        """Seconds from tick to tick. Silence in a cluster is a sign of an election, which takes at least
+        four seconds: what is stopped before it is over cannot be stored before what was lost."""
+        in_cluster = self._repeats and self._session.info.cluster
+        return min(self._ack_timeout, SILENCE_S) if in_cluster else self._ack_timeout
+
     def _tick(self) -> None:
-        """Every ``ack_timeout``: what was sent before the last tick is overdue."""
-        self._timer = self._session.loop.call_later(self._ack_timeout, self._tick)
+        """What was sent before the last tick is overdue."""
+        self._timer = self._session.loop.call_later(self._pace, self._tick)
         before, self._sent_at_tick = self._sent_at_tick, self.sent
         if self._session.link is None:
             return  # the clock starts anew when the connection is back
@@ -467,7 +475,7 @@ class Publisher:
         overdue = self._recovery.overdue(before)
         if self._repeats:
             if overdue:
-                self._recovery.doubt(before, self._session.loop.time() - self._ack_timeout)
+                self._recovery.doubt(before, self._session.loop.time() - self._pace)
             return
         again = [key for key in overdue if self._may_try_again(key)]
         for key in set(overdue) - set(again):

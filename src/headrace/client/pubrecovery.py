@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Recovery", "wake_all"]
 
 WAVE_MAX: Final = 256  # subjects
+DRAIN_S: Final = 0.25  # without an answer
 SCANNED_MAX: Final = 4096  # messages looked at for it: those in front suffice
 
 
@@ -62,6 +63,7 @@ class Recovery:
         self._wave_refused = False  # some of it, or of what was sent before it
         self._waved = False  # all before it may be sent again, as far as it may be at all
         self._held_from = 0  # no message from this number on was sent, except in waves
+        self._sent_below = 0  # and all up to this one were, over this link
         self._marks: deque[tuple[int, float]] = deque()  # what was sent below a number, was before
         self._told = ""  # whose leader we have said we wait for
         self._of = "the stream"
@@ -93,6 +95,7 @@ class Recovery:
         self._wave.clear()
         if not self.stalled:
             self._stall()
+        self._sent_below = 0
         if not self._deduplicated:
             self._held_from = 0  # who may not be sent again was failed already
 
@@ -113,7 +116,7 @@ class Recovery:
     def _stall(self) -> None:
         self.stalled = True
         self._publisher._hold()
-        self._held_from = self._publisher.sent
+        self._held_from = self._sent_below = self._publisher.sent
         self._marks.append((self._held_from, self._session.loop.time()))
 
     # What is known of a message
@@ -172,6 +175,7 @@ class Recovery:
             pause = next(steps)
             await self._wait_for_wave(pause)
             if not self._wave and not self._wave_refused:
+                await self._drain()
                 return True
             was_refused = self._wave_refused
             if not await self._find_out():
@@ -243,6 +247,15 @@ class Recovery:
         """Until all of it is answered; where it may be sent again, not for long."""
         self._wave_done = self._session.loop.create_future()
         await asyncio.wait([self._wave_done], timeout=pause if self._deduplicated else None)
+
+    async def _drain(self) -> None:
+        """What was under way before the wave may be answered yet: a server that was only slow has it all."""
+        if not self._deduplicated:
+            return
+        unacked, left = self._publisher._unacked, -1
+        while unacked and int(next(iter(unacked))) < self._sent_below and len(unacked) != left:
+            left = len(unacked)
+            await asyncio.sleep(DRAIN_S)
 
     def _resume(self, *, found: bool) -> None:
         """Everything may flow again."""
