@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -24,6 +24,7 @@ __all__ = ["Api", "config_from"]
 
 D = TypeVar("D", bound=Document)
 P = TypeVar("P", bound=Document)
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_FORBIDDEN = frozenset(" \t\r\n.*>/\\")
@@ -97,6 +98,14 @@ class Api:
             awaited,
             failed,
         )
+
+    async def read(self, of: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``attempt``, which reads; in a cluster it is made again while nobody answers."""
+
+        async def awaited(error: HeadraceError) -> str:
+            return of if self._may_wait(error, repeatable=True) else ""
+
+        return await patiently(self.session, self.delivery_timeout, attempt, awaited)
 
     def _may_wait(self, error: HeadraceError, repeatable: bool) -> bool:
         return is_leaderless(error) or (repeatable and is_unanswered(self.session, error))

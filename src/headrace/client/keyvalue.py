@@ -183,7 +183,10 @@ class KeyValue:
     async def put(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
         try:
-            return (await self._js.publish(self._put_subject(key), value, ttl=ttl)).seq
+            ack = await self._js.publish(
+                self._put_subject(key), value, msg_id=self._js._change_id(), ttl=ttl
+            )
+            return ack.seq
         except JetStreamApiError as error:
             raise self._conflict(key, error) from None
 
@@ -238,6 +241,7 @@ class KeyValue:
             await self._js.publish(
                 self._put_subject(key),
                 headers=headers,
+                msg_id=self._js._change_id(),
                 expected_last_subject_sequence=revision,
                 ttl=ttl,
             )
@@ -247,7 +251,11 @@ class KeyValue:
     async def _put_at(self, key: str, value: bytes, revision: int, ttl: float | timedelta) -> int:
         try:
             ack = await self._js.publish(
-                self._put_subject(key), value, expected_last_subject_sequence=revision, ttl=ttl
+                self._put_subject(key),
+                value,
+                msg_id=self._js._change_id(),
+                expected_last_subject_sequence=revision,
+                ttl=ttl,
             )
         except JetStreamApiError as error:
             raise self._conflict(key, error) from error

@@ -56,6 +56,7 @@ class Descriptions:
                     subject,
                     document,
                     headers={ROLLUP: "sub"},
+                    msg_id=self._js._change_id(),
                     expected_last_subject_sequence=last.revision if last else 0,
                 )
             except JetStreamApiError as error:

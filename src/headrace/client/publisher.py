@@ -115,6 +115,11 @@ class Publisher:
         return len(self._unacked)
 
     @property
+    def recoveries(self) -> int:
+        """How often something had to wait or to be sent again."""
+        return self._recovery.count
+
+    @property
     def last_sequence(self) -> int:
         """The stream sequence of the ack received last, or 0."""
         return decode_pub_ack(self._last_ack).seq if self._last_ack else 0

@@ -41,6 +41,7 @@ class Recovery:
 
     Attributes:
         stalled: whether nothing new is sent now.
+        count: how often that began.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class Recovery:
         self._retries = retries
         self._deduplicated = deduplicated
         self.stalled = False
+        self.count = 0
         self._task: asyncio.Task[None] | None = None
         self._forget()
 
@@ -115,6 +117,7 @@ class Recovery:
 
     def _stall(self) -> None:
         self.stalled = True
+        self.count += 1
         self._publisher._hold()
         self._held_from = self._sent_below = self._publisher.sent
         self._marks.append((self._held_from, self._session.loop.time()))

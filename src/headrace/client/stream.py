@@ -222,7 +222,9 @@ class Stream:
         """Directly where the stream allows it, else through the leader."""
         if self.cached_info is not None and self.cached_info.config.allow_direct:
             try:
-                return await self._get_direct(request)
+                return await self._api.read(
+                    f"stream {self.name!r}", lambda: self._get_direct(request)
+                )
             except NoRespondersError:
                 pass  # not any more: the configuration was changed
         answer = await self._api.call(
