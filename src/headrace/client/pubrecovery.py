@@ -62,6 +62,7 @@ class Recovery:
         self._refused: dict[str, dict[bytes, None]] = {}  # certainly not stored; by subject
         self._wave: dict[bytes, None] = {}  # sent and not answered
         self._wave_done: asyncio.Future[None] | None = None
+        self._was_refused = False  # something, since all flowed
         self._wave_refused = False  # some of it, or of what was sent before it
         self._waved = False  # all before it may be sent again, as far as it may be at all
         self._held_from = 0  # no message from this number on was sent, except in waves
@@ -77,7 +78,7 @@ class Recovery:
     def refused(self, key: bytes, subject: str, *, leaderless: bool) -> None:
         """A message was refused: nobody listens, or whoever does is ``leaderless``. It is not stored."""
         self._wave.pop(key, None)
-        self._wave_refused = True
+        self._wave_refused = self._was_refused = True
         self._refused.setdefault(subject, {})[key] = None
         self._leaderless = self._leaderless or leaderless
         if not self.stalled:
@@ -253,7 +254,7 @@ class Recovery:
 
     async def _drain(self) -> None:
         """What was under way before the wave may be answered yet: a server that was only slow has it all."""
-        if not self._deduplicated:
+        if self._was_refused or not self._deduplicated:
             return
         unacked, left = self._publisher._unacked, -1
         while unacked and int(next(iter(unacked))) < self._sent_below and len(unacked) != left:
