@@ -119,6 +119,15 @@ class Node:
         """Whether it has caught up with all streams it holds."""
         return self.ask("/healthz").get("status") == "ok"
 
+    def leads(self, stream: str) -> bool:
+        """Whether it believes that it leads a stream."""
+        accounts = self.ask("/jsz?accounts=true&streams=true").get("account_details") or []
+        return any(
+            detail["name"] == stream and detail.get("cluster", {}).get("leader") == self.name
+            for account in accounts
+            for detail in account.get("stream_detail") or []
+        )
+
     def kill(self) -> None:
         self.server.kill()
 
@@ -190,16 +199,8 @@ class Cluster:
     # Who leads
 
     def leader_of(self, stream: str) -> Node | None:
-        """The server that leads a stream, if there is one now and the others know."""
-        for node in self.nodes:
-            account = node.ask("/jsz?accounts=true&streams=true").get("account_details", [])
-            for detail in (d for entry in account for d in entry.get("stream_detail") or []):
-                if (
-                    detail["name"] == stream
-                    and detail.get("cluster", {}).get("leader") == node.name
-                ):
-                    return node
-        return None
+        """The server that leads a stream, if there is one now and it knows."""
+        return next((node for node in self.nodes if node.leads(stream)), None)
 
     def wait_for_leader(self, stream: str) -> Node:
         return self._wait(lambda: self.leader_of(stream), f"nobody leads {stream!r}")
