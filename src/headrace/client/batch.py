@@ -206,7 +206,13 @@ class AtomicBatch:
                 "be stored, or nothing"
             ) from None
         except BatchRefusedError as error:
-            if self._unanswered and not is_leaderless(error) and error.err_code != _INCOMPLETE:
+            if not session.info.cluster or is_leaderless(error) or error.err_code == _INCOMPLETE:
+                raise
+            # Whoever led before may still answer, and refuse what the one who leads now has stored.
+            found = await self._find()
+            if found is not None:
+                return found
+            if self._unanswered:
                 raise self._undecided(error) from error
             raise
         finally:
@@ -257,7 +263,7 @@ class AtomicBatch:
                     raise
                 continue
             batch = last.headers.get(names.BATCH_ID) or ""
-            if batch in self._unanswered and last.headers.get(names.BATCH_COMMIT):
+            if batch in (*self._unanswered, self._id) and last.headers.get(names.BATCH_COMMIT):
                 return PubAck(stream=name, seq=last.sequence, batch=batch, count=len(self))
         return None
 

@@ -51,7 +51,13 @@ T = TypeVar("T")
 PAUSE_FIRST_S: Final = 0.25
 PAUSE_MAX_S: Final = 1.0
 ASK_S: Final = 1.0  # in a cluster, no answer for so long means that JetStream has no leader
-_NOT_NOW: Final = frozenset({10008, 10009})  # JetStream is not available now; not the leader (now)
+_NOT_NOW: Final = frozenset(
+    {
+        10008,  # JetStream is not available now
+        10009,  # not the leader (now)
+        10158,  # a message with this id is being stored: the one sent before
+    }
+)
 _NOBODY: Final = 503
 
 

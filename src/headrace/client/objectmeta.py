@@ -47,7 +47,7 @@ class Descriptions:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 last = await self.last(info.name)
-                if unanswered and last is not None and encode_info(last) == document:
+                if attempt > 1 and last is not None and encode_info(last) == document:
                     await self._forget_content(before, info)
                     return last
                 check(last)

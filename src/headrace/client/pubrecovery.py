@@ -256,9 +256,10 @@ class Recovery:
         """What was under way before the wave may be answered yet: a server that was only slow has it all."""
         if self._was_refused or not self._deduplicated:
             return
-        unacked, left = self._publisher._unacked, -1
-        while unacked and int(next(iter(unacked))) < self._sent_below and len(unacked) != left:
-            left = len(unacked)
+        publisher, acked = self._publisher, -1
+        unacked = publisher._unacked
+        while unacked and int(next(iter(unacked))) < self._sent_below and publisher.acked != acked:
+            acked = publisher.acked
             await asyncio.sleep(DRAIN_S)
 
     def _resume(self, *, found: bool) -> None:
