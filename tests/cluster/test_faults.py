@@ -19,10 +19,10 @@ from headrace.client import connect
 from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from nats_cluster import Cluster, Node
 
-pytestmark = [pytest.mark.peer, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.peer, pytest.mark.timeout(180)]
 
 ROUNDS = int(os.environ.get("HEADRACE_ROUNDS", "0"))
-PROGRESS_S = 30.0
+PROGRESS_S = END_S = 30.0
 NEW_LEADER_S = 15.0
 _numbers = itertools.count(1)
 
@@ -103,7 +103,8 @@ async def test_all_work_survives_a_leader(
             await progress(works, running)
             for work in works:
                 work.stopping.set()
-            await asyncio.gather(*running)
+            async with asyncio.timeout(END_S):
+                await asyncio.gather(*running)
             await asyncio.to_thread(cluster.wait_until_ready)
             for work in works:
                 if hurt is restarted_one_after_another and type(work) is Windowed:
