@@ -72,7 +72,7 @@ async def write_chunks(
                     written.size += len(chunk)
                     written.chunks += 1
             await _flush(publisher)
-            if publisher.recoveries:
+            if publisher._recovery.count:
                 await _compare(stream, subject, written)
         except BaseException as error:
             await _settle(publisher)

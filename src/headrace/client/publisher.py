@@ -33,7 +33,6 @@ __all__ = ["PublishError", "PublishFailure", "Publisher"]
 
 FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
 HEADS_KEPT_MAX: Final = 4096
-SILENCE_S: Final = 1.0
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
 
 OK_START: Final = b'{"stream"'
@@ -86,9 +85,7 @@ class Publisher:
         )
         self._adds_headers = self._blocks.always
         self._repeats = deduplicate and retries > 0  # sent again as often as need be
-        self._recovery = Recovery(
-            self, api, limit=delivery_timeout, retries=retries, deduplicated=self._repeats
-        )
+        self._recovery = Recovery(self, api, delivery_timeout, ack_timeout, retries, self._repeats)
         self._flowing = False  # whether what is sent leaves: there is a link, and no trouble
         self._on_failure = on_failure
         self._prefix = b""
@@ -113,11 +110,6 @@ class Publisher:
     def in_flight(self) -> int:
         """Messages sent and not answered yet."""
         return len(self._unacked)
-
-    @property
-    def recoveries(self) -> int:
-        """How often something had to wait or to be sent again."""
-        return self._recovery.count
 
     @property
     def last_sequence(self) -> int:
@@ -151,7 +143,7 @@ class Publisher:
         self._session.observers[self] = None
         self._max_payload = self._session.info.max_payload
         self._flowing = self._session.link is not None
-        self._timer = self._session.loop.call_later(self._pace, self._tick)
+        self._timer = self._session.loop.call_later(self._recovery.pace, self._tick)
 
     def close(self) -> None:
         """End without waiting: what is in flight is reported as failed. ``flush`` first."""
@@ -462,16 +454,9 @@ class Publisher:
             piece = [unacked[key] for key in keys[start : start + SEND_AT_ONCE_MAX]]
             self._put(piece, self._total(piece))
 
-    @property
-    def _pace(self) -> float:
-        """Seconds from tick to tick. Silence in a cluster is a sign of an election, which takes at least
-        four seconds: what is stopped before it is over cannot be stored before what was lost."""
-        in_cluster = self._repeats and self._session.info.cluster
-        return min(self._ack_timeout, SILENCE_S) if in_cluster else self._ack_timeout
-
     def _tick(self) -> None:
         """What was sent before the last tick is overdue."""
-        self._timer = self._session.loop.call_later(self._pace, self._tick)
+        self._timer = self._session.loop.call_later(self._recovery.pace, self._tick)
         before, self._sent_at_tick = self._sent_at_tick, self.sent
         if self._session.link is None:
             return  # the clock starts anew when the connection is back
@@ -480,7 +465,7 @@ class Publisher:
         overdue = self._recovery.overdue(before)
         if self._repeats:
             if overdue:
-                self._recovery.doubt(before, self._session.loop.time() - self._pace)
+                self._recovery.doubt(before)
             return
         again = [key for key in overdue if self._may_try_again(key)]
         for key in set(overdue) - set(again):

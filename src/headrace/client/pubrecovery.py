@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Recovery", "wake_all"]
 
+SILENCE_S: Final = 1.0
 WAVE_MAX: Final = 256  # subjects
 DRAIN_S: Final = 0.25  # without an answer
 SCANNED_MAX: Final = 4096  # messages looked at for it: those in front suffice
@@ -36,6 +37,7 @@ class Recovery:
 
     Args:
         limit: seconds after which a message is given up.
+        ack_timeout: seconds after which an answer is overdue.
         retries: how often a message is sent again when it cannot be asked who has its subject.
         deduplicated: whether the stream drops what it has, so that all may be sent again.
 
@@ -45,12 +47,19 @@ class Recovery:
     """
 
     def __init__(
-        self, publisher: Publisher, api: Api, *, limit: float, retries: int, deduplicated: bool
+        self,
+        publisher: Publisher,
+        api: Api,
+        limit: float,
+        ack_timeout: float,
+        retries: int,
+        deduplicated: bool,
     ) -> None:
         self._publisher = publisher
         self._session = api.session
         self._api = api
         self._limit = limit
+        self._ack_timeout = ack_timeout
         self._retries = retries
         self._deduplicated = deduplicated
         self.stalled = False
@@ -84,9 +93,19 @@ class Recovery:
         if not self.stalled:
             self._stall()
 
-    def doubt(self, below: int, since: float) -> None:
-        """Messages with lower numbers, sent before a time, are overdue; all may be sent again."""
-        self._marks.append((below, since))
+    @property
+    def pace(self) -> float:
+        """Seconds after which a message without an answer, sent before the last look, is overdue.
+
+        Silence in a cluster is a sign of an election, which takes at least four seconds: what is stopped
+        before it is over cannot be stored before what was lost.
+        """
+        in_cluster = self._deduplicated and self._session.info.cluster
+        return min(self._ack_timeout, SILENCE_S) if in_cluster else self._ack_timeout
+
+    def doubt(self, below: int) -> None:
+        """Messages with lower numbers are overdue; all may be sent again."""
+        self._marks.append((below, self._session.loop.time() - SILENCE_S))
         self._stall()
         self._begin(wave_first=True)
 
