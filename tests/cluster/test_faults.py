@@ -123,9 +123,8 @@ async def test_all_work_survives_a_leader(
         began = [event.of for event in events if isinstance(event, WaitingForLeader)]
         ended = [event for event in events if isinstance(event, LeaderWaitOver)]
         assert len(began) == len(ended)
-        assert all(event.found for event in ended)
         if hurt is killed:
-            assert began  # or nothing was proved
+            assert any(event.found for event in ended)  # or nothing was proved
         if ROUNDS:
             longest = max((event.waited for event in ended), default=0.0)
             print(f"\n{hurt.__name__}: {[w.done for w in works]}, longest wait {longest:.1f} s")

@@ -250,6 +250,7 @@ async def patiently(
             now_of = await awaited(failed)
             pause = next(steps)
             if not now_of:
+                found = isinstance(failed, JetStreamApiError)  # somebody decided
                 raise failed
             if loop.time() + pause >= deadline:
                 if isinstance(failed, NoRespondersError):
