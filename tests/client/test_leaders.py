@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +157,24 @@ async def test_a_publish_without_an_answer_is_sent_again_only_with_an_id(make: M
     made = make([SILENCE])
     with pytest.raises(TimeoutError_):
         await made.js.publish("s")
+
+
+async def test_one_who_led_before_and_is_behind_does_not_decide(make: Make) -> None:
+    def wrong(last: int) -> bytes:
+        text = f"wrong last sequence: {last}"
+        return encode_error(400, 10071, text)
+
+    made = make([wrong(9), wrong(9), STORED])
+    assert (await made.js.publish("s", expected_last_subject_sequence=12)).seq == 7
+    for script, cluster in (([wrong(13)], "three"), ([wrong(9)], "")):
+        made = make(script, cluster=cluster)
+        with pytest.raises(JetStreamApiError, match="wrong last sequence"):
+            await made.js.publish("s", expected_last_subject_sequence=12)
+
+
+def encode_error(code: int, err_code: int, description: str) -> bytes:
+    error = {"code": code, "err_code": err_code, "description": description}
+    return json.dumps({"error": error, "stream": "S", "seq": 0}).encode()
 
 
 async def test_who_may_not_ask_is_served_as_before(make: Make) -> None:

@@ -23,8 +23,8 @@ from ..errors import (
 )
 from ..wire.encode import pub
 from ..wire.frames import Frame
-from ..wire.headers import add_header, status_of
-from .leaders import Who, is_leaderless, is_unanswered, patiently, who_has
+from ..wire.headers import add_header, header_value, status_of
+from .leaders import BEHIND_MAX, Who, is_behind, is_leaderless, is_unanswered, patiently, who_has
 from .message import HeadersLike, payload_bytes
 from .pubheaders import PublishOptions, with_options
 
@@ -37,6 +37,10 @@ API_LEVEL_MIN: Final = 2  # nats-server 2.12
 _COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")
 _COMMIT_BYTES: Final = len(b"%b: %b\r\n" % _COMMIT)
 _INCOMPLETE: Final = 10176  # what follows a refused message
+_EXPECTATIONS: Final = (
+    names.EXPECTED_LAST_SEQ.encode(),
+    names.EXPECTED_LAST_SUBJECT_SEQ.encode(),
+)
 _GUARDS: Final = frozenset(
     {"msg_id", "expected_last_sequence", "expected_last_subject_sequence", "expected_last_msg_id"}
 )
@@ -96,6 +100,7 @@ class AtomicBatch:
         self._answer: asyncio.Future[PubAck] | None = None
         self._refused: Exception | None = None
         self._unanswered: list[str] = []  # the ids of attempts that may have been stored
+        self._behind = 0  # how often one refused it who knew less than we do
         self._guarded = False  # whether the stream refuses what it has already
         self._prefix = b""
         self._over = False
@@ -234,12 +239,21 @@ class AtomicBatch:
             self._unanswered.append(self._id)
             if not self._guarded and await self._find() is None:
                 return ""
+        elif self._behind < BEHIND_MAX and is_behind(self._session, error, self._expected(error)):
+            self._behind += 1
         elif not is_leaderless(error) and not (
             in_cluster and isinstance(error, BatchRefusedError) and error.err_code == _INCOMPLETE
         ):
             return ""
         self._rename()
         return of
+
+    def _expected(self, error: HeadraceError) -> int:
+        """The last sequence that the refused message expected, or 0."""
+        index = getattr(error, "index", None) or 0
+        block = self._messages[index][1]
+        found = (header_value(block, name) for name in _EXPECTATIONS)
+        return max((int(value) for value in found if value), default=0)
 
     def _rename(self) -> None:
         """Another id: of the old one somebody may know something."""

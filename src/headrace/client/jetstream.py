@@ -171,7 +171,10 @@ class JetStream(Buckets, Publishing):
         except (NoRespondersError, JetStreamApiError, TimeoutError_, DisconnectedError) as error:
             failed: HeadraceError = error
         limit = delivery_seconds(session, delivery_timeout, self._api.delivery_timeout)
-        again = PublishAgain(self._api, subject, retries, deduplicated=bool(msg_id))
+        expected = max(expected_last_sequence or 0, expected_last_subject_sequence or 0)
+        again = PublishAgain(
+            self._api, subject, retries, deduplicated=bool(msg_id), expected=expected
+        )
 
         async def attempt() -> PubAck:
             answer = await session.requests.ask(subject, block, payload, seconds)

@@ -8,12 +8,14 @@ the subject: where nobody has, the call fails at once; else it is made again unt
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from ..api.base import DocumentError, encode
 from ..api.envelope import decode_response
+from ..api.errors import Errors
 from ..api.streams import StreamNamesRequest, StreamNamesResponse
 from ..errors import (
     BufferFullError,
@@ -37,6 +39,7 @@ __all__ = [
     "PublishAgain",
     "Who",
     "delivery_seconds",
+    "is_behind",
     "is_leaderless",
     "is_unanswered",
     "no_leader",
@@ -50,6 +53,7 @@ T = TypeVar("T")
 
 PAUSE_FIRST_S: Final = 0.25
 PAUSE_MAX_S: Final = 1.0
+BEHIND_MAX: Final = 8  # refusals; a message may also be gone, and the sequence be right
 ASK_S: Final = 1.0  # in a cluster, no answer for so long means that JetStream has no leader
 _NOT_NOW: Final = frozenset(
     {
@@ -59,6 +63,7 @@ _NOT_NOW: Final = frozenset(
     }
 )
 _NOBODY: Final = 503
+_LAST: Final = re.compile(r"wrong last sequence: (\d{1,19})")
 
 
 def is_leaderless(error: Exception) -> bool:
@@ -75,6 +80,16 @@ def is_unanswered(session: Session, error: Exception) -> bool:
     """Whether a call has no answer as one of a cluster may have none while it elects. It may have been
     executed or not."""
     return bool(session.info.cluster) and isinstance(error, TimeoutError_ | DisconnectedError)
+
+
+def is_behind(session: Session, error: Exception, expected: int) -> bool:
+    """Whether a server of a cluster refused an expected sequence because it is behind: sequences only grow,
+    so it names a lower one. It led before, and does not know yet that it does no longer."""
+    if not session.info.cluster or not isinstance(error, JetStreamApiError):
+        return False
+    found = _LAST.fullmatch(error.description)
+    wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
+    return wrong and found is not None and 0 < int(found[1]) < expected
 
 
 def nobody_has(subject: str) -> NoRespondersError:
@@ -146,10 +161,15 @@ class PublishAgain:
     Args:
         retries: how often, when it cannot be asked who has the subject; 0: never, for any reason.
         deduplicated: whether the stream drops it if it is there already.
+        expected: the last sequence it expects, or 0.
     """
 
-    def __init__(self, api: Api, subject: str, retries: int, *, deduplicated: bool) -> None:
+    def __init__(
+        self, api: Api, subject: str, retries: int, *, deduplicated: bool, expected: int
+    ) -> None:
         self._api = api
+        self._expected = expected
+        self._behind = 0
         self._subject = subject
         self._retries = retries
         self._deduplicated = deduplicated
@@ -164,6 +184,9 @@ class PublishAgain:
             return await self._who(error)
         if not self._retries:
             return ""
+        if self._behind < BEHIND_MAX and is_behind(self._api.session, error, self._expected):
+            self._behind += 1
+            return self._of
         unanswered = self._deduplicated and is_unanswered(self._api.session, error)
         return self._of if unanswered or is_leaderless(error) else ""
 
