@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test lint format types contracts bench soak faults jobs-soak fuzz peers lock clean
+.PHONY: help env demo test lint format types contracts bench soak faults cluster jobs-soak fuzz peers lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ soak: env  ## 2,000 kills, 100 power cuts, 100,000 damages, every fault of the d
 faults: env peers  ## 1,000 lost connections and 10,000 cancelled calls on either server
 	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \
 		$(BIN)/pytest -s tests/client/test_disconnects.py tests/client/test_faults.py --timeout=7200 $(PYTEST_ARGS)
+
+cluster: env peers  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
+	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest -s tests/cluster $(PYTEST_ARGS)
 
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)
