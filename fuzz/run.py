@@ -24,6 +24,7 @@ import target_headers
 import target_jwt
 import target_protocol
 import target_store
+import target_websocket
 from mutation import Target, mutated
 
 KEPT = Path(__file__).resolve().parent / "kept"
@@ -35,6 +36,7 @@ TARGETS = {
         target_api.TARGET,
         *target_conf.TARGETS,
         target_jwt.TARGET,
+        target_websocket.TARGET,
         *target_store.TARGETS,
     )
 }

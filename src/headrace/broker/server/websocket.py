@@ -33,6 +33,7 @@ PIECE_BYTES: Final = 16 * 1024  # taken apart at a time
 SMALL_PIECE_BYTES: Final = 4 * 1024  # the same while messages are short
 PIECE_EVENTS: Final = 64  # more in one piece are many
 SLACK_BYTES: Final = 256 * 1024  # beside a payload, in the longest message of one that is
+_CONTENT: Final = frozenset({"BINARY", "TEXT", "CONT"})
 POLICY: Final = 1008
 GOING_AWAY: Final = 1001
 
@@ -115,6 +116,7 @@ class _WebSocket(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._above: Connection | None = None
+        self._refused = False
         self._limited = True
         self._held = False  # the connection above wants no more for now
         self._clogged = False  # the client does not read
@@ -263,20 +265,37 @@ class _WebSocket(asyncio.Protocol):
         if above is not None and self._limited and above.authenticated:
             self._limited = False
             protocol.max_message_size = self._listener.message_bytes_max
-        protocol.receive_data(data)
-        chunks: list[bytes] = []
-        events = protocol.events_received()
-        for event in events:
+        if above is None:
+            data = self._shake_hands(data)
             if self._above is None:
-                self._answer(event)
-            elif event.opcode.name in ("BINARY", "TEXT", "CONT"):
-                chunks.append(event.data)
-        self._send()  # answers to the handshake, to pings, and to a close
+                return 0
+        protocol.receive_data(data)
+        events = protocol.events_received()
+        chunks = [event.data for event in events if event.opcode.name in _CONTENT]
+        self._send()  # answers to pings, and to a close
         if chunks and self._above is not None:
             self._above.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
         if protocol.parser_exc is not None and self._above is not None:
             self._above.connection_lost(protocol.parser_exc)
         return len(events)
+
+    def _shake_hands(self, data: bytes) -> bytes:
+        """Answer the request, once it is there; returns what stands behind it.
+
+        The protocol gets it line by line: of one piece it would take what follows for frames before we
+        have said whether there will be any.
+        """
+        protocol = self._protocol
+        while data and self._above is None and not self._refused:
+            end = data.find(b"\n") + 1 or len(data)
+            line, data = data[:end], data[end:]
+            protocol.receive_data(line)
+            for request in protocol.events_received():
+                self._answer(request)
+            if protocol.handshake_exc is not None:
+                self._refused = True
+        self._send()
+        return data
 
     def _answer(self, request: Any) -> None:
         """Agree to the upgrade, or say why not."""
@@ -288,6 +307,7 @@ class _WebSocket(asyncio.Protocol):
         protocol.send_response(response)
         self._send()
         if protocol.state.name != "OPEN":
+            self._refused = True
             return
         self._no_longer_loose()
         tls = self._options.tls is not None
@@ -332,7 +352,12 @@ class _WebSocket(asyncio.Protocol):
 
 def _same_origin(headers: Any) -> bool:
     """Whether a page of this very host asks; clients that are no browsers name no origin."""
-    origin = headers.get("Origin")
-    if origin is None:
+    origins, hosts = headers.get_all("Origin"), headers.get_all("Host")
+    if not origins:
         return True
-    return bool(urlsplit(origin).netloc.lower() == str(headers.get("Host", "")).lower())
+    if len(origins) > 1 or len(hosts) != 1:
+        return False  # no browser says either of them twice
+    try:
+        return bool(urlsplit(origins[0]).netloc.lower() == hosts[0].lower())
+    except ValueError:
+        return False  # such as a bracket that is not closed
