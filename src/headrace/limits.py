@@ -69,4 +69,7 @@ CONSUMERS_PER_STREAM_MAX: Final = 100_000  # one more: err_code 10026
 # Store.
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 COMMIT_BATCH_BYTES_MAX: Final = 4 * 1024 * 1024  # a larger batch is written in several commits
+SCRUB_BYTES_S: Final = (
+    2 * 1024 * 1024
+)  # of sealed files, read again to find damage; a core's fiftieth
 PAYLOAD_CACHE_BYTES_DEFAULT: Final = 64 * 1024 * 1024

@@ -185,6 +185,7 @@ SETTINGS: Final = (
     Setting("max_file_store", _whole_number, "most bytes of all streams in files together"),
     Setting("jetstream_limits", _asset_limits, "what a stream, consumer or batch may be"),
     Setting("payload_cache", _whole_number, "bytes of messages in files kept in memory, too"),
+    Setting("scrub", _whole_number, "bytes a second read to find what the disk has lost (0: none)"),
     Setting(
         "pin_handover",
         _handover,
@@ -317,6 +318,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         memory_bytes_max=get("max_memory_store"),
         file_bytes_max=get("max_file_store"),
         payload_cache_bytes=get("payload_cache", limits.PAYLOAD_CACHE_BYTES_DEFAULT),
+        scrub_bytes_s=get("scrub", limits.SCRUB_BYTES_S),
         jetstream_limits=get("jetstream_limits", AssetLimits()),
         pin_handover=get("pin_handover", "drain"),
         ping_interval=get("ping_interval", limits.PING_INTERVAL_S),

@@ -7,7 +7,7 @@ calls ``end_of_tick`` after a round of input, writes what the returned sessions 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -69,6 +69,7 @@ class Hub:
         self.connections_total = 0
         self.slow_consumers = 0
         self.ended_connections = EndedConnections()
+        self.about_store: Callable[[], dict[str, Any]] = dict  # what the shell adds to `/jsz`
         self.past_traffic = [0, 0, 0, 0]  # in and out messages, in and out bytes, of ended sessions
         self._client_ids = 4  # nats-server has used the first ones for itself, too
         self.is_shutting_down = False

@@ -107,6 +107,7 @@ def jsz(
         "total": len(snapshots),
     }
     document.update(_trouble(hub))
+    document.update(hub.about_store())
     if account or accounts or streams or consumers:
         document["account_details"] = account_details(
             hub, account, streams=streams, consumers=consumers, config=config

@@ -164,6 +164,7 @@ class Broker:
             if options.jetstream:
                 storage = self._storage = await open_storage(options, loop, pump, shares.store)
                 hub.start_jetstream(storage.storage, self._jetstream_options(hub))
+                hub.about_store = storage.describe
                 storage.tell()
                 pump.wake()
             if options.monitor_port is not None:

@@ -25,6 +25,7 @@ _FIXED: Final = (
     "memory_bytes_max",
     "file_bytes_max",
     "payload_cache_bytes",
+    "scrub_bytes_s",
     "system_account",
     "pin_handover",
 )

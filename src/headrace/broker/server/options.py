@@ -147,6 +147,8 @@ class BrokerOptions:
     """The most all streams in files may hold, or reserve by ``max_bytes``; None: any."""
     payload_cache_bytes: int = limits.PAYLOAD_CACHE_BYTES_DEFAULT
     """How much of what was written or read last is kept in memory, of all streams in files together."""
+    scrub_bytes_s: int = limits.SCRUB_BYTES_S
+    """How many bytes a second are read to find what the disk has lost; 0: none."""
     jetstream_limits: AssetLimits = field(default_factory=AssetLimits)
     """What each stream, consumer and batch may be, in whatever account."""
     pin_handover: Literal["drain", "immediate"] = "drain"
@@ -186,6 +188,7 @@ class BrokerOptions:
             ("memory_bytes_max", self.memory_bytes_max),
             ("file_bytes_max", self.file_bytes_max),
             ("payload_cache_bytes", self.payload_cache_bytes),
+            ("scrub_bytes_s", self.scrub_bytes_s),
         ):
             if most is not None and most < 0:
                 raise ConfigurationError(f"{name}: {most}; accepted is 0 or more")

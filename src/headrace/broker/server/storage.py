@@ -8,11 +8,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...api.times import format_time
+from ...clock import SystemClock
 from ..store import MemoryStorage
 from .options import BrokerOptions
 from .pump import Pump
+from .scrubbing import Scrubbing
 
 if TYPE_CHECKING:
     from ..store import FileStorage
@@ -32,6 +35,8 @@ class OpenStorage:
     ) -> None:
         """``close`` is called instead of the storage's own, on a thread, as it may take time."""
         self.storage = storage
+        self.scrubbing: Scrubbing | None = None
+        self._scrubbing_task: asyncio.Task[None] | None = None
         self._close = close
         self._reported = 0
         self._failure_reported = False
@@ -61,8 +66,36 @@ class OpenStorage:
         self.storage.flush(completed)
         await done
 
+    def describe(self) -> dict[str, Any]:
+        """What monitoring says of the store beside its numbers."""
+        scrubbing = self.scrubbing
+        if scrubbing is None:
+            return {}
+        state = scrubbing.state
+        return {
+            "scrub": {
+                "passes": state.passes,
+                "begun": format_time(state.begun_ns) if state.begun_ns else "",
+                "ended": format_time(state.ended_ns) if state.ended_ns else "",
+                "files": state.files,
+                "bytes": state.nbytes,
+                "damaged": state.damaged,
+            }
+        }
+
+    def begin_scrubbing(self, scrubbing: Scrubbing) -> None:
+        """Read what is no longer written from time to time, until the storage is closed."""
+        self.scrubbing = scrubbing
+        self._scrubbing_task = asyncio.get_running_loop().create_task(
+            scrubbing.run(), name="headrace-scrub"
+        )
+
     async def close(self) -> None:
         """Write down the clean end and give the directory free."""
+        if self._scrubbing_task is not None:
+            self._scrubbing_task.cancel()
+            await asyncio.gather(self._scrubbing_task, return_exceptions=True)
+            self._scrubbing_task = None
         if self._close is None:
             self.storage.close()
         else:
@@ -122,6 +155,9 @@ async def open_storage(
     made = await _beside_the_loop(make, close)
     opened.append(OpenStorage(made, partial(close, made)))
     complete()  # what was finished meanwhile
+    if options.scrub_bytes_s:
+        begun = Scrubbing(made, files, SystemClock(), options.scrub_bytes_s, opened[0].tell)
+        opened[0].begin_scrubbing(begun)
     return opened[0]
 
 

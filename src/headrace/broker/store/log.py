@@ -68,6 +68,10 @@ class MessageLog:
         """The subjects, as they are numbered now."""
         return self._table
 
+    def sealed_segments(self) -> list[Segment]:
+        """Those whose file is on disk, and to which nothing will be added."""
+        return [each for each in self._segments if each.sealed and each.durable and each.path]
+
     @property
     def first_seq(self) -> int:
         """The lowest live sequence; one beyond the last when empty, 0 when fresh."""

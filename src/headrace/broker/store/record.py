@@ -60,6 +60,7 @@ __all__ = [
     "encode_skip",
     "flagged",
     "ranges_of",
+    "resync",
     "run_bytes",
     "scan",
     "try_decode",
@@ -215,7 +216,7 @@ def scan(data: bytes, start: int, end: int, salt: int) -> Iterator[Found]:
         while (found := try_decode(data, offset, end, salt)) is not None:
             yield found
             offset += found.size
-        resumed = _resync(data, offset, end, salt)
+        resumed = resync(data, offset, end, salt)
         if resumed is None:
             break
         yield Found(0, offset, resumed - offset, 0, 0, 0, 0)
@@ -225,7 +226,7 @@ def scan(data: bytes, start: int, end: int, salt: int) -> Iterator[Found]:
         yield Found(0, offset, used, 0, 0, 0, 0)
 
 
-def _resync(data: bytes, offset: int, end: int, salt: int) -> int | None:
+def resync(data: bytes, offset: int, end: int, salt: int) -> int | None:
     """Where the next valid record after ``offset`` begins, or None."""
     at = offset + 1
     while (mark_at := data.find(_MARK_BYTES, at + 4, end)) >= 0:

@@ -27,6 +27,7 @@ from .memory import MemoryLog
 from .mending import mend
 from .meta import Meta
 from .recovery import open_log
+from .scrub import SealedFile, read_everything, sealed_files
 from .settings import HANDLES, Salts, check_segment_bytes, each_ones_handles, parse_sync
 from .shelf import Shelf
 from .spare import Spares
@@ -37,7 +38,6 @@ __all__ = ["FileStorage", "parse_sync"]
 _NAME_BYTES_MAX: Final = 1000
 _SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000
-_VERIFY_BYTES: Final = 1 << 24
 
 
 class FileStorage:
@@ -343,14 +343,11 @@ class FileStorage:
 
         Yields how many were read after each step. What is damaged is skipped and listed in ``report``.
         """
-        read = 0
-        for name in self.streams():
-            log = self.open_stream(name)
-            start = log.first_seq
-            while messages := log.read(start, None, step, _VERIFY_BYTES, log.durable_seq):
-                start = messages[-1].sequence + 1
-                read += len(messages)
-                yield read
+        return read_everything(map(self.open_stream, self.streams()), step)
+
+    def sealed_files(self) -> list[SealedFile]:
+        """The files of streams in use that are no longer written, for a scrub; see ``scrub.py``."""
+        return sealed_files(log for log in self._logs.values() if isinstance(log, FileLog))
 
     def close(self) -> None:
         """Flush, write what makes the next start quick, and release the directory.
