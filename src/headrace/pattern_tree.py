@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, final
 
-__all__ = ["PatternTree", "TooManyPatternsError"]
+__all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "check_count"]
 
-STEPS_MAX: Final = 1_000_000  # about a quarter of a second; more: TooManyPatternsError
+PATTERNS_MAX: Final = (
+    5_000  # of one request: looking at them takes 50 ms, in which nobody is served
+)
+STEPS_MAX: Final = 100_000  # some 25 ms; more: TooManyPatternsError
 STEPS_PER_TOKEN: Final = 4  # these are not counted
 
 _ONE: Final = b"*"
@@ -24,6 +27,14 @@ _Node = dict[bytes, Any]
 
 class TooManyPatternsError(ValueError):
     """Comparing these patterns would take too long."""
+
+
+def check_count(count: int) -> None:
+    """Raise TooManyPatternsError for more patterns than one request may name."""
+    if count > PATTERNS_MAX:
+        raise TooManyPatternsError(
+            f"too many subjects to compare with each other: {count}; accepted are {PATTERNS_MAX}"
+        )
 
 
 @final

@@ -17,6 +17,7 @@ from headrace import connect
 from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.auth import User
 from headrace.broker.server import Broker
+from headrace.pattern_tree import PATTERNS_MAX
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
@@ -134,18 +135,29 @@ async def test_a_monstrous_request_is_refused_soon(body: bytes) -> None:
         assert not broker.hub.engine.registry.streams  # type: ignore[union-attr]
 
 
-async def test_many_filters_are_served_soon() -> None:
-    filters = [f"s.{n}.*" for n in range(30_000)]
+def many_filters(count: int) -> bytes:
+    filters = [f"s.{n}.*" for n in range(count)]
     config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": filters}
-    body = json.dumps({"stream_name": "S", "config": config}).encode()
+    return json.dumps({"stream_name": "S", "config": config}).encode()
+
+
+async def test_many_filters_are_served_soon_and_more_are_refused() -> None:
     async with Broker() as broker, connect(broker.client_url) as client:
         await client.jetstream().create_stream(name="S", subjects=["s.>"])
         async with raw(broker) as other:
             await other.send(b"SUB r 1\r\nPING\r\n")
             await other.hear(b"PONG\r\n")
             start = time.process_time()
-            assert (await other.ask("CONSUMER.CREATE.S.C", body))["name"] == "C"
-            assert time.process_time() - start < 3
+            made = await other.ask("CONSUMER.CREATE.S.C", many_filters(PATTERNS_MAX))
+            assert made["name"] == "C"
+            assert time.process_time() - start < 0.5
+            refused = await other.ask("CONSUMER.CREATE.S.C", many_filters(PATTERNS_MAX + 1))
+            assert refused["error"]["err_code"] == 10012
+            assert "too many subjects" in refused["error"]["description"]
+            subjects = [f"t.{n}" for n in range(PATTERNS_MAX + 1)]
+            body = json.dumps({"name": "T", "subjects": subjects}).encode()
+            refused = await other.ask("STREAM.CREATE.T", body)
+            assert refused["error"]["err_code"] == 10052
 
 
 async def test_a_flood_of_streams_and_consumers_ends_at_the_limits_of_the_account() -> None:

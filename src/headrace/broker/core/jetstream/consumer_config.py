@@ -23,7 +23,7 @@ from ....limits import (
     NAME_CHARS_MAX,
     PINNED_TTL_S_DEFAULT,
 )
-from ....pattern_tree import PatternTree
+from ....pattern_tree import PatternTree, check_count
 from ....subjects import is_valid_pattern
 from .consumer_start import filters_of
 from .context import Refused
@@ -244,6 +244,7 @@ def _check_filters(config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_DUPLICATE_FILTERS)
     if any(not pattern for pattern in config.filter_subjects):
         raise Refused(Errors.CONSUMER_EMPTY_FILTER)
+    check_count(len(config.filter_subjects))
     patterns = [pattern.encode() for pattern in filters_of(config)]
     for pattern in patterns:
         if not is_valid_pattern(pattern):

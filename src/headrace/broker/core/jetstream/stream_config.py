@@ -19,7 +19,7 @@ from ....limits import (
     METADATA_BYTES_MAX,
     NAME_CHARS_MAX,
 )
-from ....pattern_tree import PatternTree
+from ....pattern_tree import PatternTree, check_count
 from ....subjects import is_subset, is_valid_pattern, overlaps
 from ....transforms import SubjectTransform
 from ..ports import Randomness
@@ -182,6 +182,7 @@ def _check_markers(config: StreamConfig) -> None:
 
 
 def _check_subjects(config: StreamConfig) -> None:
+    check_count(len(config.subjects))
     patterns = [subject.encode() for subject in config.subjects]
     for pattern in patterns:
         if not is_valid_pattern(pattern):
