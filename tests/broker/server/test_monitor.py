@@ -3,9 +3,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import urllib.request
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,6 +58,19 @@ async def test_the_pages_tell_what_tools_expect(no_leaks: None) -> None:
         assert json.loads(body)["limit"] == 5
         status, body = await get(broker, "/")
         assert b"healthz" in body
+
+
+async def test_without_a_limit_the_pages_say_what_memory_and_disk_allow(tmp_path: Path) -> None:
+    async with Broker(monitor_port=0, store_dir=tmp_path / "not" / "there") as broker:
+        config = json.loads((await get(broker, "/varz"))[1])["jetstream"]["config"]
+        free = os.statvfs(tmp_path)
+        assert 0 < config["max_storage"] <= free.f_blocks * free.f_frsize * 3 // 4
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        assert abs(config["max_memory"] - memory * 3 // 4) < 4096
+        assert json.loads((await get(broker, "/jsz"))[1])["config"] == config
+    async with Broker(monitor_port=0, memory_bytes_max=5, file_bytes_max=7) as broker:
+        config = json.loads((await get(broker, "/jsz"))[1])["config"]
+        assert (config["max_memory"], config["max_storage"]) == (5, 7)
 
 
 async def test_monitoring_may_be_served_on_an_address_of_its_own() -> None:

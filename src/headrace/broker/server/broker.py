@@ -19,6 +19,7 @@ from ...wire.direct import ClientEnd, ServerEnd
 from ..core.hub import Hub
 from ..core.hub_options import HubOptions
 from ..core.jetstream.options import JetStreamOptions
+from .capacity import disk_bytes, memory_bytes
 from .config_reload import reloadable
 from .connection import Connection
 from .descriptors import Descriptors, share_out
@@ -301,6 +302,9 @@ class Broker:
 
     def _hub_options(self) -> HubOptions:
         options = self.options
+        memory, files = options.memory_bytes_max, options.file_bytes_max
+        if files is None:
+            files = memory_bytes() if options.store_dir is None else disk_bytes(options.store_dir)
         return HubOptions(
             server_name=options.server_name,
             domain=options.domain,
@@ -319,8 +323,8 @@ class Broker:
             ping_first_ns=round(min(2.0, options.ping_interval) * 1e9),
             tls_required=self._tls is not None,
             tls_verify=self._tls is not None and self._tls.verify_mode is not ssl.CERT_NONE,
-            max_memory_bytes=-1 if options.memory_bytes_max is None else options.memory_bytes_max,
-            max_storage_bytes=-1 if options.file_bytes_max is None else options.file_bytes_max,
+            max_memory_bytes=memory_bytes() if memory is None else memory,
+            max_storage_bytes=files,
             sync=options.sync if options.store_dir is not None else "memory",
             store_dir="" if options.store_dir is None else str(Path(options.store_dir)),
         )
