@@ -277,3 +277,48 @@ def test_a_long_name_is_known_by_its_directory_when_no_file_says_it(clean, conte
     store.there = {2}
     store.reopen()
     assert store.shown() == {2}
+
+
+@pytest.mark.parametrize("watermark", ["lost", "emptied", "whole"])
+@pytest.mark.parametrize("gone", [True, False], ids=["its successors gone", "all there"])
+def test_what_is_left_of_a_torn_write_is_not_the_end_once_the_store_has_gone_on(
+    watermark: str, gone: bool
+) -> None:
+    store = Store(FaultFS())
+    store.fill()
+    mark, tail = "/s/streams/S/watermark", store.storage.sealed_files()
+    path = max(path for path in store.fs.files() if path.endswith(".seg"))
+    assert path not in {file.path for file in tail}
+    before, end = store.fs.content(mark), len(store.fs.content(path).rstrip(b"\0"))
+    for _ in range(3):
+        store.append()
+    store.storage.close()
+    store.fs.overwrite(mark, before)  # the power went in the middle of that write
+    raw = bytearray(store.fs.content(path))
+    first_record = raw.index(b"new", end)
+    raw[first_record] ^= 1
+    store.fs.overwrite(path, bytes(raw))
+    store.there -= set(range(COUNT + 1, COUNT + 4))
+
+    store.open()
+    assert [finding.what for finding in store.storage.report] == [
+        "a torn write at the end was ignored"
+    ]
+    later = {store.log.append(b"s.1", b"", b"y" * 90, 1) for _ in range(COUNT)}
+    store.there |= later
+    store.flush()
+    if gone:
+        store.remove(set(sorted(later)[: COUNT - 50]))
+    assert store.log.last_seq == 2 * COUNT
+    store.storage.close()
+    if watermark == "lost":
+        store.fs.unlink(mark)
+    elif watermark == "emptied":
+        store.fs.overwrite(mark, b"")
+
+    store.open()
+    assert store.log.last_seq == 2 * COUNT
+    found = store.log.read(1, None, BIG, BIG, store.log.last_seq)
+    assert {message.sequence for message in found} == store.there
+    assert all(message.payload != b"new" for message in found)
+    assert [finding for finding in store.storage.report if finding.lost] == []

@@ -29,6 +29,7 @@ KEPT = [
     6780,  # an ack of all before was answered and not taken, its number being that of another life
     7859,  # a mirror had passed over what was being deleted when the power went
     9369,  # a limit that was being raised when the power went
+    7029,  # a torn write, once left behind, was taken for the end when the watermark was lost later
     # The power went in the middle of a deletion: the stream's name could not be used again.
     327,
     595,

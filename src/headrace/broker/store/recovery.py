@@ -19,6 +19,7 @@ from .findings import Finding, Quarantine, damage
 from .fresh import new_log
 from .index import Segment, SubjectTable
 from .inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
+from .later import Later
 from .record import (
     COMMIT,
     FLAG_EXPIRES,
@@ -89,6 +90,7 @@ class _Opening:
         self._removals: list[tuple[int, int]] = []
         self._expected = 1  # the sequence the next message should have
         self._known = Watermark(0, 0, 0)
+        self._later = Later(shelf)
         self._nbytes = 0
         self._stopped = False  # met a torn write: the rest was never acknowledged
         self._end = HEADER_BYTES
@@ -109,6 +111,7 @@ class _Opening:
         files = self._inventory.files()
         before = 0
         for number, file in enumerate(files):
+            self._later.files = files[number + (file.summary is None) :]
             if not self._stopped and not self._follows(before, file):
                 self._stopped = True
             if self._stopped:
@@ -283,7 +286,9 @@ class _Opening:
                 self._expected = max(self._expected, sequence + 1)
             elif kind == 0:
                 self._unfit = True
-                if following == self._expected:
+                if following == self._expected or (
+                    following is not None and self._later.removed(self._expected, following - 1)
+                ):
                     break  # the end of a segment that was left because of a torn write
                 if offset >= durable_end and self._torn(self._expected):
                     self._stop(segment, offset)
@@ -328,6 +333,9 @@ class _Opening:
 
     def _torn(self, sequence: int) -> bool:
         """Whether a message of this sequence may never have become durable."""
+        if sequence > self._known.sequence:
+            known = max(self._known.sequence, self._later.durable())
+            self._known = self._known._replace(sequence=known)
         return sequence > self._known.sequence
 
     def _stop(self, segment: Segment, offset: int) -> None:
