@@ -17,6 +17,7 @@ from headrace.wire import Parser, frames
 __all__ = ["Client", "HeldStorage", "Inbox", "Received", "World"]
 
 SECOND = 1_000_000_000
+CONNECT = b'CONNECT {"verbose":false,"pedantic":%b,"headers":true,"no_responders":true}\r\n'
 
 
 class Received(NamedTuple):
@@ -75,6 +76,9 @@ class HeldStorage(MemoryStorage):
 class World:
     """One hub, its clock, its storage, and the clients that talk to it."""
 
+    pedantic = False
+    """How clients connect: as libraries do, whose messages go ways of their own, or with every check."""
+
     def __init__(
         self,
         storage: FileStorage | MemoryStorage | None = None,
@@ -108,7 +112,7 @@ class World:
     def client(self) -> Client:
         session = self.hub.connect(Peer())
         client = self.clients[session.client_id] = Client(self, session)
-        client.send(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n')
+        client.send(CONNECT % (b"true" if World.pedantic else b"false"))
         return client
 
     def tick(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.broker.core.jetstream.acks import Acks
 from jetstream_world import SECOND, Client, Received, World, publication
 
 PULL = b"$JS.API.CONSUMER.MSG.NEXT.S.C"
@@ -92,3 +93,34 @@ def test_some_that_are_no_acks_of_anybody(client: Client) -> None:
     assert floor_and_pending(client) == (6, 0)
     client.send(strays + strays)
     assert not client.errors
+
+
+def test_libraries_acks_go_together_and_others_one_by_one(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests of this file are about a way of its own: it has to be taken, or they prove nothing."""
+    together: list[int] = []
+    real = Acks.take_many
+
+    def take_many(self: Acks, stream_seqs: list[int]) -> None:
+        together.append(len(stream_seqs))
+        real(self, stream_seqs)
+
+    monkeypatch.setattr(Acks, "take_many", take_many)
+    client.send(acks(taken(client)))
+    assert together == ([] if World.pedantic else [6])
+    assert floor_and_pending(client) == (6, 0)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_acks_of_what_was_done_before_are_the_last_activity(client: Client, together: bool) -> None:
+    messages = taken(client)
+    client.send(acks(messages))
+    before = client.info()["ack_floor"]["last_active"]
+    client.world.advance(5)
+    again = acks(messages[:2]), acks(messages[2:4])
+    for chunk in (b"".join(again),) if together else again:
+        client.send(chunk)
+    after = client.info()["ack_floor"]["last_active"]
+    assert after > before
+    assert floor_and_pending(client) == (6, 0)

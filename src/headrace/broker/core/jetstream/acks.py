@@ -86,9 +86,12 @@ class Acks:
 
     def take_many(self, stream_seqs: Sequence[int]) -> None:
         """Take acknowledgements of single messages that ask for no answer."""
-        finished = self._consumer.state.acknowledge_many(stream_seqs)
+        state = self._consumer.state
+        finished = state.acknowledge_many(stream_seqs)
         if finished:
             self._finished(finished)
+        elif any([0 <= sequence < state.next_seq for sequence in stream_seqs]):  # noqa: C419
+            self.last_ns = self._clock.now_ns()  # of something done before, but acks they are
 
     def _done(self, stream_seq: int, consumer_seq: int) -> None:
         state = self._consumer.state
