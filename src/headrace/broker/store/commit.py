@@ -14,7 +14,7 @@ from typing import Final
 from ...clock import Clock
 from ...errors import StoreError, StoreFailedError, StoreFullError
 from ...limits import COMMIT_BATCH_BYTES_MAX
-from .edits import Part
+from .part import Part
 from .writer import Work, Writer
 
 __all__ = ["Batch", "Chore", "CommitStats", "Committer"]

@@ -6,63 +6,25 @@ A file store writes what is staged here as REMOVAL records: the interior removal
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ...errors import StoreError
+from .bulk import EVERYTHING, Allowance, Purging, Thinning, trim_age, trim_size
 from .index import Segment, SubjectTable
 from .log import MessageLog
+from .part import Part
+from .views import View
 from .writer import Work
 
 if TYPE_CHECKING:
     from ...subjects import SubjectFilter
 
-__all__ = ["EditableLog", "Part"]
+__all__ = ["EditableLog"]
 
 _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of all: drop them
-_END: Final = 1 << 64
-
-
-class Part:
-    """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
-
-    __slots__ = (
-        "died",
-        "end",
-        "first",
-        "floor",
-        "last_seq",
-        "log",
-        "opened",
-        "ranges",
-        "relog",
-        "removed",
-        "sealed",
-        "tail",
-    )
-
-    def __init__(
-        self,
-        log: EditableLog,
-        last_seq: int,
-        floor: int,
-        first: int,
-        removed: list[int],
-        died: list[Segment],
-    ) -> None:
-        self.log = log
-        self.last_seq = last_seq
-        self.floor = floor
-        self.first = first
-        self.removed = removed
-        self.died = died
-        self.opened: list[Segment] = []  # file streams: segments this part creates
-        self.sealed: list[Segment] = []  # … and finishes
-        self.tail: Segment | None = None  # … and the tail, with the removals recorded in it
-        self.end = 0  # … up to where
-        self.ranges: list[tuple[int, int]] = []
-        self.relog: list[tuple[int, int]] = []  # … of which these were recorded before, elsewhere
+_FEW: Final = 8  # so many messages are dropped one by one
 
 
 class EditableLog(MessageLog):
@@ -74,6 +36,7 @@ class EditableLog(MessageLog):
         self._floor = 1  # the first sequence as of the last flush
         self._died: list[Segment] = []  # sealed segments whose last message went since then
         self._inflight: deque[Part] = deque()
+        self._thinning: Thinning | None = None  # the one that was begun last
         self.superseded: list[tuple[int, int]] | None = None
 
     @property
@@ -88,36 +51,44 @@ class EditableLog(MessageLog):
     def _thinned(self, segment: Segment) -> None:
         """A message in the interior of a sealed segment was removed."""
 
-    def _skip_to(self, last_seq: int) -> None:
-        """Sequences up to ``last_seq`` will not be used; the next append starts a segment there."""
-        raise NotImplementedError
-
     def remove(self, sequences: Iterable[int]) -> int:
         """Remove these messages; returns how many existed. Durable with the next flush."""
         self._check_writable()
-        removed = self._removed
+        removed, table = self._removed, self._table
         before = len(removed)
         for sequence in sequences:
             segment, position = self._locate(sequence)
             if position >= 0:
+                sid = segment.sids[position]
+                if table.lasts[sid] <= sequence:
+                    table.loose.add(sid)
                 segment.mark_dead(position)
                 self._drop(segment, position)
                 removed.append(sequence)
                 if segment.sealed:
                     self._thinned(segment)
         if len(removed) > before:
-            self._advance_first()
-            self._maybe_renumber()
+            self.settle_removal()
         return len(removed) - before
 
     def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
         """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
         self._check_writable()
         before, thinned = len(self._removed), dict[Segment, None]()
-        for sid in map(self._table.ids.get, subjects):
-            if sid is not None:
+        for subject in subjects:
+            sid = self._table.ids.get(subject)
+            if sid is not None and not self._is_in_hand(sid):
                 self._thin_one(sid, keep, thinned)
         return self._end_thinning(before, thinned)
+
+    def thinning(self, keep: int) -> Thinning:
+        """As ``thin`` for every subject, some at a time; until it is done, ``thin`` leaves it its own."""
+        self._thinning = Thinning(self, keep)
+        return self._thinning
+
+    def _is_in_hand(self, sid: int) -> bool:
+        thinning = self._thinning
+        return thinning is not None and thinning.covers(self._table.names[sid])
 
     def thin_superseded(self) -> list[int]:
         """Remove what is in ``superseded``, so that each subject has one again; returns the sequences."""
@@ -136,7 +107,7 @@ class EditableLog(MessageLog):
                 removed.append(sequence)
                 if segment.sealed:
                     thinned[segment] = None
-            else:  # it was removed otherwise, or it is the newest again
+            elif not self._is_in_hand(sid):  # it was removed otherwise, or is the newest again
                 self._thin_one(sid, 1, thinned)
         return self._end_thinning(before, thinned)
 
@@ -159,116 +130,112 @@ class EditableLog(MessageLog):
         if removed:
             for segment in thinned:
                 self._thinned(segment)
-            self._advance_first()
-            self._maybe_renumber()
+            self.settle_removal()
         return removed
 
-    def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
+    def trim(
+        self,
+        *,
+        max_messages: int = -1,
+        max_bytes: int = -1,
+        before_ns: int = 0,
+        work: int = EVERYTHING,
+    ) -> int:
         """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
 
-        ``before_ns`` removes from the head while its messages are older than that.
+        ``before_ns`` removes from the head while its messages are older than that. With ``work`` it stops
+        when it has done about so much (see ``bulk``); ``is_within`` tells whether something is left.
         """
         self._check_writable()
         had = self.messages
         keep = max_messages if max_messages > 0 else had
         room = max_bytes if max_bytes > 0 else self.bytes
-        while self.messages > keep or self.bytes > room:
-            head = self._head()
-            if self.messages - keep >= head.live or self.bytes - room >= head.data_end > 0:
-                self._drop_segment(head)
-            else:
-                self._drop_first(head)
-        while before_ns and self.messages:
-            head = self._head()
-            if head.sealed and head.newest_ns() < before_ns:
-                self._drop_segment(head)
-            elif head.stamps[head.find(self._first)] < before_ns:
-                self._drop_first(head)
-            else:
-                break
+        allowance = Allowance(work)
+        if had > keep or self.bytes > room:
+            trim_size(self, keep, room, allowance)
+        if before_ns:
+            trim_age(self, before_ns, allowance)
         if had > self.messages:
             self._maybe_renumber()
         return had - self.messages
 
+    def is_within(
+        self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0
+    ) -> bool:
+        """Whether ``trim`` with these limits would remove nothing."""
+        return not (
+            0 < max_messages < self.messages
+            or 0 < max_bytes < self.bytes
+            or (before_ns and self.messages and self._stamp(self._first) < before_ns)
+        )
+
     def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
         """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``."""
-        self._check_writable()
-        had = self.messages
-        limit = below_seq if 0 < below_seq <= self.last_seq else self.last_seq + 1
-        excess = self.count(filter, self._first) - self.count(filter, limit) - keep
-        if excess <= 0:
-            return 0
-        if filter is None:
-            self.trim(max_messages=had - excess) if had > excess else self._drop_all()
-        else:
-            self._remove_oldest(filter, excess)
-        return had - self.messages
+        return self.purging(filter, below_seq, keep).run()
 
-    def reset_first(self, sequence: int) -> None:
-        """On an empty stream only: the next message gets this sequence.
-
-        Raises StoreError if there are messages, or if ``sequence`` was already used.
-        """
-        self._check_writable()
-        if self.messages:
-            raise StoreError(
-                f"stream {self.name!r} holds {self.messages} messages: only an empty stream can be "
-                f"given a first sequence"
-            )
-        if sequence <= self.last_seq:
-            raise StoreError(
-                f"stream {self.name!r} has used sequences up to {self.last_seq}: the first sequence "
-                f"can be set to {self.last_seq + 1} or more, not {sequence}"
-            )
-        if sequence > self.last_seq + 1:
-            self._skip_to(sequence - 1)
-
-    def skip_to(self, sequence: int) -> None:
-        """The next message gets this sequence; those in between are never used.
-
-        Raises StoreError if ``sequence`` was already used.
-        """
-        if not self.messages:
-            self.reset_first(sequence)
-            return
-        self._check_writable()
-        if sequence <= self.last_seq:
-            raise StoreError(
-                f"stream {self.name!r} has used sequences up to {self.last_seq}: the next one can not "
-                f"be {sequence}"
-            )
-        if sequence > self.last_seq + 1:
-            first = self._first
-            self._skip_to(sequence - 1)
-            self._first = first
+    def purging(
+        self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0
+    ) -> Purging:
+        """As ``purge``, some at a time."""
+        return Purging(self, filter, below_seq, keep)
 
     # -- removal inside
 
-    def _remove_oldest(self, filter: SubjectFilter, excess: int) -> None:
-        view = self._view(filter)
-        start = self._first
-        for segment in self._segments:
-            if not excess:
-                break
-            if not segment.live or not view.total(segment):
-                continue
-            segment.ensure()
-            begin = segment.lower(start)
-            for position in view.positions(segment, begin, len(segment))[:excess]:
-                excess -= 1
-                segment.mark_dead(position)
-                self._drop(segment, position)
-                self._removed.append(segment.sequence(position))
-            if segment.sealed:
-                self._thinned(segment)
+    def drop_inside(self, segment: Segment, positions: Sequence[int]) -> None:
+        """Remove live messages, ascending, from inside a loaded segment."""
+        self._removed.extend(map(segment.sequence, positions))
+        segment.mark_many(positions)
+        self._drop_many(segment, positions)
+
+    def drop_head(self, head: Segment, positions: Sequence[int]) -> None:
+        """Remove the first live messages, of the head segment, which is loaded."""
+        if len(positions) <= _FEW:
+            for position in positions:
+                self._drop(head, position)
+        else:
+            self._drop_many(head, positions)
+        if positions:
+            head.head = positions[-1] + 1
+            self._first = head.sequence(positions[-1]) + 1
+            self._advance_first()
+
+    def settle_removal(self) -> None:
+        """Messages were removed: find the first one anew."""
         self._advance_first()
         self._maybe_renumber()
+
+    def _drop_many(self, segment: Segment, positions: Sequence[int]) -> None:
+        """``_drop`` for several ascending positions."""
+        if isinstance(positions, range):
+            sids: Sequence[int] = segment.sids[positions.start : positions.stop]
+            sizes: Sequence[int] = segment.sizes[positions.start : positions.stop]
+        else:
+            sids = list(map(segment.sids.__getitem__, positions))
+            sizes = list(map(segment.sizes.__getitem__, positions))
+        gone = Counter(sids)
+        inside = bisect_left(positions, segment.counted)
+        if inside:
+            counts = segment.counts
+            listed = gone if inside == len(positions) else Counter(sids[:inside])
+            for sid, count in listed.items():
+                counts[sid] -= count
+            segment.weight -= sum(sizes[:inside])
+        segment.dead += len(positions)
+        segment.version += 1
+        subtract = self._table.subtract
+        for sid, count in gone.items():
+            subtract(sid, count)
+        self.messages -= len(positions)
+        self.bytes -= sum(sizes)
+        if segment.dead == len(segment) and segment is not self._segments[-1]:
+            self._died.append(segment)
 
     def _drop(self, segment: Segment, position: int) -> None:
         """Take a live message, already marked if need be, out of every counter."""
         sid = segment.sids[position]
         if position < segment.counted:
             segment.counts[sid] -= 1
+            segment.weight -= segment.sizes[position]
         segment.dead += 1
         segment.version += 1
         table = self._table
@@ -281,40 +248,64 @@ class EditableLog(MessageLog):
         if segment.dead == len(segment) and segment is not self._segments[-1]:
             self._died.append(segment)
 
-    def _head(self) -> Segment:
+    # -- for those who remove much
+
+    @property
+    def table(self) -> SubjectTable:
+        """The subjects; another table once many have gone."""
+        return self._table
+
+    def check_writable(self) -> None:
+        """Raise StoreError if nothing may be changed any more; otherwise something is about to be."""
+        self._check_writable()
+
+    def head_segment(self) -> Segment:
         """The segment of the first live message."""
         return self._segments[self._segment_index(self._first)]
 
-    def _drop_first(self, head: Segment) -> None:
-        position = head.find(self._first)
-        self._drop(head, position)
-        head.head = position + 1
-        self._first += 1
-        self._advance_first()
+    def segment_of(self, sequence: int) -> Segment:
+        """The segment in which a sequence would be."""
+        return self._segments[self._segment_index(sequence)]
 
-    def _drop_segment(self, segment: Segment) -> None:
+    def after(self, segment: Segment) -> int:
+        """The first sequence of the next segment; beyond the last if there is none."""
+        index = self._segments.index(segment) + 1
+        return self._bases[index] if index < len(self._bases) else self.last_seq + 1
+
+    def view_of(self, filter: SubjectFilter | None) -> View:
+        return self._view(filter)
+
+    def note_sparse(self, segment: Segment) -> None:
+        """Messages inside a segment have gone: is it worth compacting?"""
+        if segment.sealed:
+            self._thinned(segment)
+
+    def burden(self, segment: Segment) -> int:
+        """What it costs to let go of a segment beside counting it out, in units of work."""
+        raise NotImplementedError
+
+    def subjects_over(self, keep: int) -> set[bytes]:
+        """The subjects with more messages than that."""
+        table = self._table
+        over = [sid for sid, count in enumerate(table.counts) if count > keep]
+        return set(map(table.names.__getitem__, over))
+
+    def drop_segment(self, segment: Segment) -> None:
         """Remove all that is left of the head segment at the cost of its subjects, not its messages."""
-        segment.ensure()
-        start, stop = segment.lower(self._first), len(segment)
-        positions = self._view(None).positions(segment, start, stop)
-        self.bytes -= sum(map(segment.sizes.__getitem__, positions))
-        for sid, count in segment.live_counts().items():
+        counts = segment.live_counts()
+        self.bytes -= segment.weight
+        subtract = self._table.subtract
+        for sid, count in counts.items():
             if count:
-                self._table.subtract(sid, count)
+                subtract(sid, count)
         self.messages -= segment.live
-        segment.counts = {}
-        segment.counted = stop
-        segment.dead = segment.head = stop
+        segment.counts, segment.weight = {}, 0
+        segment.counted = segment.dead = segment.head = len(segment)
         segment.version += 1
         if segment is not self._segments[-1]:
             self._died.append(segment)
         self._first = segment.last_seq + 1
         self._advance_first()
-
-    def _drop_all(self) -> None:
-        while self.messages:
-            self._drop_segment(self._head())
-        self._maybe_renumber()
 
     def _advance_first(self) -> None:
         """Move the first sequence to the lowest live message, or beyond the last if there is none."""
@@ -323,6 +314,9 @@ class EditableLog(MessageLog):
             return
         for segment in self._segments[self._segment_index(self._first) :]:
             if segment.live:
+                if not segment.dead and segment.load is not None and not segment.has_gaps:
+                    self._first = max(self._first, segment.base)
+                    return
                 segment.ensure()
                 position = segment.next_alive(segment.lower(self._first))
                 self._first = segment.sequence(position)
@@ -346,6 +340,7 @@ class EditableLog(MessageLog):
         for segment in self._segments:
             segment.ensure()
             segment.renumber(places)
+        fresh.loose = {places[sid] for sid in table.loose if table.counts[sid]}
         if self.superseded:
             self.superseded = [(places[sid], sequence) for sid, sequence in self.superseded]
         self._table = fresh
@@ -364,7 +359,7 @@ class EditableLog(MessageLog):
         self.messages = self.bytes = 0
         for segment in self._segments:
             segment.ensure()
-            segment.counts, segment.counted = {}, 0
+            segment.counts, segment.counted, segment.weight = {}, 0, 0
             segment.version += 1
             start, stop = segment.lower(self._first), len(segment)
             positions = self._view(None).positions(segment, start, stop)
@@ -373,6 +368,7 @@ class EditableLog(MessageLog):
             self.bytes += sum(map(segment.sizes.__getitem__, positions))
             for sid, count in segment.live_counts().items():
                 table.add(sid, max(segment.base, self._first), segment.last_seq, count)
+                table.loose.add(sid)
         self._advance_first()
 
     # -- staging
@@ -420,6 +416,7 @@ class EditableLog(MessageLog):
         """Undo everything after ``durable_seq``: appends, removals of ``removed``, and the trims
         that moved the first sequence up from ``first``.
         """
+        self._thinning = None  # what it has passed may be back: who wants it begins anew
         if self.superseded:
             self.superseded = []
         self._take_back_appends()
@@ -449,6 +446,7 @@ class EditableLog(MessageLog):
                 start = segment.upper(self.durable_seq)
                 for position in range(start, len(segment)):
                     if segment.is_live(position) and segment.sequence(position) >= self._first:
+                        self._table.loose.add(segment.sids[position])
                         self._drop(segment, position)
                 segment.cut(start)
             if segment.durable or not kept:
@@ -476,6 +474,7 @@ class EditableLog(MessageLog):
         segment.head = min(segment.head, position)
         if position < segment.counted:
             segment.counts[sid] = segment.counts.get(sid, 0) + 1
+            segment.weight += segment.sizes[position]
         self._table.add(sid, sequence, sequence, 1)
         self.messages += 1
         self.bytes += segment.sizes[position]

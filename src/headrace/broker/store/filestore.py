@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import Final
 from zlib import crc32
 
 from ...errors import StoreError
 from .commit import Chore
 from .compaction import Compaction, is_sparse
-from .edits import Part
 from .index import Chunk, Segment, SubjectTable
+from .part import Part
 from .reader import RecordReader
 from .record import (
     FLAG_HEADERS,
@@ -36,7 +36,7 @@ from .record import (
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
 from .shelf import Shelf
-from .spans import coalesce, segment_path
+from .spans import coalesce, runs, segment_path
 from .watermark import Watermark
 from .writer import SegmentWrite, Work
 
@@ -258,6 +258,9 @@ class FileLog(RecordReader):
             self._chunk.parts.append,
         )
 
+    def burden(self, segment: Segment) -> int:
+        return sum([len(chunk.parts) for chunk in segment.chunks])
+
     def _open_chunk(self, tail: Segment) -> None:
         chunk = Chunk(len(tail))
         tail.chunks.append(chunk)
@@ -283,6 +286,7 @@ class FileLog(RecordReader):
             self._marked = self._end
         self._cut()
         if self._chunk.nbytes >= _CHUNK_BYTES:
+            self._segments[-1].live_counts()  # now and then some, rather than all when asked for
             self._open_chunk(self._segments[-1])
             self._aim()
         part = self._take_part()
@@ -303,10 +307,11 @@ class FileLog(RecordReader):
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
         first = self._first
-        ranges = relog + [(sequence, sequence) for sequence in self._removed if sequence >= first]
+        ranges = relog + runs(sequence for sequence in self._removed if sequence >= first)
         if first > self._floor:
             ranges.append((self._floor, first - 1))
-        ranges = coalesce(ranges)
+        if len(ranges) > 1:
+            ranges = coalesce(ranges)
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)
         return ranges
@@ -436,10 +441,15 @@ class FileLog(RecordReader):
         segment.ensure()
         doubtful = {*self._removed, *(s for part in self._inflight for s in part.removed)}
         floor = self._inflight[0].floor if self._inflight else self._floor
-        positions = array("I")
-        for position in range(segment.lower(floor), len(segment)):
-            if segment.is_live(position) or segment.sequence(position) in doubtful:
-                positions.append(position)
+        start, stop = segment.lower(floor), len(segment)
+        selectors = segment.alive_slice(start, stop)
+        if selectors is not None:
+            for sequence in doubtful:
+                position = segment.lower(sequence)
+                if start <= position < stop and segment.sequence(position) == sequence:
+                    selectors[position - start] = 1
+        span = range(start, stop)
+        positions = array("I", span if selectors is None else compress(span, selectors))
         segment.generation += 1
         target = segment_path(self.directory, segment.serial, segment.generation)
         created = self._shelf.clock.now_ns()

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
 from .expiries import Expiries
@@ -68,6 +68,7 @@ class Segment:
         "sizes",
         "stamps",
         "version",
+        "weight",
     )
 
     def __init__(self, serial: int, base: int, *, salt: int = 0, path: str = "") -> None:
@@ -86,6 +87,7 @@ class Segment:
         self.version = 0
         self.counts: dict[int, int] = {}
         self.counted = 0
+        self.weight = 0  # the bytes of what ``counts`` counts
         self.chunks: list[Chunk] = []
         self.removals: list[tuple[int, int]] = []
         self.data_end = 0
@@ -108,6 +110,13 @@ class Segment:
     @property
     def live(self) -> int:
         return len(self) - self.dead
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether sequences are missing between its messages."""
+        if self.load is not None:
+            return self.end_rel != self.n - 1
+        return self.rel is not None
 
     @property
     def last_seq(self) -> int:
@@ -196,6 +205,17 @@ class Segment:
             alive.extend(b"\1" * (len(self.stamps) - len(alive)))
         alive[position] = 0
 
+    def mark_many(self, positions: Sequence[int]) -> None:
+        """``mark_dead`` for several."""
+        self.mark_dead(positions[-1])
+        alive = self.alive
+        assert alive is not None  # it is made by marking
+        if isinstance(positions, range):
+            alive[positions.start : positions.stop] = bytes(len(positions))
+        else:
+            for position in positions:
+                alive[position] = 0
+
     def is_live(self, position: int) -> bool:
         """Whether a position has not been removed from the interior."""
         alive = self.alive
@@ -234,7 +254,9 @@ class Segment:
             part = self.sids[start:n]
             selectors = self.alive_slice(start, n)
             counts = self.counts
+            sizes = self.sizes[start:n]
             fresh = Counter(part if selectors is None else compress(part, selectors))
+            self.weight += sum(sizes if selectors is None else compress(sizes, selectors))
             for sid, count in fresh.items():
                 counts[sid] = counts.get(sid, 0) + count
             self.counted = n
@@ -253,10 +275,10 @@ class SubjectTable:
     """The subjects a stream has seen, as small integers, and what is live of each.
 
     ``firsts`` and ``lasts`` bound the truth from outside: removals do not move them, whoever asks
-    repairs them.
+    repairs them. ``loose`` are those whose entry in ``lasts`` may be too high.
     """
 
-    __slots__ = ("counts", "empty", "firsts", "ids", "lasts", "names")
+    __slots__ = ("counts", "empty", "firsts", "ids", "lasts", "loose", "names")
 
     def __init__(self) -> None:
         self.ids: dict[bytes, int] = {}
@@ -264,6 +286,7 @@ class SubjectTable:
         self.counts: array[int] = array("Q")
         self.firsts: array[int] = array("Q")
         self.lasts: array[int] = array("Q")
+        self.loose: set[int] = set()
         self.empty = 0
 
     def __len__(self) -> int:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MessageLog"]
 
 _VIEWS_MAX: Final = 4096  # one more filter: the least recently made view is forgotten
+_SEARCHES: Final = 16  # so many subjects are searched for one by one
 _SCAN: Final = 8192  # positions looked at in one go when filtering
 
 
@@ -170,18 +171,59 @@ class MessageLog:
 
     def last_matching(self, filter: SubjectFilter) -> int:
         """The highest live sequence whose subject matches, or 0."""
-        sids = self._view(filter).sids()
         table = self._table
+        counts, lasts, loose = table.counts, table.lasts, table.loose
+        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        if not loose:
+            return max(map(lasts.__getitem__, sids), default=0)
+        best = max((lasts[sid] for sid in sids if sid not in loose), default=0)
         # Bounds are never too low: once the best exact one beats the next bound, the rest cannot win.
-        candidates = sorted(
-            ((table.lasts[sid], sid) for sid in sids if table.counts[sid]), reverse=True
-        )
-        best = 0
-        for bound, sid in candidates:
+        rest = sorted(((lasts[sid], sid) for sid in sids if sid in loose), reverse=True)
+        for bound, sid in rest:
             if bound <= best:
                 break
             best = max(best, self._last_of(sid))
         return best
+
+    def lasts(self, filter: SubjectFilter | None) -> list[int]:
+        """The highest live sequence of each subject that matches and has one, ascending."""
+        table = self._table
+        counts = table.counts
+        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        if table.loose:
+            self._tighten([sid for sid in sids if sid in table.loose])
+        return sorted(map(table.lasts.__getitem__, sids))
+
+    def subject_counts(self, filter: SubjectFilter | None) -> list[tuple[bytes, int]]:
+        """Every subject with a live message that matches, and how many; in no particular order."""
+        names, counts = self._table.names, self._table.counts
+        return [(names[sid], counts[sid]) for sid in self._view(filter).sids() if counts[sid]]
+
+    def _tighten(self, sids: Sequence[int]) -> None:
+        """Make the entries of these subjects in ``lasts`` exact."""
+        table = self._table
+        if len(sids) <= _SEARCHES:
+            for sid in sids:
+                self._last_of(sid)
+        else:  # one pass from the end, as far as need be
+            missing = set(sids)
+            everything = self._view(None)
+            for segment in reversed(self._segments):
+                if missing.isdisjoint(segment.live_counts() if segment.live else ()):
+                    continue
+                segment.ensure()
+                first, stop = segment.lower(self._first), len(segment)
+                while missing and stop > first:
+                    start = max(first, stop - _SCAN)
+                    for position in reversed(everything.positions(segment, start, stop)):
+                        sid = segment.sids[position]
+                        if sid in missing:
+                            missing.remove(sid)
+                            table.lasts[sid] = segment.sequence(position)
+                    stop = start
+                if not missing:
+                    break
+        table.loose.difference_update(sids)
 
     def _subject_state(self, sid: int) -> SubjectState | None:
         count = self._table.counts[sid]
@@ -331,6 +373,8 @@ class MessageLog:
         if start > self.last_seq or not self.messages:
             return 0
         view = self._view(filter)
+        if start == self._first:
+            return sum(map(self._table.counts.__getitem__, view.sids()))
         index = self._segment_index(start)
         segment = self._segments[index]
         segment.ensure()

@@ -14,14 +14,16 @@ from typing import Final
 from ...errors import StoreError
 from ...message import StoredRow
 from .appends import AppendingLog, ExpiryOf
-from .edits import EditableLog, Part
+from .edits import EditableLog
 from .findings import Finding
 from .index import Segment
+from .part import Part
 from .writer import Work
 
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
 
 _SEGMENT_MESSAGES: Final = 4096
+_BODY: Final = 2  # units of work to free what one message is in memory
 _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 in memory
 
 
@@ -122,6 +124,9 @@ class MemoryLog(AppendingLog):
         self._clean = True
         return self._take_part()
 
+    def burden(self, segment: Segment) -> int:
+        return _BODY * len(segment.bodies)
+
     def discard(self) -> None:
         """The stream is deleted: whoever still holds it gets an error for changes."""
         self._clean = True
@@ -148,11 +153,12 @@ class MemoryLog(AppendingLog):
         for segment in self._segments[self._segment_index(start) :]:
             if segment.base >= stop:
                 break
-            for position in range(segment.lower(start), segment.lower(stop)):
-                segment.bodies[position] = None
+            low, high = segment.lower(start), segment.lower(stop)
+            segment.bodies[low:high] = [None] * (high - low)
 
     def _roll(self, base: int) -> Segment:
         tail = self._segments[-1]
+        tail.live_counts()  # now, a few thousand at a time, rather than all when they are asked for
         tail.sealed = True
         tail.data_end = sum(tail.sizes)
         segment = Segment(tail.serial + 1, base)

@@ -108,6 +108,7 @@ class _Opening:
         self._table = SubjectTable()
         self._segments: list[Segment] = []
         self._subjects: dict[Segment, list[tuple[bytes, int, int, int]]] = {}
+        self._nbytes_of: dict[Segment, int] = {}
         self._removals: list[tuple[int, int]] = []
         self._expected = 1  # the sequence the next message should have
         self._known = Watermark(0, 0, 0)
@@ -185,6 +186,7 @@ class _Opening:
             footer, summary, self._shelf, self._table, self._report, self._mismatch
         )
         self._subjects[segment] = summary.subjects
+        self._nbytes_of[segment] = summary.nbytes
         self._removals += summary.removals
         self._nbytes += summary.nbytes
         segment.final_seq = summary.last_seq
@@ -423,11 +425,13 @@ class _Opening:
                     segment.counts[sid] = count
                     table.add(sid, segment.base + first, segment.base + last, count)
                 segment.counted = len(segment)
+                segment.weight = self._nbytes_of[segment]
             elif segment.live:
                 segment.ensure()
                 for sid, count in segment.live_counts().items():
                     # The bounds may be wider than what is left: readers narrow them.
                     table.add(sid, segment.base, segment.last_seq, count)
+                    table.loose.add(sid)
 
     def _first(self, last_seq: int) -> int:
         for segment in self._segments:
