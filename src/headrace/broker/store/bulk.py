@@ -49,6 +49,7 @@ class Purging:
         self._cut = below_seq if 0 < below_seq <= log.last_seq else log.last_seq + 1
         self._next = 0  # the first sequence that was not looked at
         self.removed = 0
+        self.gone: Sequence[int] = ()  # by the last run, except from the head
         self.done = False
 
     def run(self, work: int = EVERYTHING) -> int:
@@ -56,6 +57,7 @@ class Purging:
         log = self._log
         log.check_writable()
         had, allowance = log.messages, Allowance(work)
+        self.gone = ()
         if self._keep:
             self._pass_over(allowance)
         if not self._keep and allowance.left > 0:
@@ -107,6 +109,7 @@ class Purging:
         log = self._log
         view = log.view_of(filter)
         self._next = max(self._next, log.first_seq)
+        self.gone = gone = list[int]()
         while log.messages and self._next < self._cut and self._next <= log.last_seq:
             if allowance.left <= 0:
                 return
@@ -125,6 +128,7 @@ class Purging:
                 end = positions[-1] + 1
             allowance.left -= end - start + _INSIDE * len(positions)
             if positions:
+                gone += map(segment.sequence, positions)
                 log.drop_inside(segment, positions)
             if end == stop:
                 self._next = log.after(segment)
@@ -188,9 +192,7 @@ class Thinning:
             log.settle_removal()
         return gone
 
-    def _surplus(
-        self, segment: Segment, start: int, stop: int, most: int
-    ) -> tuple[list[int], int]:
+    def _surplus(self, segment: Segment, start: int, stop: int, most: int) -> tuple[list[int], int]:
         """Positions to remove, at most so many, and where the look ended."""
         table = self._log.table
         if self._table is not table:

@@ -25,6 +25,8 @@ __all__ = ["EditableLog"]
 
 _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of all: drop them
 _FEW: Final = 8  # so many messages are dropped one by one
+_SEGMENT: Final = 200  # units of work to let go of a segment …
+_NAME: Final = 5  # … and of a subject
 
 
 class EditableLog(MessageLog):
@@ -36,6 +38,7 @@ class EditableLog(MessageLog):
         self._floor = 1  # the first sequence as of the last flush
         self._died: list[Segment] = []  # sealed segments whose last message went since then
         self._inflight: deque[Part] = deque()
+        self._remains: SubjectTable | None = None  # of a deleted stream, to be freed by and by
         self._thinning: Thinning | None = None  # the one that was begun last
         self.superseded: list[tuple[int, int]] | None = None
 
@@ -54,6 +57,9 @@ class EditableLog(MessageLog):
     def remove(self, sequences: Iterable[int]) -> int:
         """Remove these messages; returns how many existed. Durable with the next flush."""
         self._check_writable()
+        sequences = list(sequences)
+        if len(sequences) > _FEW:
+            return self._remove_many(sequences)
         removed, table = self._removed, self._table
         before = len(removed)
         for sequence in sequences:
@@ -70,6 +76,19 @@ class EditableLog(MessageLog):
         if len(removed) > before:
             self.settle_removal()
         return len(removed) - before
+
+    def _remove_many(self, sequences: list[int]) -> int:
+        had, table = self.messages, self._table
+        for segment, positions in self._live_positions(sorted(set(sequences))):
+            for position in positions:
+                sid = segment.sids[position]
+                if table.lasts[sid] <= segment.sequence(position):
+                    table.loose.add(sid)
+            self.drop_inside(segment, positions)
+            self.note_sparse(segment)
+        if had > self.messages:
+            self.settle_removal()
+        return had - self.messages
 
     def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
         """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
@@ -159,9 +178,7 @@ class EditableLog(MessageLog):
             self._maybe_renumber()
         return had - self.messages
 
-    def is_within(
-        self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0
-    ) -> bool:
+    def is_within(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> bool:
         """Whether ``trim`` with these limits would remove nothing."""
         return not (
             0 < max_messages < self.messages
@@ -173,9 +190,7 @@ class EditableLog(MessageLog):
         """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``."""
         return self.purging(filter, below_seq, keep).run()
 
-    def purging(
-        self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0
-    ) -> Purging:
+    def purging(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> Purging:
         """As ``purge``, some at a time."""
         return Purging(self, filter, below_seq, keep)
 
@@ -379,6 +394,28 @@ class EditableLog(MessageLog):
 
     def discard(self) -> None:
         """The stream is deleted: hold nothing in common caches any more."""
+
+    def dispose(self, work: int) -> bool:
+        """The stream is deleted for good: let go of some of its memory; whether that was all.
+
+        Freeing ten million messages in one go would take a second.
+        """
+        left = work
+        self._views.clear()
+        self._occurrences = None
+        if self._remains is None:
+            self._remains, self._table = self._table, SubjectTable()
+        while left > 0 and len(self._segments) > 1:
+            segment = self._segments.pop()
+            left -= _SEGMENT + self.burden(segment)
+        del self._bases[len(self._segments) :]
+        names, ids = self._remains.names, self._remains.ids
+        if left > 0 and names:
+            count = min(len(names), max(1, left // _NAME))
+            for name in names[-count:]:
+                ids.pop(name, None)
+            del names[-count:]
+        return len(self._segments) == 1 and not names
 
     def _aim(self) -> None:
         """The tail's arrays or the table were exchanged: point the append path at the new ones."""

@@ -485,7 +485,7 @@ class FileLog(RecordReader):
             self._shelf.discard(segment)
         self.messages = self.bytes = 0
         self._first = self.last_seq + 1
-        self._table = SubjectTable()
+        self._remains, self._table = self._table, SubjectTable()
         self._views.clear()
         self._died.clear()
 

@@ -6,7 +6,7 @@ the memory store add where the bytes are.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import compress, pairwise
 from operator import and_
@@ -193,6 +193,35 @@ class MessageLog:
         if table.loose:
             self._tighten([sid for sid in sids if sid in table.loose])
         return sorted(map(table.lasts.__getitem__, sids))
+
+    def present(self, sequences: Sequence[int]) -> list[int]:
+        """Those of these sequences, ascending, that are there."""
+        found: list[int] = []
+        for segment, positions in self._live_positions(sequences):
+            if segment.rel is None:
+                found += map(segment.base.__add__, positions)
+            else:
+                found += map(segment.sequence, positions)
+        return found
+
+    def headings(self, start_seq: int, most: int) -> list[tuple[int, bytes]]:
+        """Sequence and subject of the next messages, at least one if there is one; reads no records."""
+        found: list[tuple[int, bytes]] = []
+        names, everything = self._table.names, self._view(None)
+        start = max(start_seq, self._first)
+        for segment in self._segments[self._segment_index(start) :]:
+            if not segment.live or segment.last_seq < start:
+                continue
+            segment.ensure()
+            at, stop, sids = segment.lower(start), len(segment), segment.sids
+            while at < stop and len(found) < most:
+                end = min(stop, at + most)
+                positions = everything.positions(segment, at, end)
+                found += [(segment.sequence(at), names[sids[at]]) for at in positions]
+                at = end
+            if len(found) >= most:
+                break
+        return found
 
     def subject_counts(self, filter: SubjectFilter | None) -> list[tuple[bytes, int]]:
         """Every subject with a live message that matches, and how many; in no particular order."""
@@ -399,6 +428,28 @@ class MessageLog:
 
     def _segment_index(self, sequence: int) -> int:
         return max(bisect_right(self._bases, sequence) - 1, 0)
+
+    def _live_positions(self, ordered: Sequence[int]) -> Iterator[tuple[Segment, list[int]]]:
+        """Per segment the positions of those of these ascending sequences that are there."""
+        at, end = bisect_left(ordered, self._first), bisect_right(ordered, self.last_seq)
+        while at < end:
+            index = self._segment_index(ordered[at])
+            segment = self._segments[index]
+            behind = self._bases[index + 1] if index + 1 < len(self._bases) else self.last_seq + 1
+            stop = bisect_left(ordered, behind, at, end)
+            segment.ensure()
+            if segment.rel is None:
+                fits = bisect_right(ordered, segment.last_seq, at, stop)
+                base, selectors = segment.base, segment.alive_slice(0, len(segment))
+                positions = [sequence - base for sequence in ordered[at:fits]]
+                if selectors is not None:
+                    positions = list(compress(positions, map(selectors.__getitem__, positions)))
+            else:
+                found = map(segment.find, ordered[at:stop])
+                positions = [position for position in found if position >= 0]
+            if positions:
+                yield segment, positions
+            at = stop
 
     def _locate(self, sequence: int) -> tuple[Segment, int]:
         """The segment and position of a live message; position -1 if there is none."""

@@ -168,10 +168,10 @@ class Acks:
         """Everything before ``stream_seq`` left the stream."""
         self._forget(self._consumer.state.pending_below(stream_seq))
 
-    def forget_missing(self) -> None:
-        """Some messages left the stream: find out which."""
-        state, get = self._consumer.state, self._consumer.stream.store.get
-        self._forget([seq for seq in state.pending if get(seq) is None])
+    def forget_gone(self, stream_seqs: Sequence[int]) -> None:
+        """These were purged from the stream."""
+        pending = self._consumer.state.pending
+        self._forget([sequence for sequence in stream_seqs if sequence in pending])
 
     def remember(self, entries: Sequence[Entry]) -> None:
         """A flush failed, and messages that had left the stream are back: they are pending again."""

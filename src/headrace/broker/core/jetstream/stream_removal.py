@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ....api.streams import StreamConfig
 from ....subjects import SubjectFilter
-from ..ports import StreamStore
+from ..ports import Removal, StreamStore, Thinning
 from .context import Context
+from .removals import SLICE, Limits, Purge
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from .intake import Intake
 
 __all__ = ["RemovingStream"]
+
+_MUCH: Final = 1024  # so many removed are enough for a turn
 
 
 class RemovingStream:
@@ -35,23 +38,61 @@ class RemovingStream:
     """What this stream copies, if anything."""
     crowded: dict[bytes, None]
     """Subjects that may have too many messages, until the end of the tick at most."""
+    thinning: Thinning | None
+    """A pass over the whole stream that brings each subject within the limit, while it is under way."""
+    behind: Limits | None
+    """What goes on with applying the limits, if that takes more than a turn."""
+    is_closed: bool
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
     def trim(self) -> None:
-        """Apply every limit now, as after an update."""
-        config = self.config
-        self.trim_head(max_messages=config.max_msgs, max_bytes=config.max_bytes)
-        self.expire()
-        if config.max_msgs_per_subject > 0:
-            self.thin_all()
+        """Apply every limit from now on, as after an update; ``behind`` while there is more to do."""
+        if not self.writable():
+            return
+        limit = self.config.max_msgs_per_subject
+        self.thinning = self.store.thinning(limit) if limit > 0 else None
+        if self.behind is None and not self.catch_up():
+            self.fall_behind()
+
+    def catch_up(self) -> bool:
+        """Remove some of what is beyond the limits; whether nothing is left to remove."""
+        if self.is_closed or not self.writable():
+            return True
+        limits = {"max_messages": self.config.max_msgs, "max_bytes": self.config.max_bytes}
+        if self._trim_some(**limits) > _MUCH or not self.store.is_within(**limits):
+            return False
+        if not self.expiry.run():
+            return False
+        if self.thinning is not None:
+            removed = self.thinning.run(SLICE)
+            if removed:
+                self._removed(removed)
+            if not self.thinning.done:
+                return False
+            self.thinning = None
+        return True
+
+    def fall_behind(self) -> None:
+        """There is more to remove than fits into this turn."""
+        if self.behind is None:
+            self.behind = Limits(self)
+            self.context.removals.add(self.behind)
+
+    def when_within(self, then: Callable[[Exception | None], None]) -> None:
+        """Call when the limits are met, with the next flush; or have not been, with an error."""
+        if self.behind is None:
+            then(None)
+        else:
+            self.behind.waiting.append(then)
 
     def expire(self) -> None:
         """Remove what has expired by now, and what is too much of its subject."""
         if self.writable():
             if self.is_crowded:
                 self.thin()
-            self.expiry.run()
+            if self.behind is None and not self.expiry.run():
+                self.fall_behind()
 
     @property
     def is_crowded(self) -> bool:
@@ -67,13 +108,6 @@ class RemovingStream:
                 removed += self.store.thin(crowded, self.config.max_msgs_per_subject)
             if removed:
                 self._removed(removed)
-
-    def thin_all(self) -> None:
-        """Bring every subject within the limit."""
-        limit = self.config.max_msgs_per_subject
-        subjects = self.store.subjects(None)
-        self.crowded = dict.fromkeys([s for s, state in subjects if state.count > limit])
-        self.thin()
 
     def remove(self, sequences: Sequence[int]) -> int:
         """Remove messages on request or by a limit; deliveries of them are over."""
@@ -94,20 +128,37 @@ class RemovingStream:
             if self.crowd or self.intake is not None:
                 self.make_way()
 
-    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
-        """Remove by subject, sequence or count; returns how many."""
-        purged = self.store.purge(filter, below_seq, keep)
-        if purged:
+    def purge(
+        self,
+        filter: SubjectFilter | None,
+        below_seq: int = 0,
+        keep: int = 0,
+        then: Callable[[Exception | None], None] | None = None,
+    ) -> Purge:
+        """Remove by subject, sequence or count: as much as fits into this turn, and then the rest.
+
+        ``then`` is told when all of it is done, or with an error that it will not be.
+        """
+        purge = Purge(self, self.store.purging(filter, below_seq, keep), then)
+        self.context.removals.begin(purge)
+        return purge
+
+    def purge_some(self, removal: Removal) -> bool:
+        """One slice of a purge; whether it was the last. Raises StoreError."""
+        if removal.run(SLICE):
             self.removals += 1
             self.context.gate.want_soon()
+            first, gone = self.store.first_seq, removal.gone
             for consumer in list(self.holding):
-                consumer.acks.forget_missing()
+                consumer.acks.forget_below(first)
+                consumer.acks.forget_gone(gone)
+            if self.crowd or self.intake is not None:
+                self.make_way()
+        if removal.done and removal.removed:
             for consumer in self.consumers.values():
                 consumer.state.skip_below(self.store.first_seq)
                 consumer.touch()
-            if self.crowd or self.intake is not None:
-                self.make_way()
-        return purged
+        return removal.done
 
     def begin_at(self, sequence: int) -> None:
         """If the stream is empty and has not come so far, the next message gets this sequence."""
@@ -121,10 +172,20 @@ class RemovingStream:
 
     def trim_head(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> None:
         """Remove from the head until within the limits (-1 or 0: no limit)."""
-        if not self.writable():
+        if not self.writable() or self.behind is not None:
             return
-        removed = self.store.trim(
+        if self._trim_some(max_messages, max_bytes, before_ns) and not self.store.is_within(
             max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns
+        ):
+            self.fall_behind()
+
+    def trim_old(self, before_ns: int) -> None:
+        """Remove from the head some of what is older than that."""
+        self._trim_some(before_ns=before_ns)
+
+    def _trim_some(self, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
+        removed = self.store.trim(
+            max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns, work=SLICE
         )
         if removed:
             self.context.gate.want_soon()
@@ -133,6 +194,7 @@ class RemovingStream:
                 consumer.acks.forget_below(first)
             if self.crowd or self.intake is not None:
                 self.make_way()
+        return removed
 
     def writable(self) -> bool:
         """False once the store has failed: then limits rest, and monitoring shows the failure."""

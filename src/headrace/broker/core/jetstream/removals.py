@@ -1,0 +1,168 @@
+"""Large removals: one slice of one of them per turn of the loop, and each durable before the next.
+
+Between two slices everybody else is served, and sees the stream as it is then: some of the messages are gone,
+and every count is exact. Whoever asked is answered when the last slice is durable. A crash leaves a message
+there or removed. A flush that fails ends what is under way: who waits for it is told, and limits begin anew.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ....errors import StoreError
+from ..ports import Bus, Removal, StreamStore
+
+if TYPE_CHECKING:
+    from .context import Context
+    from .stream_removal import RemovingStream
+
+__all__ = ["SLICE", "Disposal", "Limits", "Purge", "Removals", "Task"]
+
+SLICE: Final = 100_000
+"""Units of the store's work, of about 50 ns, in one turn."""
+
+Then = Callable[[Exception | None], None]
+
+
+class Task(Protocol):
+    """Something that removes."""
+
+    def run(self) -> bool:
+        """Do one slice; whether it was the last. Raises StoreError."""
+        ...
+
+    def end(self, error: Exception | None) -> None:
+        """All is removed, durable with the next flush; or it was given up."""
+        ...
+
+
+class Removals:
+    """What is under way in one engine, in turns."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._tasks: deque[Task] = deque()
+        self._asked = False
+
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._tasks)
+
+    def begin(self, task: Task) -> None:
+        """Do the first slice now, and what is left in turns."""
+        if not self._advance(task):
+            self.add(task)
+
+    def add(self, task: Task) -> None:
+        """Do all of it in turns."""
+        self._tasks.append(task)
+        self._go_on()
+
+    def turn(self) -> None:
+        """One slice of the one that has waited longest."""
+        self._asked = False
+        if self._tasks:
+            task = self._tasks.popleft()
+            if not self._advance(task):
+                self._tasks.append(task)
+            if self._tasks:
+                self._go_on()
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        """A flush takes along what was removed so far; see ``gate.Awaiting``."""
+        return self._flushed
+
+    def _advance(self, task: Task) -> bool:
+        try:
+            if not task.run():
+                return False
+        except StoreError as error:
+            task.end(error)
+        else:
+            task.end(None)
+        return True
+
+    def _go_on(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self._context.gate.want(self)
+
+    def _flushed(self, bus: Bus, error: Exception | None) -> None:
+        if error is None:
+            self._context.gate.turns.ask(self, self._context.timers, self._context.clock)
+            return
+        self._asked = False
+        tasks, self._tasks = self._tasks, deque()
+        for task in tasks:
+            task.end(error)
+
+
+class Purge:
+    """One purge of a stream; ``then`` is told of its end."""
+
+    def __init__(self, stream: RemovingStream, removal: Removal, then: Then | None = None) -> None:
+        self._stream = stream
+        self._removal = removal
+        self._waiting = [] if then is None else [then]
+        self.done = False
+
+    @property
+    def removed(self) -> int:
+        """How many messages it has removed so far."""
+        return self._removal.removed
+
+    def run(self) -> bool:
+        return self._stream.purge_some(self._removal)
+
+    def end(self, error: Exception | None) -> None:
+        self.done = True
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(error)
+
+    def when_done(self, then: Then) -> None:
+        """Tell one more of its end."""
+        if self.done:
+            then(None)
+        else:
+            self._waiting.append(then)
+
+
+class Limits:
+    """A stream on its way down to its limits, as after an update or when much expires at once."""
+
+    def __init__(self, stream: RemovingStream) -> None:
+        self._stream = stream
+        self.waiting: list[Then] = []
+
+    def run(self) -> bool:
+        return self._stream.catch_up()
+
+    def end(self, error: Exception | None) -> None:
+        self._stream.behind = None
+        waiting, self.waiting = self.waiting, []
+        for then in waiting:
+            then(error)
+
+
+class Disposal:
+    """Lets go of a deleted stream's memory, once its deletion is durable."""
+
+    def __init__(self, removals: Removals, store: StreamStore) -> None:
+        self._removals = removals
+        self._store = store
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        return self._flushed
+
+    def _flushed(self, bus: Bus, error: Exception | None) -> None:
+        if error is None:  # or else the stream is there again
+            self._removals.add(self)
+
+    def run(self) -> bool:
+        return self._store.dispose(SLICE)
+
+    def end(self, error: Exception | None) -> None:
+        """Nobody waits for it."""
