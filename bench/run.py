@@ -15,6 +15,7 @@ import idle
 import inprocess
 import ourclient
 import publishing
+import removals
 import report
 import scaling
 import starting
@@ -30,6 +31,7 @@ BENCHMARKS = (
     "idle",
     "costs",
     "starting",
+    "removals",
 )
 
 
@@ -83,6 +85,9 @@ def main() -> None:
         costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
     if "starting" in chosen:
         starting.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "removals" in chosen:
+        million = 100_000 if arguments.small else 1_000_000
+        removals.run([s for s in servers if s is not contenders.NATS_ALWAYS], million)
     report.summary()
 
 

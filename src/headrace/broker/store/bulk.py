@@ -128,7 +128,7 @@ class Purging:
                 end = positions[-1] + 1
             allowance.left -= end - start + _INSIDE * len(positions)
             if positions:
-                gone += map(segment.sequence, positions)
+                gone += segment.sequences(positions)
                 log.drop_inside(segment, positions)
             if end == stop:
                 self._next = log.after(segment)
@@ -178,7 +178,7 @@ class Thinning:
             positions, end = self._surplus(segment, start, end, most)
             allowance.left -= end - start + _INSIDE * len(positions)
             if positions:
-                gone += map(segment.sequence, positions)
+                gone += segment.sequences(positions)
                 log.drop_inside(segment, positions)
             if end == stop:
                 self._next = log.after(segment)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import le
 from typing import TYPE_CHECKING, Final
 
 from .bulk import EVERYTHING, Allowance, Purging, Thinning, trim_age, trim_size
@@ -80,10 +82,10 @@ class EditableLog(MessageLog):
     def _remove_many(self, sequences: list[int]) -> int:
         had, table = self.messages, self._table
         for segment, positions in self._live_positions(sorted(set(sequences))):
-            for position in positions:
-                sid = segment.sids[position]
-                if table.lasts[sid] <= segment.sequence(position):
-                    table.loose.add(sid)
+            sids = list(map(segment.sids.__getitem__, positions))
+            lasts = map(table.lasts.__getitem__, sids)
+            reached = map(le, lasts, segment.sequences(positions))
+            table.loose.update(compress(sids, reached))
             self.drop_inside(segment, positions)
             self.note_sparse(segment)
         if had > self.messages:
@@ -198,7 +200,7 @@ class EditableLog(MessageLog):
 
     def drop_inside(self, segment: Segment, positions: Sequence[int]) -> None:
         """Remove live messages, ascending, from inside a loaded segment."""
-        self._removed.extend(map(segment.sequence, positions))
+        self._removed += segment.sequences(positions)
         segment.mark_many(positions)
         self._drop_many(segment, positions)
 

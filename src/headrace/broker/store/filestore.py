@@ -310,7 +310,7 @@ class FileLog(RecordReader):
         ranges = relog + runs(sequence for sequence in self._removed if sequence >= first)
         if first > self._floor:
             ranges.append((self._floor, first - 1))
-        if len(ranges) > 1:
+        if relog:
             ranges = coalesce(ranges)
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)

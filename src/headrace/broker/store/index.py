@@ -154,6 +154,11 @@ class Segment:
     def sequence(self, position: int) -> int:
         return self.base + (position if self.rel is None else self.rel[position])
 
+    def sequences(self, positions: Sequence[int]) -> list[int]:
+        """The sequences of several positions."""
+        rel = positions if self.rel is None else map(self.rel.__getitem__, positions)
+        return list(map(self.base.__add__, rel))
+
     def find(self, sequence: int) -> int:
         """The position of a message that has not been removed from the interior, or -1."""
         self.ensure()

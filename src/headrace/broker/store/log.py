@@ -198,10 +198,7 @@ class MessageLog:
         """Those of these sequences, ascending, that are there."""
         found: list[int] = []
         for segment, positions in self._live_positions(sequences):
-            if segment.rel is None:
-                found += map(segment.base.__add__, positions)
-            else:
-                found += map(segment.sequence, positions)
+            found += segment.sequences(positions)
         return found
 
     def headings(self, start_seq: int, most: int) -> list[tuple[int, bytes]]:
@@ -226,7 +223,9 @@ class MessageLog:
     def subject_counts(self, filter: SubjectFilter | None) -> list[tuple[bytes, int]]:
         """Every subject with a live message that matches, and how many; in no particular order."""
         names, counts = self._table.names, self._table.counts
-        return [(names[sid], counts[sid]) for sid in self._view(filter).sids() if counts[sid]]
+        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        live = map(counts.__getitem__, sids)
+        return list(zip(map(names.__getitem__, sids), live, strict=True))
 
     def _tighten(self, sids: Sequence[int]) -> None:
         """Make the entries of these subjects in ``lasts`` exact."""
