@@ -10,9 +10,9 @@ from itertools import repeat
 from typing import Final
 
 from ...errors import StoreError
-from .edits import EditableLog
 from .expiries import Expiries
 from .record import FLAG_EXPIRES, FLAG_OPEN
+from .thinning import ThinningLog
 
 __all__ = ["TOGETHER_BYTES_MAX", "AppendingLog", "ExpiryOf", "Staged"]
 
@@ -34,7 +34,7 @@ def _footprint(message: Staged) -> int:
     return len(subject) + len(headers) + len(payload) + _OVERHEAD_MAX
 
 
-class AppendingLog(EditableLog):
+class AppendingLog(ThinningLog):
     """The appending half of a stream store; see ``StreamStore`` in ``core/ports.py``."""
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
@@ -128,6 +128,13 @@ class AppendingLog(EditableLog):
             first = self._first
             self._skip_to(sequence - 1)
             self._first = first
+
+    def _intern(self, subject: bytes) -> int:
+        if len(subject) > _SUBJECT_MAX:
+            raise StoreError(
+                f"a subject may have {_SUBJECT_MAX} bytes; this one has {len(subject)}"
+            )
+        return self._table.intern(subject)
 
     def expiries(self) -> Iterator[tuple[int, int]]:
         """``(sequence, expires_ns)`` of every message there is that expires by itself."""

@@ -11,7 +11,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 from ...errors import StoreFailedError
@@ -25,7 +26,7 @@ from .writer import Writer
 if TYPE_CHECKING:
     from .filestore import FileLog
 
-__all__ = ["Compaction", "Compactor", "is_sparse"]
+__all__ = ["Compaction", "Compactor", "compacted_header", "is_sparse", "kept_positions"]
 
 _SLICE_BYTES: Final = 1024 * 1024
 _SMALLEST: Final = 64 * 1024  # a smaller file is not worth the trouble
@@ -36,6 +37,26 @@ def is_sparse(segment: Segment, segment_bytes: int) -> bool:
     n = len(segment)
     worth = min(_SMALLEST, segment_bytes // 4)
     return segment.sealed and 4 * segment.dead >= 3 * n > segment.dead and segment.data_end >= worth
+
+
+def kept_positions(segment: Segment, floor: int, doubtful: Iterable[int]) -> array[int]:
+    """The positions that a copy of the segment keeps: from ``floor`` on what is live, or may be again."""
+    segment.ensure()
+    start, stop = segment.lower(floor), len(segment)
+    span, selectors = range(start, stop), segment.alive_slice(start, stop)
+    if selectors is None:
+        return array("I", span)
+    for sequence in doubtful:
+        position = segment.lower(sequence)
+        if start <= position < stop and segment.sequence(position) == sequence:
+            selectors[position - start] = 1
+    return array("I", compress(span, selectors))
+
+
+def compacted_header(name: str, segment: Segment, created_ns: int) -> Header:
+    """The header of a copy."""
+    salt, serial, base = segment.salt, segment.serial, segment.base
+    return Header(name, salt, serial, base, created_ns, jump=segment.jump, compacted=True)
 
 
 def _chosen(column: array[int], positions: array[int]) -> array[int]:
@@ -97,6 +118,7 @@ class Compaction:
         segment.sizes, segment.stamps = self._sizes, self._stamps
         segment.offsets, segment.rel = self.offsets, self.rel
         segment.counts, segment.counted, segment.weight = {}, 0, 0
+        segment.hollow = 0
         segment.version += 1
         segment.expiries = self.expiries
         segment.data_end = self.data_end

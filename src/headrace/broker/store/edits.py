@@ -17,6 +17,7 @@ from .bulk import EVERYTHING, Allowance, Purging, Thinning, trim_age, trim_size
 from .index import Segment, SubjectTable
 from .log import MessageLog
 from .part import Part
+from .spans import runs
 from .views import View
 from .writer import Work
 
@@ -28,6 +29,7 @@ __all__ = ["EditableLog"]
 _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of all: drop them
 _FEW: Final = 8  # so many messages are dropped one by one
 _SEGMENT: Final = 200  # units of work to let go of a segment …
+_BODY: Final = 2  # … of a message in memory
 _NAME: Final = 5  # … and of a subject
 
 
@@ -91,68 +93,6 @@ class EditableLog(MessageLog):
         if had > self.messages:
             self.settle_removal()
         return had - self.messages
-
-    def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
-        """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
-        self._check_writable()
-        before, thinned = len(self._removed), dict[Segment, None]()
-        for subject in subjects:
-            sid = self._table.ids.get(subject)
-            if sid is not None and not self._is_in_hand(sid):
-                self._thin_one(sid, keep, thinned)
-        return self._end_thinning(before, thinned)
-
-    def thinning(self, keep: int) -> Thinning:
-        """As ``thin`` for every subject, some at a time; until it is done, ``thin`` leaves it its own."""
-        self._thinning = Thinning(self, keep)
-        return self._thinning
-
-    def _is_in_hand(self, sid: int) -> bool:
-        thinning = self._thinning
-        return thinning is not None and thinning.covers(self._table.names[sid])
-
-    def thin_superseded(self) -> list[int]:
-        """Remove what is in ``superseded``, so that each subject has one again; returns the sequences."""
-        self._check_writable()
-        noted = self.superseded
-        if not noted:
-            return []
-        self.superseded = []
-        counts, removed, locate = self._table.counts, self._removed, self._locate
-        before, thinned = len(removed), dict[Segment, None]()
-        for sid, sequence in noted:
-            segment, position = locate(sequence)
-            if position >= 0 and segment.sids[position] == sid and counts[sid] > 1:
-                segment.mark_dead(position)
-                self._drop(segment, position)
-                removed.append(sequence)
-                if segment.sealed:
-                    thinned[segment] = None
-            elif not self._is_in_hand(sid):  # it was removed otherwise, or is the newest again
-                self._thin_one(sid, 1, thinned)
-        return self._end_thinning(before, thinned)
-
-    def _thin_one(self, sid: int, keep: int, thinned: dict[Segment, None]) -> None:
-        table = self._table
-        for _ in range(table.counts[sid] - keep):
-            sequence = table.firsts[sid]
-            segment, position = self._locate(sequence)
-            if position < 0 or segment.sids[position] != sid:
-                sequence = self._first_of(sid)
-                segment, position = self._locate(sequence)
-            segment.mark_dead(position)
-            self._drop(segment, position)
-            self._removed.append(sequence)
-            if segment.sealed:
-                thinned[segment] = None
-
-    def _end_thinning(self, before: int, thinned: dict[Segment, None]) -> list[int]:
-        removed = self._removed[before:]
-        if removed:
-            for segment in thinned:
-                self._thinned(segment)
-            self.settle_removal()
-        return removed
 
     def trim(
         self,
@@ -299,7 +239,7 @@ class EditableLog(MessageLog):
 
     def burden(self, segment: Segment) -> int:
         """What it costs to let go of a segment beside counting it out, in units of work."""
-        raise NotImplementedError
+        return _BODY * len(segment.bodies) + sum([len(chunk.parts) for chunk in segment.chunks])
 
     def subjects_over(self, keep: int) -> set[bytes]:
         """The subjects with more messages than that."""
@@ -425,6 +365,12 @@ class EditableLog(MessageLog):
     def _bury(self, segment: Segment) -> None:
         """The death of a sealed segment is durable."""
         raise NotImplementedError
+
+    def _staged_ranges(self) -> list[tuple[int, int]]:
+        """What was removed since the last flush, as inclusive ranges."""
+        floor, first = self._floor, self._first
+        inside = runs([sequence for sequence in self._removed if sequence >= first])
+        return [(floor, first - 1), *inside] if first > floor else inside
 
     def _take_part(self) -> Part:
         """What changed since the last flush becomes a part of the next batch."""

@@ -7,15 +7,15 @@ at the end of a stream never touches the disk.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
-from itertools import accumulate, compress
+from itertools import accumulate
 from typing import Final
 from zlib import crc32
 
 from ...errors import StoreError
 from .commit import Chore
-from .compaction import Compaction, is_sparse
+from .compaction import Compaction, compacted_header, is_sparse, kept_positions
+from .holes import hole_before, punch_chore
 from .index import Chunk, Segment, SubjectTable
 from .part import Part
 from .reader import RecordReader
@@ -36,7 +36,7 @@ from .record import (
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
 from .shelf import Shelf
-from .spans import coalesce, runs, segment_path
+from .spans import coalesce, segment_path
 from .watermark import Watermark
 from .writer import SegmentWrite, Work
 
@@ -45,7 +45,6 @@ __all__ = ["FileLog"]
 _CHUNK_BYTES: Final = 256 * 1024
 _COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
 _RECORD_MAX: Final = 1 << 30
-_SUBJECT_MAX: Final = 0xFFFF
 _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
 
 _pack = HEAD.pack
@@ -96,6 +95,7 @@ class FileLog(RecordReader):
         self._opened: list[Segment] = []
         self._sealed: list[Segment] = []
         self._relog: list[tuple[int, int]] = []
+        self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
         self._aim()
         if not segments[-1].durable:
             self._opened.append(segments[-1])
@@ -197,13 +197,6 @@ class FileLog(RecordReader):
         parts = self._chunk.parts
         parts[-1] = flagged(parts[-1], flag, self._salt)
 
-    def _intern(self, subject: bytes) -> int:
-        if len(subject) > _SUBJECT_MAX:
-            raise StoreError(
-                f"a subject may have {_SUBJECT_MAX} bytes; this one has {len(subject)}"
-            )
-        return self._table.intern(subject)
-
     def _check_writable(self) -> None:
         self._shelf.soil(self)
         self._clean = False
@@ -258,9 +251,6 @@ class FileLog(RecordReader):
             self._chunk.parts.append,
         )
 
-    def burden(self, segment: Segment) -> int:
-        return sum([len(chunk.parts) for chunk in segment.chunks])
-
     def _open_chunk(self, tail: Segment) -> None:
         chunk = Chunk(len(tail))
         tail.chunks.append(chunk)
@@ -294,6 +284,7 @@ class FileLog(RecordReader):
         part.sealed, self._sealed = self._sealed, []
         part.tail, part.end = self._segments[-1], self._end
         part.ranges, part.relog = ranges, relog
+        part.holes, self._holes = self._holes, []
         work.writes += self._writes
         self._writes = []
         self._cut_bytes = 0
@@ -306,12 +297,9 @@ class FileLog(RecordReader):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        first = self._first
-        ranges = relog + runs(sequence for sequence in self._removed if sequence >= first)
-        if first > self._floor:
-            ranges.append((self._floor, first - 1))
+        ranges = self._staged_ranges()
         if relog:
-            ranges = coalesce(ranges)
+            ranges = coalesce(ranges + relog)
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)
         return ranges
@@ -368,6 +356,11 @@ class FileLog(RecordReader):
             self._shelf.chore(seal_chore(segment, self._table.names))
             self._thinned(segment)
         super().complete(part)
+        for segment, end in part.holes:
+            if segment in self._segments:
+                self._shelf.chore(punch_chore(segment, end))
+        if self._shelf.is_full and part.first > part.floor:
+            self.give_back()
         tail = self._segments[-1]
         idle = not self._inflight and self._clean
         if idle and not tail.live and self._end > HEADER_BYTES + _ROLL_DEAD:
@@ -385,6 +378,7 @@ class FileLog(RecordReader):
         self._relog = relog + self._relog
         super().fail()
         self._clean = True  # nothing of it is staged any more: the next change has to say so again
+        self._holes = []
         if self._relog:
             self._restage()
         tail = self._segments[-1]
@@ -421,6 +415,18 @@ class FileLog(RecordReader):
             self._shelf.chore(unlink_chore(newest))
         self._shelf.chore(unlink_chore(segment.path))
 
+    def give_back(self) -> None:
+        """The disk is full: free what the head of the stream has left of its segment, by the next flush."""
+        floor = self._inflight[0].floor if self._inflight else self._floor
+        head = self.head_segment()
+        found = hole_before(head, floor, self.durable_seq) if self.messages else None
+        if found is not None and not self._discarded:
+            end, ranges = found
+            self._relog += ranges
+            self._marked = min(self._marked, self._end - _COMMIT_EVERY)
+            self._holes.append((head, end))
+            self._restage()
+
     # -- compaction
 
     def _thinned(self, segment: Segment) -> None:
@@ -438,30 +444,12 @@ class FileLog(RecordReader):
             return None
         if not self._segments[self._segments.index(segment) + 1].durable:
             return None  # if that one is taken back, this one will be appended to again
-        segment.ensure()
         doubtful = {*self._removed, *(s for part in self._inflight for s in part.removed)}
         floor = self._inflight[0].floor if self._inflight else self._floor
-        start, stop = segment.lower(floor), len(segment)
-        selectors = segment.alive_slice(start, stop)
-        if selectors is not None:
-            for sequence in doubtful:
-                position = segment.lower(sequence)
-                if start <= position < stop and segment.sequence(position) == sequence:
-                    selectors[position - start] = 1
-        span = range(start, stop)
-        positions = array("I", span if selectors is None else compress(span, selectors))
+        positions = kept_positions(segment, floor, doubtful)
         segment.generation += 1
         target = segment_path(self.directory, segment.serial, segment.generation)
-        created = self._shelf.clock.now_ns()
-        header = Header(
-            self.name,
-            segment.salt,
-            segment.serial,
-            segment.base,
-            created,
-            jump=segment.jump,
-            compacted=True,
-        )
+        header = compacted_header(self.name, segment, self._shelf.clock.now_ns())
         return Compaction(self, segment, positions, self._table.names, header, target, finish)
 
     def switch(self, done: Compaction) -> None:

@@ -26,7 +26,10 @@ class Staged:
 class Flight:
     """A batch on its way, and what it would take to undo it."""
 
-    def __init__(self, batch: Batch, staged: Staged, refused: StoreError | None) -> None:
+    def __init__(
+        self, batch: Batch, staged: Staged, refused: StoreError | None, *, own: bool
+    ) -> None:
+        self.own = own  # nobody has asked for it
         self.batch = batch
         self.staged = staged
         self.refused = refused  # it was built on a batch that failed so, and is taken back

@@ -53,6 +53,7 @@ class Segment:
         "final_seq",
         "generation",
         "head",
+        "hollow",
         "jump",
         "load",
         "max_ns",
@@ -83,6 +84,7 @@ class Segment:
         self.rel: array[int] | None = None
         self.alive: bytearray | None = None
         self.head = 0  # positions before this one are gone without being marked
+        self.hollow = 0  # up to where its file was given back
         self.dead = 0
         self.version = 0
         self.counts: dict[int, int] = {}

@@ -23,7 +23,6 @@ from .writer import Work
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
 
 _SEGMENT_MESSAGES: Final = 4096
-_BODY: Final = 2  # units of work to free what one message is in memory
 _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 in memory
 
 
@@ -123,9 +122,6 @@ class MemoryLog(AppendingLog):
         """Everything since the last flush becomes a part of the next batch; there are no writes."""
         self._clean = True
         return self._take_part()
-
-    def burden(self, segment: Segment) -> int:
-        return _BODY * len(segment.bodies)
 
     def discard(self) -> None:
         """The stream is deleted: whoever still holds it gets an error for changes."""

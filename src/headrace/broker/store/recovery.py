@@ -16,6 +16,7 @@ from .appends import ExpiryOf
 from .expiries import NEVER_NS, Expiries
 from .filestore import FileLog
 from .findings import Finding, Quarantine, damage
+from .holes import has_hole
 from .index import Segment, SubjectTable
 from .inventory import ArrayLoader, Inventory, SegmentFile, read_file
 from .record import (
@@ -88,6 +89,18 @@ def _no_expiry(headers: bytes, timestamp_ns: int) -> int:
     return NEVER_NS
 
 
+class _Blank:
+    """A stretch that may have been given back, and which messages are missing there."""
+
+    def __init__(self, segment: Segment, offset: int, content: bytes, first: int) -> None:
+        self.segment = segment
+        self.offset = offset
+        self.size = len(content)
+        self.content = content.strip(b"\0") and content
+        self.first = first
+        self.last = first - 1
+
+
 class _Opening:
     """One opening, step by step."""
 
@@ -122,6 +135,7 @@ class _Opening:
         self._log: FileLog | None = None
         self._miscounted = False
         self._to_seal: list[Segment] = []
+        self._blanks: list[_Blank] = []
 
     def run(self) -> FileLog:
         mark_path = self._directory + "/watermark"
@@ -244,14 +258,10 @@ class _Opening:
     ) -> bool:
         """Take over the records up to a torn write; whether there was damage to acknowledged bytes."""
         damaged = hole = False
-        base = segment.base
-        intern = self._table.intern
-        offsets, sizes, sids, stamps = (
-            segment.offsets.append,
-            segment.sizes.append,
-            segment.sids.append,
-            segment.stamps.append,
-        )
+        blanks: list[_Blank] = []
+        base, intern = segment.base, self._table.intern
+        offsets, sizes = segment.offsets.append, segment.sizes.append
+        sids, stamps = segment.sids.append, segment.stamps.append
         self._end = HEADER_BYTES
         self._open_from = -1
         segment.bare = not any(item.kind == MESSAGE and item.flags & FLAG_HEADERS for item in found)
@@ -260,7 +270,9 @@ class _Opening:
             if kind == MESSAGE:
                 if sequence < self._expected or (following is not None and sequence >= following):
                     continue  # superseded: what was taken back or torn, and then written elsewhere
-                if sequence > self._expected and (hole or not compacted):
+                if blanks:
+                    self._close(blanks, sequence)
+                elif sequence > self._expected and (hole or not compacted):
                     if not compacted and self._torn(self._expected):
                         self._stop(segment, offset)
                         break
@@ -285,6 +297,12 @@ class _Opening:
                 self._expected = max(self._expected, sequence + 1)
             elif kind == 0:
                 self._unfit = True
+                if offset < durable_end and has_hole(data, offset, offset + size):
+                    content = data[offset : offset + size]
+                    blanks.append(_Blank(segment, offset, content, self._expected))
+                    damaged = hole = True
+                    self._end = offset + size
+                    continue
                 if following == self._expected:
                     break  # the end of a segment that was left because of a torn write
                 if offset >= durable_end and self._torn(self._expected):
@@ -296,7 +314,15 @@ class _Opening:
                 )
                 self._report(segment.path, offset, f"{size} damaged bytes were skipped")
             self._end = offset + size
+        self._blanks += blanks
         return damaged
+
+    def _close(self, blanks: list[_Blank], sequence: int) -> None:
+        """The next message after some stretches without records has this sequence."""
+        for blank in blanks:
+            blank.last = sequence - 1
+        self._blanks += blanks
+        blanks.clear()
 
     def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
         """Take note of a message that expires, and of where one begins that lacks its end."""
@@ -360,6 +386,7 @@ class _Opening:
                 self._name, self._directory, self._shelf, serial=serial + 1, last_seq=last_seq
             )
         self._apply_removals()
+        self._report_blanks()
         self._count_subjects()
         tail = self._segments[-1]
         tail.ensure()
@@ -403,6 +430,20 @@ class _Opening:
                 if first <= high and last >= low:
                     self._remove(segment, first, last)
             segment.counted = 0
+
+    def _report_blanks(self) -> None:
+        """What looks like a hole is one if all that lay there was removed, or else it is damage."""
+        removals = coalesce(self._removals) if self._blanks else []
+        for blank in self._blanks:
+            first, last = blank.first, blank.last
+            if any(low <= first <= last <= high for low, high in removals):
+                continue
+            path = blank.segment.path
+            if blank.content:
+                self._quarantine.keep(path, self._shelf.root, blank.offset, blank.content)
+            self._report(path, blank.offset, f"{blank.size} damaged bytes were skipped")
+            if first <= last:
+                self._lost(blank.segment, blank.offset, first, last)
 
     def _remove(self, segment: Segment, first: int, last: int) -> None:
         segment.ensure()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...clock import Clock, SystemClock
-from ...errors import StoreError, StoreFailedError
+from ...errors import StoreError, StoreFailedError, StoreFullError
 from ...limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from .appends import ExpiryOf
 from .commit import Batch, CommitStats, Committer
@@ -302,7 +302,7 @@ class FileStorage:
         self._completing = True
         faults: list[Exception] = []
         try:
-            while self._inflight and self._inflight[0].batch.finished:
+            while self._next_finished():
                 self._complete_one(self._inflight.popleft(), faults)
             self._shelf.recent.shrink()
             if self.failed is None:
@@ -331,6 +331,13 @@ class FileStorage:
             flight.batch.done(error)
         except Exception as fault:
             faults.append(fault)
+
+    def _next_finished(self) -> bool:
+        """Whether a flush is finished; on a full disk one of our own is begun if that can free some room."""
+        idle = not self._inflight and not self._staged.touched and self.failed is None
+        if idle and self._shelf.is_full and self._staged.dirty:
+            self._submit(_ignore_outcome, own=True)
+        return bool(self._inflight) and self._inflight[0].batch.finished
 
     def verify(self, step: int = 1000) -> Iterator[int]:
         """Read every message of every stream on disk, ``step`` at a time.
@@ -367,7 +374,7 @@ class FileStorage:
 
     # -- flushing inside
 
-    def _submit(self, done: Callable[[Exception | None], None]) -> None:
+    def _submit(self, done: Callable[[Exception | None], None], *, own: bool = False) -> None:
         batch = Batch(self._epoch, done)
         refused, self._poison = self._poison, None
         if refused is not None:
@@ -378,7 +385,7 @@ class FileStorage:
         else:
             staged, self._staged = self._staged, Staged()
             self._fill(batch, staged)
-        self._inflight.append(Flight(batch, staged, refused))
+        self._inflight.append(Flight(batch, staged, refused, own=own))
         if batch.work:
             self._committer.submit(batch)
         else:
@@ -417,6 +424,11 @@ class FileStorage:
             if self._logs.get(log.name) is log:
                 log.fail()
         self._meta.fail()
+        if isinstance(error, StoreFullError) and not flight.own:
+            self._shelf.is_full = True
+            for log in self._logs.values():
+                if isinstance(log, FileLog):
+                    log.give_back()
 
     def _take_back_staged(self) -> None:
         staged, self._staged = self._staged, Staged()
