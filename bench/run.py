@@ -55,7 +55,9 @@ def main() -> None:
         "--loop", choices=ourclient.LOOPS, default="asyncio", help="event loop of the clients"
     )
     parser.add_argument(
-        "--small", action="store_true", help="a tenth of the messages, for trying out `costs`"
+        "--small",
+        action="store_true",
+        help="a tenth of the messages, for trying out `costs` and `removals`",
     )
     arguments = parser.parse_args()
     ourclient.loop_name = arguments.loop

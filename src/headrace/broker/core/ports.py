@@ -7,7 +7,7 @@ importing this module; ``core.router`` implements ``Bus``.
 from __future__ import annotations
 
 import builtins  # a stream store has a property called bytes
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...message import StoredMessage, StoredRow, StreamState, SubjectState
@@ -196,7 +196,7 @@ class StreamStore(Protocol):
         """Exactly how many live messages at or after ``start_seq`` match; never a scan of them all."""
         ...
 
-    def remove(self, sequences: Iterable[int]) -> int:
+    def remove(self, sequences: Collection[int]) -> int:
         """Tombstone these; returns how many existed."""
         ...
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import compress
 from operator import le
 from typing import TYPE_CHECKING, Final
@@ -58,10 +58,9 @@ class EditableLog(MessageLog):
     def _thinned(self, segment: Segment) -> None:
         """A message in the interior of a sealed segment was removed."""
 
-    def remove(self, sequences: Iterable[int]) -> int:
+    def remove(self, sequences: Collection[int]) -> int:
         """Remove these messages; returns how many existed. Durable with the next flush."""
         self._check_writable()
-        sequences = list(sequences)
         if len(sequences) > _FEW:
             return self._remove_many(sequences)
         removed, table = self._removed, self._table
@@ -78,10 +77,11 @@ class EditableLog(MessageLog):
                 if segment.sealed:
                     self._thinned(segment)
         if len(removed) > before:
-            self.settle_removal()
+            self._advance_first()
+            self._maybe_renumber()
         return len(removed) - before
 
-    def _remove_many(self, sequences: list[int]) -> int:
+    def _remove_many(self, sequences: Collection[int]) -> int:
         had, table = self.messages, self._table
         for segment, positions in self._live_positions(sorted(set(sequences))):
             sids = list(map(segment.sids.__getitem__, positions))

@@ -147,7 +147,7 @@ class StreamsApi:
         stream = self._registry.create_stream(config)
         return stream_info(stream, self._context, did_create=True)
 
-    def update(self, call: Call) -> None:
+    def update(self, call: Call) -> Document | None:
         config = self._read_config(call)
         if config.name in self._registry.lost.reasons:
             return self._adopt(config)
@@ -175,6 +175,7 @@ class StreamsApi:
                 self._api.complete(call, stream_info(stream, self._context))
 
         stream.when_within(answer)
+        return None  # the answer comes when the limits are met
 
     def _adopt(self, config: StreamConfig) -> Document:
         """The messages are there, what they are to be used for is not: this says it."""
