@@ -29,6 +29,7 @@ __all__ = [
     "Storage",
     "StreamStore",
     "Target",
+    "Thinning",
     "Timer",
     "Timers",
 ]
