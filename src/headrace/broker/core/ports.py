@@ -15,6 +15,7 @@ from ...subjects import SubjectFilter
 from ...wire.direct import PublishRun
 from ...wire.frames import Frame
 from .interest import Watch
+from .removal_ports import Removal, Thinning
 
 __all__ = [
     "Bus",
@@ -23,13 +24,11 @@ __all__ = [
     "MetaJournal",
     "Origin",
     "Randomness",
-    "Removal",
     "RunSink",
     "Sink",
     "Storage",
     "StreamStore",
     "Target",
-    "Thinning",
     "Timer",
     "Timers",
 ]
@@ -52,38 +51,6 @@ class Timers(Protocol):
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
         """Call once at or after this reading of ``Clock.monotonic_ns``."""
-        ...
-
-
-class Removal(Protocol):
-    """A removal that is carried out some at a time."""
-
-    @property
-    def done(self) -> bool: ...
-
-    @property
-    def removed(self) -> int:
-        """How many messages so far."""
-        ...
-
-    @property
-    def gone(self) -> Sequence[int]:
-        """The sequences of the last ``run``, except of those that went from the head."""
-        ...
-
-    def run(self, work: int) -> int:
-        """Do about so much ``work``, in units of about 50 ns; returns how many were removed."""
-        ...
-
-
-class Thinning(Protocol):
-    """A pass that brings every subject down to a number of messages, some at a time."""
-
-    @property
-    def done(self) -> bool: ...
-
-    def run(self, work: int) -> list[int]:
-        """Do about so much ``work``, in units of about 50 ns; returns the sequences removed."""
         ...
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ....errors import StoreError
-from ..ports import Bus, Removal, StreamStore
+from ..ports import Bus, StreamStore
+from ..removal_ports import Removal
 
 if TYPE_CHECKING:
     from .context import Context

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ..ports import Removal
+from ..removal_ports import Removal
 
 if TYPE_CHECKING:
     from .stream import Stream

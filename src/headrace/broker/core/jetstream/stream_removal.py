@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from ....api.streams import StreamConfig
 from ....subjects import SubjectFilter
-from ..ports import Removal, StreamStore, Thinning
+from ..ports import StreamStore
+from ..removal_ports import Removal, Thinning
 from .context import Context
 from .removals import SLICE, Limits, Purge
 
