@@ -334,6 +334,9 @@ class EditableLog(MessageLog):
         """Everything since the last flush becomes a part of the next batch; its writes go to ``work``."""
         raise NotImplementedError
 
+    def give_back(self) -> None:
+        """The disk is full: have freed by the next flush what can be; see ``holes``."""
+
     def discard(self) -> None:
         """The stream is deleted: hold nothing in common caches any more."""
 

@@ -17,7 +17,7 @@ from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
 from .filestore import FileLog
 from .findings import Finding, Quarantine
-from .flights import Flight, Staged
+from .flights import Flight, Staged, ignore_outcome
 from .journalfile import open_journal
 from .journalwriter import JournalWriter
 from .layout import Layout
@@ -204,7 +204,7 @@ class FileStorage:
         else:
             directory = self._layout.stream(name)
             if any(source == directory for source, _ in self._staged.work.retired):
-                self._submit(_ignore_outcome)  # the old one must be gone before the new one is made
+                self._submit(ignore_outcome)  # the old one must be gone before the new one is made
             self._staged.work.directories.append(directory)
             log = new_log(name, directory, self._shelf)
             self._staged.dirty[log] = None
@@ -334,9 +334,9 @@ class FileStorage:
 
     def _next_finished(self) -> bool:
         """Whether a flush is finished; on a full disk one of our own is begun if that can free some room."""
-        idle = not self._inflight and not self._staged.touched and self.failed is None
-        if idle and self._shelf.is_full and self._staged.dirty:
-            self._submit(_ignore_outcome, own=True)
+        busy = self._inflight or self._staged.touched or self.failed
+        if not busy and self._shelf.is_full and self._staged.dirty:
+            self._submit(ignore_outcome, own=True)
         return bool(self._inflight) and self._inflight[0].batch.finished
 
     def verify(self, step: int = 1000) -> Iterator[int]:
@@ -360,7 +360,7 @@ class FileStorage:
         """
         if self._closed:
             return
-        self._submit(_ignore_outcome)
+        self._submit(ignore_outcome)
         self._shelf.compactor.stop()
         self._committer.stop()
         self.complete()
@@ -378,8 +378,7 @@ class FileStorage:
         batch = Batch(self._epoch, done)
         refused, self._poison = self._poison, None
         if refused is not None:
-            # What was staged before the failed batch came back was built on it, and is gone already;
-            # the caller learns it here. So what came since goes, too.
+            # What was staged before the batch failed is gone already, and so is what came since.
             self._take_back_staged()
             staged = Staged()
         else:
@@ -427,8 +426,7 @@ class FileStorage:
         if isinstance(error, StoreFullError) and not flight.own:
             self._shelf.is_full = True
             for log in self._logs.values():
-                if isinstance(log, FileLog):
-                    log.give_back()
+                log.give_back()
 
     def _take_back_staged(self) -> None:
         staged, self._staged = self._staged, Staged()
@@ -499,8 +497,4 @@ class FileStorage:
 
 
 def _ignore() -> None:
-    """Nobody wants to know."""
-
-
-def _ignore_outcome(_: Exception | None) -> None:
-    """Nobody waits for it."""
+    """Nobody cares."""
