@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test lint format types contracts bench soak faults jobs-soak fuzz peers lock clean
+.PHONY: help env demo test lint format types contracts bench soak faults cluster jobs-soak fuzz peers lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,12 +51,18 @@ contracts: env  ## who may import whom
 bench: env peers  ## the figures of docs/benchmarks.md, both servers side by side
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
-soak: env  ## kill the broker 2000 times under load, damage its files 100,000 times, read everything back
-	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HEADRACE_FLIPS=$${HEADRACE_FLIPS:-100000} HYPOTHESIS_PROFILE=soak $(BIN)/pytest tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
+soak: env  ## 2,000 kills, 100 power cuts, 100,000 damages, every fault of the disk's calls, 10,000 seeds
+	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HEADRACE_CUTS=$${HEADRACE_CUTS:-100} \
+		HEADRACE_FLIPS=$${HEADRACE_FLIPS:-100000} HEADRACE_FAULTS=$${HEADRACE_FAULTS:-all} \
+		HEADRACE_SEEDS=$${HEADRACE_SEEDS:-10000} HYPOTHESIS_PROFILE=soak \
+		$(BIN)/pytest -s tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
 
 faults: env peers  ## 1,000 lost connections and 10,000 cancelled calls on either server
 	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \
 		$(BIN)/pytest -s tests/client/test_disconnects.py tests/client/test_faults.py --timeout=7200 $(PYTEST_ARGS)
+
+cluster: env peers  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
+	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest -s tests/cluster $(PYTEST_ARGS)
 
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)

@@ -25,3 +25,8 @@ def resident_bytes(pid: int | str = "self") -> int:
     """Memory a process holds now."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def waited_for_a_core(pid: int) -> float:
+    """Seconds in which the first thread of a process could have run, and something else did (Linux)."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9

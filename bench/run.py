@@ -10,6 +10,7 @@ import clients
 import contenders
 import copying
 import costs
+import fairness
 import fetching
 import idle
 import inprocess
@@ -32,6 +33,7 @@ BENCHMARKS = (
     "costs",
     "starting",
     "removals",
+    "fairness",
 )
 
 
@@ -58,6 +60,18 @@ def main() -> None:
         "--small",
         action="store_true",
         help="a tenth of the messages, for trying out `costs` and `removals`",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="seconds instead of minutes, for trying out `fairness`"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="of `fairness`: how long each attack lasts (default: 10)"
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        help="of `fairness`: what an attack's name contains (may be given several times)",
     )
     arguments = parser.parse_args()
     ourclient.loop_name = arguments.loop
@@ -90,6 +104,13 @@ def main() -> None:
     if "removals" in chosen:
         million = 100_000 if arguments.small else 1_000_000
         removals.run([s for s in servers if s is not contenders.NATS_ALWAYS], million)
+    if "fairness" in chosen:
+        fairness.run(
+            servers if arguments.server else [contenders.HEADRACE],
+            quick=arguments.quick,
+            seconds=arguments.seconds,
+            only=arguments.only,
+        )
     report.summary()
 
 

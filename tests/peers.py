@@ -169,12 +169,14 @@ def start_nats_server(
     flags: Sequence[str] = (),
     jetstream: bool = True,
     sync: str = "",
+    limits: str = "",
     port: int = 0,
     env: Mapping[str, str] | None = None,
 ) -> ServerProcess:
     """Start the reference server; ``config`` is appended to a generated configuration file.
 
-    ``sync`` sets ``sync_interval`` (``"always"``, ``"2m"``; empty: the server's default).
+    ``sync`` sets ``sync_interval`` (``"always"``, ``"2m"``; empty: the server's default), ``limits`` is
+    what stands in ``jetstream { limits { … } }``.
     """
     binary = nats_server_binary()
     if binary is None:
@@ -185,6 +187,7 @@ def start_nats_server(
     lines = ['host: "127.0.0.1"', f"port: {port}"]
     if jetstream:
         settings = [f'store_dir: "{store_dir}"', *([f"sync_interval: {sync}"] if sync else [])]
+        settings += [f"limits {{ {limits} }}"] if limits else []
         lines.append(f"jetstream {{ {', '.join(settings)} }}")
     lines.append(config)
     config_file = directory / "nats.conf"

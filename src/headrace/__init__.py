@@ -13,7 +13,14 @@ from ._version import __version__
 if TYPE_CHECKING:
     from .api.consumers import ConsumerConfig, ConsumerInfo
     from .api.messages import PubAck
-    from .api.streams import StreamConfig, StreamInfo, StreamSource, SubjectTransformConfig
+    from .api.streams import (
+        ExternalStream,
+        StreamConfig,
+        StreamConsumerSource,
+        StreamInfo,
+        StreamSource,
+        SubjectTransformConfig,
+    )
     from .client.batch import AtomicBatch, BatchRefusedError
     from .client.connection import Connection, connect
     from .client.consume import Consumption
@@ -83,6 +90,7 @@ __all__ = [
     "DirectBatch",
     "DisconnectedError",
     "Entry",
+    "ExternalStream",
     "HeadraceError",
     "HeartbeatMissedError",
     "InvalidSubjectError",
@@ -118,6 +126,7 @@ __all__ = [
     "SlowConsumerError",
     "Stream",
     "StreamConfig",
+    "StreamConsumerSource",
     "StreamInfo",
     "StreamMessage",
     "StreamSource",
@@ -135,7 +144,14 @@ _HOMES = {
     "client.connection": ("Connection", "connect"),
     "api.consumers": ("ConsumerConfig", "ConsumerInfo"),
     "api.messages": ("PubAck",),
-    "api.streams": ("StreamConfig", "StreamInfo", "StreamSource", "SubjectTransformConfig"),
+    "api.streams": (
+        "ExternalStream",
+        "StreamConfig",
+        "StreamConsumerSource",
+        "StreamInfo",
+        "StreamSource",
+        "SubjectTransformConfig",
+    ),
     "client.contexts": ("Context", "read_context"),
     "client.directget": ("DirectBatch",),
     "client.consume": ("Consumption",),

@@ -20,6 +20,7 @@ HeadraceError
 └── StoreError                  the disk did not do what was asked
     ├── StoreFullError          … it is full
     ├── StoreFailedError        … it failed; the stream is read-only from here on
+    ├── StoreReadError          … something stored cannot be read now; nothing changed by it
     ├── StoreLockedError        … another process owns the directory
     └── StoreFormatError        … it was written by a version we cannot read
 """
@@ -50,6 +51,7 @@ __all__ = [
     "StoreFormatError",
     "StoreFullError",
     "StoreLockedError",
+    "StoreReadError",
     "TimeoutError_",
 ]
 
@@ -165,6 +167,24 @@ class StoreFullError(StoreError):
 
 class StoreFailedError(StoreError):
     """Writing or syncing failed: the store is read-only until the process is restarted."""
+
+
+class StoreReadError(StoreError):
+    """Something stored cannot be read now. Nothing has changed, and reading it again may work.
+
+    What can be read and does not match its checksum is another thing: it is reported, and passed over.
+
+    Attributes:
+        path: the file.
+        errno: what the system said, as in the module ``errno``.
+        removed: sequences that had been removed before, by a call that removes many one by one.
+    """
+
+    def __init__(self, text: str, path: str = "", errno: int = 0) -> None:
+        self.path = path
+        self.errno = errno
+        self.removed: list[int] = []
+        super().__init__(text)
 
 
 class StoreLockedError(StoreError):

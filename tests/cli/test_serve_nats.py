@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import peers
+from headrace.broker.core.account_options import AssetLimits
 from headrace.broker.core.auth import User
 from headrace.broker.core.permissions import Permissions, ResponsePermission
 from headrace.cli.serve_config import broker_options, read_file
@@ -148,6 +149,22 @@ def test_toml_gives_the_same_permissions(read: Read) -> None:
             {"max_file_store": 1_000_000_000},
         ),
         ("jetstream { domain: hub }", {"domain": "hub"}),
+        (
+            (
+                "jetstream { limits { max_ack_pending: 7, max_request_batch: -1, duplicate_window: '2m',\n"
+                " batch { max_inflight_per_stream: 3, max_inflight_total: 4, max_msgs: 5, timeout: '1s' } } }"
+            ),
+            {
+                "jetstream_limits": AssetLimits(
+                    max_ack_pending=7,
+                    duplicate_window=120.0,
+                    batches_per_stream=3,
+                    batches=4,
+                    batch_messages=5,
+                    batch_idle=1.0,
+                )
+            },
+        ),
         ("store_dir: d", {"store_dir": "d"}),
         ("max_payload: 1k", {"max_payload": 1000}),
         ("PORT: 5\nport: $MINE\nMINE: 2", None),
@@ -224,6 +241,10 @@ def test_the_format_is_told_by_the_name_or_the_content(
         ("host: a\nnet: b", "host: given twice; host and net are the same setting"),
         ("listen: here", 'listen: not accepted; it must be a port or "host:port"'),
         ("jetstream: maybe", "jetstream: must be true, false, enabled"),
+        ("jetstream { limits: 5 }", "limits: not accepted; it must be a map"),
+        ("jetstream { limits { max_acks: 5 } }", "limits.max_acks: no limit of JetStream"),
+        ("jetstream { limits { batch { max: 5 } } }", "limits.batch.max: no limit; accepted are"),
+        ("jetstream { limits { duplicate_window: -1 } }", "duplicate_window: not accepted"),
         ("tls: yes", "tls: not accepted; it must be a map"),
     ],
 )  # fmt: skip
@@ -243,6 +264,10 @@ def test_what_is_harmless_to_ignore_is_warned_about_with_its_place(
     assert read(text).warnings == [
         f"{path}:2:1: write_deadline: not supported, ignored",
         f"{path}:3:1: cluster: not supported, ignored",
+    ]
+    ha_assets = "host: h\njetstream { limits { max_ha_assets: 3 } }\n"
+    assert read(ha_assets).warnings == [
+        f"{path}:2:22: jetstream.limits.max_ha_assets: not supported, ignored"
     ]
     assert read("port: 1\nport: 2\nhost: h\njetstream: on").warnings == [
         f"{path}:2:1: port: given before in this file, the last one counts"

@@ -34,6 +34,8 @@ _FLOW = re.compile(r"(\$JS\.FC\.[^.]+\.[^.]+\.)\w+")
 _SOURCE = re.compile(r"^(Nats-Stream-Source: (?:[^ ]+ ){5})\S+")
 _PIN = re.compile(r"^(Nats-Pin-Id: )\S+")
 _VIOLATED = re.compile(r"^(change to limits violates consumers: )(.*)$")
+_ANSWER = re.compile(r"^(H?MSG .* reply=_R_\.)\S+")
+_REQUESTER = re.compile(r'^(Nats-Request-Info: .*),"rtt":\d+')
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -77,6 +79,8 @@ def mask_text(text: str, names: Mapping[str, str]) -> str:
     text = _VIOLATED.sub(lambda found: found[1] + ", ".join(sorted(found[2].split(", "))), text)
     text = _FLOW.sub(r"\1<id>", text)
     text = _SOURCE.sub(r"\1<identity>", text)
+    text = _ANSWER.sub(r"\1<id>", text)
+    text = _REQUESTER.sub(r"\1", text)
     text = _PIN.sub(r"\1<pin>", text)
     text = _ACK.sub(r"\1\2\3<ns>\4", text)
     return _TIME.sub(lambda found: found[0] if found[0] == ZERO_TIME else "<time>", text)

@@ -94,12 +94,15 @@ class Pool:
     def _start(self, kind: str, settings: Settings) -> peers.ServerProcess:
         directory = self._directory / f"{kind}-{next(self._numbers)}"
         if kind == "nats-server":
-            server = peers.start_nats_server(directory, config=settings.for_nats_server())
+            server = peers.start_nats_server(
+                directory, config=settings.for_nats_server(), limits=settings.limits
+            )
             _keep_directory(server)
-        elif settings.nats_conf:
+        elif settings.nats_conf or settings.limits:
             file = directory / "nats.conf"
             directory.mkdir(parents=True)
-            file.write_text(settings.nats_conf)
+            limits = f"jetstream {{ limits {{ {settings.limits} }} }}\n" if settings.limits else ""
+            file.write_text(limits + settings.nats_conf)
             server = peers.start_headrace(directory, flags=["-c", str(file)])
         else:
             server = peers.start_headrace(directory, config=settings.for_headrace())

@@ -267,12 +267,12 @@ def ack(index: int, body: str = "+ACK", *, sync: bool = True, on: str = "a") -> 
     return step
 
 
-def answer_flow_control(on: str = "a") -> Step:
+def answer_flow_control(on: str = "a", headers: dict[str, str] | None = None) -> Step:
     """Answer the last request for flow control that was recorded."""
 
     def step(session: Session) -> None:
         session.note("answered" if session.flow_reply else "no request for flow control")
         if session.flow_reply:
-            session.publish(on, session.flow_reply, b"", b"", b"")
+            session.publish(on, session.flow_reply, b"", _headers(headers), b"")
 
     return step

@@ -21,6 +21,7 @@ class Settings:
     max_payload: int = 0  # bytes; 0: the server's default
     pin_handover: str = ""  # of ours; nats-server knows one way only
     nats_conf: str = ""  # in nats-server's own words, for both
+    limits: str = ""  # likewise, of jetstream
 
     @property
     def is_open(self) -> bool:

@@ -19,6 +19,7 @@ from crash.kill_load import Publisher, Requester, load, read_back
 KILLS = int(os.environ.get("HEADRACE_KILLS", "50"))
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 PUBLISHERS = 4
+TOLD_EVERY = 100
 EARLIEST_SECONDS, LATEST_SECONDS = 0.01, 0.06
 
 
@@ -42,6 +43,8 @@ def test_no_acknowledged_message_is_lost_or_reordered_by_killing_the_broker(tmp_
             load(publishers, server.host, server.port, seconds, server.kill)
         finally:
             server.kill()
+        if (cycle + 1) % TOLD_EVERY == 0:
+            print(f"{cycle + 1} of {KILLS} kills, {len(history.acknowledged)} acknowledged")
     server = peers.start_headrace(tmp_path, port=port)
     try:
         with Requester(server.host, server.port) as requester:

@@ -16,6 +16,7 @@ KILLS = int(os.environ.get("HEADRACE_KILLS", "50")) // 5
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 MESSAGES = 20_000
 ACK_WAIT_SECONDS = 2
+TOLD_EVERY = 100
 EARLIEST_SECONDS, LATEST_SECONDS = 0.02, 0.15
 
 
@@ -54,6 +55,8 @@ def test_an_answered_acknowledgement_survives_killing_the_broker(tmp_path: Path)
             assert not again, f"seed {SEED}, kill {cycle}: delivered again: {sorted(again)[:20]}"
         finally:
             server.kill()
+        if (cycle + 1) % TOLD_EVERY == 0:
+            print(f"{cycle + 1} of {KILLS} kills, {len(worker.answered)} acks answered")
     server = peers.start_headrace(tmp_path, port=port)
     try:
         answered = set(worker.answered)

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from conformance.scenarios.everything import ALL
+
 ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
@@ -66,3 +68,18 @@ def test_the_lock_names_no_host_and_pins_everything_by_hash() -> None:
     packages = re.findall(r"(?m)^[a-z0-9][^\s;]*==[^\s;]+.*(?:\n    --hash=.*)*", text)
     assert packages
     assert all("--hash=sha256:" in package for package in packages)
+
+
+def test_the_tests_the_threat_model_names_are_there() -> None:
+    text = (ROOT / "SECURITY.md").read_text()
+    named = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 30
+    for file, function in named:
+        path = ROOT / "tests" / file
+        assert path.is_file(), file
+        found = {f.name for f in functions(ast.parse(path.read_text()))}
+        assert function in found, f"{file} has no {function}"
+    scenarios = re.findall(r"scenario\s+`([^`]+)`", text)
+    assert len(scenarios) > 10
+    known = {scenario.name for scenario in ALL}
+    assert not [name for name in scenarios if name not in known]

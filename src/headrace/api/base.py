@@ -86,6 +86,8 @@ def _value_to_wire(value: Any, is_duration: bool) -> Any:
         return to_wire(value)
     if isinstance(value, tuple):
         return [_value_to_wire(item, False) for item in value]
+    if isinstance(value, dict) and any(isinstance(item, Document) for item in value.values()):
+        return {key: _value_to_wire(item, False) for key, item in value.items()}
     return value
 
 

@@ -68,13 +68,22 @@ class Errors:
     STREAM_EXTERNAL_API_OVERLAP: Final = ErrorSpec(
         10021, 400, "stream external api prefix {prefix} must not overlap with {subject}"
     )
+    STREAM_EXTERNAL_DELIVER_OVERLAP: Final = ErrorSpec(
+        10022,
+        400,
+        "stream external delivery prefix {prefix} overlaps with stream subject {subject}",
+    )
     INSUFFICIENT_RESOURCES: Final = ErrorSpec(10023, 503, "insufficient resources")
+    STREAM_EXTERNAL_DELIVER_INVALID: Final = ErrorSpec(
+        10024, 400, "stream external delivery prefix {prefix} must not contain wildcards"
+    )
     INVALID_JSON: Final = ErrorSpec(10025, 400, "invalid JSON: {err}")
     MAX_CONSUMERS: Final = ErrorSpec(10026, 400, "maximum consumers limit reached")
     MAX_STREAMS: Final = ErrorSpec(10027, 400, "maximum number of streams reached")
     MEMORY_RESOURCES_EXCEEDED: Final = ErrorSpec(
         10028, 500, "insufficient memory resources available"
     )
+    MIRROR_CONSUMER_SETUP_FAILED: Final = ErrorSpec(10029, 500, "{err}")
     MIRROR_MAX_MESSAGE_SIZE_TOO_BIG: Final = ErrorSpec(
         10030, 400, "stream mirror must have max message size >= source"
     )
@@ -86,6 +95,7 @@ class Errors:
     NOT_EMPTY_REQUEST: Final = ErrorSpec(10038, 400, "expected an empty request payload")
     NOT_ENABLED_FOR_ACCOUNT: Final = ErrorSpec(10039, 503, "JetStream not enabled for account")
     SEQUENCE_NOT_FOUND: Final = ErrorSpec(10043, 400, "sequence {seq} not found")
+    SOURCE_CONSUMER_SETUP_FAILED: Final = ErrorSpec(10045, 500, "{err}")
     SOURCE_MAX_MESSAGE_SIZE_TOO_BIG: Final = ErrorSpec(
         10046, 400, "stream source must have max message size >= target"
     )
@@ -94,6 +104,7 @@ class Errors:
     )
     STREAM_CREATE: Final = ErrorSpec(10049, 500, "{err}")
     STREAM_DELETE: Final = ErrorSpec(10050, 500, "{err}")
+    STREAM_GENERAL: Final = ErrorSpec(10051, 500, "{err}")
     STREAM_INVALID_CONFIG: Final = ErrorSpec(10052, 500, "{err}")
     STREAM_MESSAGE_EXCEEDS_MAXIMUM: Final = ErrorSpec(
         10054, 400, "message size exceeds maximum allowed"
@@ -206,6 +217,9 @@ class Errors:
     CONSUMER_INVALID_DELIVER_SUBJECT: Final = ErrorSpec(
         10112, 400, "invalid push consumer deliver subject"
     )
+    STREAM_MAX_BYTES_EXCEEDED: Final = ErrorSpec(
+        10122, 400, "stream max bytes exceeds account limit max stream bytes"
+    )
     STREAM_MAX_BYTES_REQUIRED: Final = ErrorSpec(
         10113, 400, "account requires a stream config to have max bytes set"
     )
@@ -222,6 +236,9 @@ class Errors:
         10117, 500, "subject details would exceed maximum allowed"
     )
     STREAM_OFFLINE: Final = ErrorSpec(10118, 500, "stream is offline")
+    NO_LIMITS: Final = ErrorSpec(
+        10120, 400, "no JetStream default or applicable tiered limit present"
+    )
     CONSUMER_MAX_PENDING_ACK_EXCESS: Final = ErrorSpec(
         10121, 400, "consumer max ack pending exceeds system limit of {limit}"
     )
@@ -382,8 +399,35 @@ class Errors:
     SCHEDULES_SCHEDULER_INVALID: Final = ErrorSpec(
         10212, 400, "message schedules invalid scheduler"
     )
-    CONSUMER_FLOW_CONTROL_ACKS_REQUIRE_PUSH: Final = ErrorSpec(
+    MIRROR_CONSUMER_INVALID: Final = ErrorSpec(
+        10213, 400, "stream mirror consumer config is invalid"
+    )
+    MIRROR_CONSUMER_REQUIRES_FLOW_ACKS: Final = ErrorSpec(
+        10214, 400, "stream mirror consumer requires flow control ack policy"
+    )
+    SOURCE_CONSUMER_INVALID: Final = ErrorSpec(
+        10215, 400, "stream source consumer config is invalid"
+    )
+    SOURCE_CONSUMER_DUPLICATE: Final = ErrorSpec(
+        10216, 400, "duplicate stream source consumer detected"
+    )
+    SOURCE_CONSUMER_REQUIRES_FLOW_ACKS: Final = ErrorSpec(
+        10217, 400, "stream source consumer requires flow control ack policy"
+    )
+    CONSUMER_FLOW_ACKS_REQUIRE_PUSH: Final = ErrorSpec(
         10218, 400, "flow control ack policy requires a push based consumer"
+    )
+    CONSUMER_FLOW_ACKS_REQUIRE_FLOW_CONTROL: Final = ErrorSpec(
+        10219, 400, "flow control ack policy requires flow control"
+    )
+    CONSUMER_FLOW_ACKS_REQUIRE_MAX_ACK_PENDING: Final = ErrorSpec(
+        10220, 400, "flow control ack policy requires max ack pending"
+    )
+    CONSUMER_FLOW_ACKS_WITH_ACK_WAIT: Final = ErrorSpec(
+        10221, 400, "flow control ack policy requires unset ack wait"
+    )
+    CONSUMER_FLOW_ACKS_WITH_MAX_DELIVER: Final = ErrorSpec(
+        10222, 400, "flow control ack policy requires unset max deliver"
     )
     SCHEDULES_TIME_ZONE_INVALID: Final = ErrorSpec(
         10223, 400, "message schedules time zone is invalid"

@@ -125,6 +125,28 @@ class ApiStats(Document, frozen=True, kw_only=True):
     inflight: int = 0
 
 
+class AccountTier(Document, frozen=True, kw_only=True):
+    """What an account uses and may use of one tier: of streams with so many replicas."""
+
+    always: ClassVar[tuple[str, ...]] = (
+        "memory",
+        "storage",
+        "reserved_memory",
+        "reserved_storage",
+        "streams",
+        "consumers",
+        "limits",
+    )
+
+    memory: int = 0
+    storage: int = 0
+    reserved_memory: int = 0
+    reserved_storage: int = 0
+    streams: int = 0
+    consumers: int = 0
+    limits: AccountLimits = AccountLimits()
+
+
 class AccountInfo(Document, frozen=True, kw_only=True):
     """What an account uses; sizes in bytes."""
 
@@ -148,3 +170,4 @@ class AccountInfo(Document, frozen=True, kw_only=True):
     limits: AccountLimits = AccountLimits()
     domain: str = ""
     api: ApiStats = ApiStats()
+    tiers: dict[str, AccountTier] = {}

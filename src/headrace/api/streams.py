@@ -22,6 +22,7 @@ __all__ = [
     "Republish",
     "StreamAlternate",
     "StreamConfig",
+    "StreamConsumerSource",
     "StreamInfo",
     "StreamInfoRequest",
     "StreamListResponse",
@@ -77,10 +78,19 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class ExternalStream(Document, frozen=True, kw_only=True):
-    """A stream of another account or domain."""
+    """A stream of another account or domain: where its API is found, and where it may deliver to."""
+
+    always: ClassVar[tuple[str, ...]] = ("api", "deliver")
 
     api: str = ""
     deliver: str = ""
+
+
+class StreamConsumerSource(Document, frozen=True, kw_only=True):
+    """A durable push consumer of the origin with the ack policy ``flow_control``, to copy through."""
+
+    name: str = ""
+    deliver_subject: str = ""
 
 
 class StreamSource(Document, frozen=True, kw_only=True):
@@ -94,6 +104,7 @@ class StreamSource(Document, frozen=True, kw_only=True):
     filter_subject: str = ""
     subject_transforms: tuple[SubjectTransformConfig, ...] = ()
     external: ExternalStream | None = None
+    consumer: StreamConsumerSource | None = None
     domain: str = ""
 
 
@@ -263,6 +274,7 @@ class StreamInfo(Document, frozen=True, kw_only=True):
     cluster: ClusterInfo | None = None
     mirror: StreamSourceInfo | None = None
     sources: tuple[StreamSourceInfo, ...] = ()
+    domain: str = ""
     alternates: tuple[StreamAlternate, ...] = ()
     ts: str = ""
     did_create: bool = False

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from .. import limits
-from ..broker.core.account_options import SYSTEM_ACCOUNT, AccountOptions
+from ..broker.core.account_options import SYSTEM_ACCOUNT, AccountOptions, AssetLimits
 from ..broker.core.auth import User
 from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import from_plain
+from ..broker.server.config_limits import read_asset_limits
 from ..broker.server.config_users import read_users
 from ..broker.server.config_websocket import read_websocket
 from ..broker.server.options import BrokerOptions, TlsOptions, WebSocketOptions
@@ -76,6 +77,11 @@ def _accounts(value: Any) -> list[AccountOptions]:
             'accounts: users stand in [[users]] here, each with account = "NAME"'
         )
     return found.accounts
+
+
+def _asset_limits(value: Any) -> AssetLimits:
+    """The table of nats-server's files. Raises ConfigurationError."""
+    return read_asset_limits(from_plain(value, "jetstream_limits", "")).limits
 
 
 def _websocket(value: Any) -> WebSocketOptions | None:
@@ -165,6 +171,7 @@ SETTINGS: Final = (
     Setting("logtime_utc", _switch, "that time in UTC", ("--logtime_utc",)),
     Setting("debug", _switch, "log connections", ("-D", "--debug")),
     Setting("trace", _switch, "log as much as there is", ("-V", "--trace")),
+    Setting("no_header_support", _switch, "messages have no headers"),
     Setting("max_payload", _whole_number, "largest message in bytes"),
     Setting("max_connections", _whole_number, "most connections at a time"),
     Setting("max_pending", _whole_number, "unsent bytes at which a slow reader is dropped"),
@@ -176,6 +183,7 @@ SETTINGS: Final = (
     Setting("max_control_line", _whole_number, "longest line of the protocol in bytes"),
     Setting("max_memory_store", _whole_number, "most bytes of all streams in memory together"),
     Setting("max_file_store", _whole_number, "most bytes of all streams in files together"),
+    Setting("jetstream_limits", _asset_limits, "what a stream, consumer or batch may be"),
     Setting("payload_cache", _whole_number, "bytes of messages in files kept in memory, too"),
     Setting(
         "pin_handover",
@@ -298,6 +306,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         websocket=get("websocket"),
         server_name=get("server_name", ""),
         insecure=get("insecure", False),
+        headers=not get("no_header_support", False),
         max_payload=get("max_payload", limits.PAYLOAD_BYTES_MAX),
         connections_max=get("max_connections", limits.CONNECTIONS_MAX),
         outbound_bytes_max=get("max_pending", limits.OUTBOUND_BYTES_MAX),
@@ -308,6 +317,7 @@ def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
         memory_bytes_max=get("max_memory_store"),
         file_bytes_max=get("max_file_store"),
         payload_cache_bytes=get("payload_cache", limits.PAYLOAD_CACHE_BYTES_DEFAULT),
+        jetstream_limits=get("jetstream_limits", AssetLimits()),
         pin_handover=get("pin_handover", "drain"),
         ping_interval=get("ping_interval", limits.PING_INTERVAL_S),
         auth_timeout=get("auth_timeout", limits.AUTH_TIMEOUT_S),

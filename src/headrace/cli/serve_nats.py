@@ -14,6 +14,7 @@ from typing import Any, Final, NoReturn
 from ..broker.core.auth import User
 from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import Fields, refuse
+from ..broker.server.config_limits import read_asset_limits
 from ..broker.server.config_syntax import ConfigMap, ConfigValue, Place, parse_config
 from ..broker.server.config_trust import read_trust
 from ..broker.server.config_users import read_permissions, read_secret, read_users
@@ -158,6 +159,7 @@ def _host_and_port(value: ConfigValue, name: str) -> tuple[str | None, int]:
 
 def _limits(top: Fields, settings: FileSettings) -> None:
     settings.put("max_payload", top.amount("max_payload"))
+    settings.put("no_header_support", top.switch("no_header_support"))
     settings.put("max_control_line", top.amount("max_control_line"))
     settings.put("max_connections", top.amount("max_connections", "max_conn"))
     settings.put("max_subscriptions", top.amount("max_subscriptions", "max_subs"))
@@ -235,6 +237,12 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
         most = fields.number(*names)
         settings.put(names[0], None if most == -1 else most)  # -1: any number, as without it
     _sync(fields.take("sync_interval", "sync"), settings)
+    limits = fields.take("limits")
+    if limits is not None:
+        found = read_asset_limits(limits)
+        settings.put("jetstream_limits", found.limits)
+        if found.ignored is not None:
+            settings.warn_of("jetstream.limits.max_ha_assets", found.ignored)
     _leftovers(fields, settings, _HARMLESS_JETSTREAM, "jetstream.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -14,7 +14,8 @@ from ..api.base import Document, DocumentError, encode
 from ..api.envelope import decode_response
 from ..api.names import API_PREFIX
 from ..api.times import format_time
-from ..errors import ConfigurationError, NoRespondersError, ProtocolError
+from ..errors import ConfigurationError, HeadraceError, NoRespondersError, ProtocolError
+from .leaders import is_leaderless, is_unanswered, patiently
 
 if TYPE_CHECKING:
     from .session import Session
@@ -23,6 +24,7 @@ __all__ = ["Api", "config_from"]
 
 D = TypeVar("D", bound=Document)
 P = TypeVar("P", bound=Document)
+T = TypeVar("T")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME_FORBIDDEN = frozenset(" \t\r\n.*>/\\")
@@ -34,23 +36,42 @@ class Api:
     Args:
         prefix: where its subjects begin: ``$JS.API``, or ``$JS.<domain>.API``, or an import's.
         timeout: seconds to wait for an answer.
+        delivery_timeout: seconds in which a call is made again, while there is no leader to answer it.
     """
 
-    __slots__ = ("prefix", "session", "timeout")
+    __slots__ = ("delivery_timeout", "prefix", "session", "timeout")
 
-    def __init__(self, session: Session, prefix: str = API_PREFIX, timeout: float = 5.0) -> None:
+    def __init__(
+        self,
+        session: Session,
+        prefix: str = API_PREFIX,
+        timeout: float = 5.0,
+        delivery_timeout: float = 120.0,
+    ) -> None:
         self.session = session
         self.prefix = prefix
         self.timeout = timeout
+        self.delivery_timeout = delivery_timeout
 
     def subject(self, *tokens: str) -> str:
         """The subject of a call."""
         return ".".join((self.prefix, *tokens))
 
     async def call(
-        self, kind: type[D], tokens: tuple[str, ...], request: Document | None = None
+        self,
+        kind: type[D],
+        tokens: tuple[str, ...],
+        request: Document | None = None,
+        *,
+        repeatable: bool = False,
     ) -> D:
-        """Ask and read the answer.
+        """Ask and read the answer; in a cluster, wait for a leader who answers.
+
+        A server that says that it does not lead has done nothing, so any call is made again then. One
+        without an answer may have been executed: it is made again only if it is ``repeatable``. That is a
+        call that reads, or sets something to a given value: done twice it finds nothing to do, and what
+        others did in between it cannot destroy, but for the value itself. It is none that removes: what
+        has come since would go, too.
 
         Raises:
             JetStreamApiError: the server refused.
@@ -59,6 +80,37 @@ class Api:
             ProtocolError: what came is no answer of JetStream.
         """
         body = encode(request) if request is not None else b""
+        try:
+            return await self._ask(kind, tokens, body)
+        except HeadraceError as error:
+            if not self._may_wait(error, repeatable):
+                raise
+            failed = error
+        words = f"stream {tokens[2]!r}" if tokens[:2] == ("STREAM", "INFO") else "JetStream"
+
+        async def awaited(error: HeadraceError) -> str:
+            return words if self._may_wait(error, repeatable) else ""
+
+        return await patiently(
+            self.session,
+            self.delivery_timeout,
+            lambda: self._ask(kind, tokens, body),
+            awaited,
+            failed,
+        )
+
+    async def read(self, of: str, attempt: Callable[[], Awaitable[T]]) -> T:
+        """The result of ``attempt``, which reads; in a cluster it is made again while nobody answers."""
+
+        async def awaited(error: HeadraceError) -> str:
+            return of if self._may_wait(error, repeatable=True) else ""
+
+        return await patiently(self.session, self.delivery_timeout, attempt, awaited)
+
+    def _may_wait(self, error: HeadraceError, repeatable: bool) -> bool:
+        return is_leaderless(error) or (repeatable and is_unanswered(self.session, error))
+
+    async def _ask(self, kind: type[D], tokens: tuple[str, ...], body: bytes) -> D:
         subject = self.subject(*tokens)
         try:
             answer = await self.session.requests.ask(subject, b"", body, self.timeout)
@@ -83,7 +135,7 @@ class Api:
         """Every item of a listing that comes in pages; ``request`` is given each page's offset."""
         offset = 0
         while True:
-            page = await self.call(kind, tokens, request(offset))
+            page = await self.call(kind, tokens, request(offset), repeatable=True)
             found = items(page)
             for item in found:
                 yield item

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 from ..api import names
 from ..api.base import DocumentError
 from ..api.envelope import decode_pub_ack
+from ..api.errors import Errors
 from ..api.messages import PubAck
 from ..errors import (
     ConfigurationError,
     ConnectionClosedError,
     DisconnectedError,
+    HeadraceError,
     JetStreamApiError,
     NoRespondersError,
     ProtocolError,
@@ -21,7 +23,8 @@ from ..errors import (
 )
 from ..wire.encode import pub
 from ..wire.frames import Frame
-from ..wire.headers import add_header, status_of
+from ..wire.headers import add_header, header_value, status_of
+from .leaders import BEHIND_MAX, Who, is_behind, is_leaderless, is_unanswered, patiently, who_has
 from .message import HeadersLike, payload_bytes
 from .pubheaders import PublishOptions, with_options
 
@@ -34,6 +37,13 @@ API_LEVEL_MIN: Final = 2  # nats-server 2.12
 _COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")
 _COMMIT_BYTES: Final = len(b"%b: %b\r\n" % _COMMIT)
 _INCOMPLETE: Final = 10176  # what follows a refused message
+_EXPECTATIONS: Final = (
+    names.EXPECTED_LAST_SEQ.encode(),
+    names.EXPECTED_LAST_SUBJECT_SEQ.encode(),
+)
+_GUARDS: Final = frozenset(
+    {"msg_id", "expected_last_sequence", "expected_last_subject_sequence", "expected_last_msg_id"}
+)
 
 
 class BatchRefusedError(JetStreamApiError):
@@ -51,6 +61,14 @@ class BatchRefusedError(JetStreamApiError):
 
     def __str__(self) -> str:
         return f"nothing of the batch was stored: {self._where}{super().__str__()}"
+
+
+class _NobodyError(NoRespondersError):
+    """Nobody took a message of a batch."""
+
+    def __init__(self, subject: str, number: int) -> None:
+        super().__init__(f"no stream has the subject {subject!r} of message {number}")
+        self.subject = subject
 
 
 class AtomicBatch:
@@ -81,6 +99,9 @@ class AtomicBatch:
         self._id = self._session.nuid.next()
         self._answer: asyncio.Future[PubAck] | None = None
         self._refused: Exception | None = None
+        self._unanswered: list[str] = []  # the ids of attempts that may have been stored
+        self._behind = 0  # how often one refused it who knew less than we do
+        self._guarded = False  # whether the stream refuses what it has already
         self._prefix = b""
         self._over = False
         self.ack: PubAck | None = None
@@ -134,14 +155,22 @@ class AtomicBatch:
             block = trace(block)
         self._connection._check_size(len(block) + _COMMIT_BYTES + len(payload))
         self._messages.append((subject, block, payload))
+        self._guarded = self._guarded or not _GUARDS.isdisjoint(options)
         return number
 
     async def commit(self) -> PubAck:
         """Send the batch, and return once the stream has all of it.
 
+        In a cluster a batch goes with the leader that was collecting it. It is sent again, from its
+        beginning, until ``delivery_timeout`` if nothing of it can be stored: a message of it was refused
+        for want of a leader, or is missing. If the answer alone is missing, the stream is asked whether
+        the batch is there. If it is not seen, it is sent again only if one of its messages has a
+        ``msg_id`` or an ``expected_last_…``, by which the stream refuses what it has already.
+
         Raises:
             BatchRefusedError: the stream refused; nothing was stored.
-            NoRespondersError: no stream has one of the subjects; nothing was stored.
+            NoRespondersError: no stream has one of the subjects, or it had no leader for all that time;
+                nothing was stored.
             ConfigurationError: nothing was added, or the server is too old for batches.
             TimeoutError, DisconnectedError, ConnectionClosedError: no answer came; all of it may be
                 stored, or nothing.
@@ -153,6 +182,19 @@ class AtomicBatch:
         session.raise_if_closed()
         self._over = True
         await self._check_server()
+        self.ack = await patiently(
+            session, self._js._api.delivery_timeout, self._send, self._awaited
+        )
+        return self.ack
+
+    async def _send(self) -> PubAck:
+        """One attempt. Raises as ``commit``."""
+        if self._unanswered:
+            found = await self._find()
+            if found is not None:
+                return found
+        session = self._session
+        self._refused = None
         self._answer = session.loop.create_future()
         self._prefix = session.new_inbox().encode() + b"."
         route = session.open_route(self._prefix + b"*", self._receive)
@@ -160,15 +202,91 @@ class AtomicBatch:
         try:
             session.send_once(self._commands())
             async with asyncio.timeout(self._timeout):
-                self.ack = await self._answer
+                return await self._answer
         except TimeoutError:
+            if self._refused is not None:
+                raise self._refused from None  # so the rest cannot have been stored
             raise TimeoutError_(
-                f"no answer to a batch of {len(self)} messages within {self._timeout} s"
+                f"no answer to a batch of {len(self)} messages within {self._timeout} s; all of it may "
+                "be stored, or nothing"
             ) from None
+        except BatchRefusedError as error:
+            if not session.info.cluster or is_leaderless(error) or error.err_code == _INCOMPLETE:
+                raise
+            # Whoever led before may still answer, and refuse what the one who leads now has stored.
+            found = await self._find()
+            if found is not None:
+                return found
+            if self._unanswered:
+                raise self._undecided(error) from error
+            raise
         finally:
             session.observers.pop(self, None)
             session.close_route(route)
-        return self.ack
+
+    # Sending it again
+
+    async def _awaited(self, error: HeadraceError) -> str:
+        """What has no leader, in words; "" if the batch must not be sent again, or there is no use."""
+        subject = self._messages[0][0]
+        in_cluster = bool(self._session.info.cluster)
+        of = f"the stream of {subject!r}"
+        if isinstance(error, _NobodyError):
+            who, of = await who_has(self._js._api, error.subject)
+            if who not in (Who.STREAM, Who.NOT_NOW):
+                return ""
+        elif is_unanswered(self._session, error):
+            self._unanswered.append(self._id)
+            if not self._guarded and await self._find() is None:
+                return ""
+        elif self._behind < BEHIND_MAX and is_behind(self._session, error, self._expected(error)):
+            self._behind += 1
+        elif not is_leaderless(error) and not (
+            in_cluster and isinstance(error, BatchRefusedError) and error.err_code == _INCOMPLETE
+        ):
+            return ""
+        self._rename()
+        return of
+
+    def _expected(self, error: HeadraceError) -> int:
+        """The last sequence that the refused message expected, or 0."""
+        index = getattr(error, "index", None) or 0
+        block = self._messages[index][1]
+        found = (header_value(block, name) for name in _EXPECTATIONS)
+        return max((int(value) for value in found if value), default=0)
+
+    def _rename(self) -> None:
+        """Another id: of the old one somebody may know something."""
+        old, self._id = self._id.encode(), self._session.nuid.next()
+        new = self._id.encode()
+        self._messages = [
+            (subject, block.replace(old, new, 1), payload)
+            for subject, block, payload in self._messages
+        ]
+
+    async def _find(self) -> PubAck | None:
+        """What the stream would have answered, if an attempt without an answer is what it stored last
+        on the subject of the batch's last message."""
+        subject = self._messages[-1][0]
+        async for name in self._js.stream_names(subject=subject):
+            stream = await self._js.stream(name)
+            try:
+                last = await stream.get_last_message(subject)
+            except JetStreamApiError as error:
+                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                    raise
+                continue
+            batch = last.headers.get(names.BATCH_ID) or ""
+            if batch in (*self._unanswered, self._id) and last.headers.get(names.BATCH_COMMIT):
+                return PubAck(stream=name, seq=last.sequence, batch=batch, count=len(self))
+        return None
+
+    def _undecided(self, error: BatchRefusedError) -> HeadraceError:
+        """A refusal after an attempt without an answer may be about that attempt."""
+        return TimeoutError_(
+            f"an attempt to store a batch of {len(self)} messages had no answer, and the next was "
+            f"refused ({error.description}): all of it may be stored, or nothing"
+        )
 
     def discard(self) -> None:
         """Drop what was added; nothing of it was sent. A batch that was committed stays so."""
@@ -247,7 +365,7 @@ class AtomicBatch:
         headers: bytes = frame[4]
         payload: bytes = frame[5]
         if headers and status_of(headers) == 503:
-            raise NoRespondersError(f"no stream has the subject {subject!r} of message {number}")
+            raise _NobodyError(subject, number)
         if not payload and not is_last:
             return None
         try:
@@ -265,7 +383,13 @@ class AtomicBatch:
 
     def connection_lost(self) -> None:
         """The answer is lost."""
-        self._fail(DisconnectedError("the connection was lost before the batch was acknowledged"))
+        self._fail(
+            self._refused
+            or DisconnectedError(
+                "the connection was lost before the batch was acknowledged; all of it may be stored, or "
+                "nothing"
+            )
+        )
 
     def connection_restored(self) -> None:
         """Whoever waited was told already."""

@@ -24,6 +24,11 @@ class Buckets:
     def _js(self) -> JetStream:
         return cast("JetStream", self)
 
+    def _change_id(self) -> str:
+        """An id for a change of a bucket: in a cluster it may be sent again, and must be done once."""
+        session = self._js.connection._session
+        return session.nuid.next() if session.info.cluster else ""
+
     # Key-values
 
     async def key_value(self, bucket: str) -> KeyValue:

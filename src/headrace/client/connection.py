@@ -284,12 +284,23 @@ class Connection:
         return self._session.new_inbox()
 
     def jetstream(
-        self, *, domain: str = "", prefix: str = "", timeout: float | None = None
+        self,
+        *,
+        domain: str = "",
+        prefix: str = "",
+        timeout: float | None = None,
+        delivery_timeout: float | None = None,
     ) -> JetStream:
         """The JetStream context of this connection; see ``JetStream`` for the arguments."""
         from .jetstream import JetStream
 
-        return JetStream(self, domain=domain, prefix=prefix, timeout=timeout)
+        return JetStream(
+            self,
+            domain=domain,
+            prefix=prefix,
+            timeout=timeout,
+            delivery_timeout=delivery_timeout,
+        )
 
     # Beginning and end
 

@@ -251,7 +251,7 @@ class Consumer:
     async def info(self) -> ConsumerInfo:
         """What the server says of it now. Raises JetStreamApiError (10014) if it is gone."""
         self.cached_info = await self._api.call(
-            ConsumerInfo, ("CONSUMER", "INFO", self.stream_name, self.name)
+            ConsumerInfo, ("CONSUMER", "INFO", self.stream_name, self.name), repeatable=True
         )
         return self.cached_info
 
@@ -271,7 +271,8 @@ class Consumer:
         return self.cached_info
 
     async def delete(self) -> None:
-        """Delete it. Raises JetStreamApiError (10014) if it is gone."""
+        """Delete it. Raises JetStreamApiError (10014) if it is gone. A lost answer is not repeated: it
+        may have been made anew since."""
         tokens = ("CONSUMER", "DELETE", self.stream_name, self.name)
         await self._api.call(SuccessResponse, tokens)
 
@@ -293,10 +294,11 @@ class Consumer:
 
     async def _pause(self, request: PauseRequest) -> PauseResponse:
         tokens = ("CONSUMER", "PAUSE", self.stream_name, self.name)
-        return await self._api.call(PauseResponse, tokens, request)
+        return await self._api.call(PauseResponse, tokens, request, repeatable=True)
 
     async def reset(self, sequence: int = 0) -> ConsumerInfo:
-        """Deliver from stream sequence ``sequence`` on again; 0: from the first unacknowledged one.
+        """Deliver from stream sequence ``sequence`` on again; 0: from the first unacknowledged one. A lost
+        answer is not repeated: what was acknowledged since would come again.
 
         Needs nats-server 2.14 or our broker. Raises JetStreamApiError (10204) where the deliver policy
         does not allow it.
@@ -311,7 +313,8 @@ class Consumer:
         return self.cached_info
 
     async def unpin(self, group: str) -> None:
-        """Let go of the group's pinned client, whoever it is; the next pull is pinned instead."""
+        """Let go of the group's pinned client, whoever it is; the next pull is pinned instead. A lost
+        answer is not repeated: it would let go of the next one, too."""
         tokens = ("CONSUMER", "UNPIN", self.stream_name, self.name)
         await self._api.call(SuccessResponse, tokens, UnpinRequest(group=group))
 

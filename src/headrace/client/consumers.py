@@ -45,7 +45,8 @@ class Consumers:
                 )  # it becomes a part of the call's subject
                 tokens += (config.filter_subject,)
         request = CreateConsumerRequest(stream_name=self._stream, config=config, action=action)
-        info = await self._api.call(ConsumerInfo, tokens, request)
+        # The second creation of one that has a name finds what it wants; without a name it makes another.
+        info = await self._api.call(ConsumerInfo, tokens, request, repeatable=bool(name))
         return Consumer(self._api, self._stream, info.name, info)
 
     async def get(self, name: str) -> Consumer:

@@ -13,9 +13,11 @@ from ..api import names
 from ..api.base import encode
 from ..api.errors import Errors
 from ..api.messages import DirectGetRequest
+from ..api.streams import StreamInfo
 from ..errors import (
     ConnectionClosedError,
     DisconnectedError,
+    HeadraceError,
     JetStreamApiError,
     NoRespondersError,
     TimeoutError_,
@@ -23,6 +25,7 @@ from ..errors import (
 from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import Headers, parse_headers, status_of
+from .leaders import is_unanswered, patiently
 from .storedmessage import StreamMessage, from_direct
 
 if TYPE_CHECKING:
@@ -58,7 +61,26 @@ class DirectBatch:
 
 async def get_batch(api: Api, stream: str, request: DirectGetRequest) -> DirectBatch:
     """One request and all its answers. Raises as ``Stream.get_batch``."""
-    return await _DirectRead(api, stream, request).run()
+
+    async def attempt() -> DirectBatch:
+        return await _DirectRead(api, stream, request).run()
+
+    async def awaited(error: HeadraceError) -> str:
+        lost = is_unanswered(api.session, error)
+        if not lost and api.session.info.cluster and isinstance(error, NoRespondersError):
+            lost = await _answers_directly(api, stream)
+        return f"stream {stream!r}" if lost else ""
+
+    return await patiently(api.session, api.delivery_timeout, attempt, awaited)
+
+
+async def _answers_directly(api: Api, stream: str) -> bool:
+    """Whether a stream would answer, if one of its servers were there."""
+    try:
+        info = await api.call(StreamInfo, ("STREAM", "INFO", stream), repeatable=True)
+    except JetStreamApiError:
+        return False
+    return info.config.allow_direct
 
 
 async def scan(

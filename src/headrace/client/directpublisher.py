@@ -17,6 +17,7 @@ from .message import HeadersLike, payload_bytes
 from .publisher import HEADS_KEPT_MAX, OK_START, Publisher
 
 if TYPE_CHECKING:
+    from .apicalls import Api
     from .connection import Connection
 
 __all__ = ["DirectPublisher"]
@@ -74,8 +75,8 @@ class DirectPublisher(Publisher):
     likely to be so again, no more runs are made.
     """
 
-    def __init__(self, connection: Connection, **options: Any) -> None:
-        super().__init__(connection, **options)
+    def __init__(self, connection: Connection, api: Api, **options: Any) -> None:
+        super().__init__(connection, api, **options)
         self._runs: dict[bytes, PublishRun] = {}  # unanswered, by key
         self._in_runs = 0
         self._has_runs = False  # or had
@@ -131,16 +132,16 @@ class DirectPublisher(Publisher):
             source.give_back(piece)
             return None
         prefix, index = self._prefix, self.sent
-        if self._makes_runs and not start and count > 1 and heads.count(heads[0]) == count:
+        runs = self._makes_runs and self._flowing
+        if runs and not start and count > 1 and heads.count(heads[0]) == count:
             run = PublishRun(self._heads[piece[0][0]], prefix, index, payloads, size)
             self._runs[run.key] = run
             self._has_runs = True
             self._in_runs += count
             self._unacked_bytes += size
             self.sent += count
-            if self._session.link is not None:
-                self._session.counts.published += count
-                self._session.outbox.put_once(run)
+            self._session.counts.published += count
+            self._session.outbox.put_once(run)
             return source.over
         keys = [b"%d" % number for number in range(index, index + count)]
         blocks: Iterable[bytes] = repeat(b"")
@@ -155,7 +156,7 @@ class DirectPublisher(Publisher):
         self._unacked.update(zip(keys, frames, strict=True))
         self._unacked_bytes += size
         self.sent += count
-        if self._session.link is not None:
+        if self._flowing:
             self._put(frames, size)
         return source.over
 
@@ -185,7 +186,7 @@ class DirectPublisher(Publisher):
         finally:
             before, self._unacked_bytes = self._unacked_bytes, size
             self.sent = index
-            if out and self._session.link is not None:
+            if out and self._flowing:
                 self._put(out, size - before)
 
     # Runs
@@ -232,6 +233,10 @@ class DirectPublisher(Publisher):
             self._unacked.update(zip(keys, run.frames, strict=True))
         if runs:  # they are in the order sent
             self._unacked = dict(sorted(self._unacked.items(), key=lambda item: int(item[0])))
+
+    def _hold(self) -> None:
+        super()._hold()
+        self._take_apart(list(self._runs.values()))
 
     def _tick(self) -> None:
         overdue = [run for run in self._runs.values() if run.first < self._sent_at_tick]

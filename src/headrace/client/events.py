@@ -18,7 +18,9 @@ __all__ = [
     "Event",
     "EventHub",
     "LameDuck",
+    "LeaderWaitOver",
     "Reconnected",
+    "WaitingForLeader",
 ]
 
 EVENTS_KEPT_MAX: Final = 1024  # per iterator; the oldest are dropped beyond it
@@ -59,6 +61,24 @@ class LameDuck(Event):
     """The server is about to shut down; it will close the connection in its own time."""
 
     server: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingForLeader(Event):
+    """In a cluster: something waits until a leader is elected, and is then sent again. ``of`` says whose,
+    as ``stream 'ORDERS'`` or ``JetStream``. One event, however many wait for the same."""
+
+    of: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderWaitOver(Event):
+    """Nobody waits for that leader any longer, after ``waited`` seconds: it was ``found``, or who waited last
+    gave up."""
+
+    of: str
+    waited: float
+    found: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import (
     ConfigurationError,
+    ConnectionClosedError,
     DisconnectedError,
     HeadraceError,
     JetStreamApiError,
@@ -38,10 +39,13 @@ from .fastanswers import (
     read_answer,
     with_reply,
 )
+from .leaders import Who, is_leaderless, no_leader, nobody_has, pauses, who_has
 from .pubfailures import PublishFailure
-from .publisher import RETRY_PAUSE_S, SEND_AT_ONCE_MAX, Publisher
+from .publisher import SEND_AT_ONCE_MAX, Publisher
+from .pubrecovery import wake_all
 
 if TYPE_CHECKING:
+    from .apicalls import Api
     from .connection import Connection
 
 __all__ = ["BatchingPublisher", "State"]
@@ -50,6 +54,7 @@ ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while th
 ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do
 SLOW_ANSWER_S: Final = 0.002
 LINGER_S: Final = 0.1  # without progress for so long, up to twice that, a batch ends
+RETRY_PAUSE_S: Final = 0.25
 _UNKNOWN: Final = 10208
 _TOO_MANY: Final = 10211
 
@@ -68,19 +73,23 @@ class BatchingPublisher(Publisher):
     def __init__(
         self,
         connection: Connection,
+        api: Api,
         *,
         window: int,
         window_bytes: int,
         ack_timeout: float,
+        delivery_timeout: float,
         retries: int,
         deduplicate: bool,
         on_failure: Callable[[PublishFailure], object] | None,
     ) -> None:
         super().__init__(
             connection,
+            api,
             window=window,
             window_bytes=window_bytes,
             ack_timeout=ack_timeout,
+            delivery_timeout=delivery_timeout,
             retries=retries,
             deduplicate=deduplicate,
             on_failure=on_failure,
@@ -103,6 +112,12 @@ class BatchingPublisher(Publisher):
         self._heard = 0.0  # when the last answer came, or something was begun that will have one
         self._round_trip = 0.0  # seconds; what answers took lately
         self._answers_out = ANSWERS_OUT
+        self._api = api
+        self._delivery_timeout = delivery_timeout
+        self._since: float | None = None  # when the trouble with the message in front began
+        self._pauses = pauses()
+        self._awaited = ""  # whose leader we have said we wait for
+        self._finding: asyncio.Task[None] | None = None  # what is the matter, while PAUSED
         self._probe, self._probed_at = 0, 0.0  # a place of which the answer is timed; 0 for none
         flow = min(FLOW_MAX, max(1, window // ANSWERS_OUT))
         self._form = b".%d.fail." % flow
@@ -251,7 +266,7 @@ class BatchingPublisher(Publisher):
         self._settled += count
         self._first += count
         self.acked += count
-        self._tries = 0
+        self._trouble_over(found=True)
 
     def _stop(self) -> None:
         """Something is wrong with the batch: send no more, an answer will say what was stored."""
@@ -264,7 +279,9 @@ class BatchingPublisher(Publisher):
         refusal = self._refusals.get(count + 1)
         left = len(self._placed)
         self._leave_batch()
-        if refusal is not None and left:
+        if refusal is not None and left and _may_pass(refusal):
+            self._hold_front(refusal)
+        elif refusal is not None and left:
             self._fail_front(1, self._in_words(refusal))
         elif left:
             self._try_again(left, DisconnectedError("the message did not reach the stream"))
@@ -281,22 +298,17 @@ class BatchingPublisher(Publisher):
             self._stop()
         elif is_unavailable(error):
             self._give_up(str(error))
-        elif isinstance(error, NoRespondersError) or _is_passing(error):
+        elif _may_pass(error) or _is_passing(error):
             self._leave_batch()
-            self._tries += 1
-            if self._tries > self._retries:
-                self._fail_front(1, self._in_words(error))
-                self._pump()
-            else:
-                self._state = State.PAUSED
-                self._session.loop.call_later(RETRY_PAUSE_S, self._pause_over)
+            self._hold_front(error)
+            self._pump()
         else:
             self._refusals[1] = error
             self._over(0)
 
     def _unknown(self, error: HeadraceError) -> None:
         """The stream was asked about the batch, and does not know it, or is not there."""
-        if not isinstance(error, NoRespondersError):
+        if self._repeats or not isinstance(error, NoRespondersError):
             self._lose(DisconnectedError(f"the stream does not know what it stored: {error}"))
         elif self._unheard == self._retries:
             self._lose(error)
@@ -308,11 +320,54 @@ class BatchingPublisher(Publisher):
         if prefix == self._prefix and self._route is not None and self._session.link is not None:
             self._steer(PING)
 
-    def _pause_over(self) -> None:
-        if self._state is State.PAUSED:
-            self._state = State.IDLE
-            self._pump()
-            self._progress()
+    def _hold_front(self, error: HeadraceError) -> None:
+        """The message in front is not stored, but may be later: wait, and find out."""
+        self._tries += 1
+        if not self._retries or (_is_passing(error) and self._tries > self._retries):
+            self._fail_front(1, self._in_words(error))
+            return
+        self._state = State.PAUSED
+        self._finding = self._session.loop.create_task(
+            self._find_out(error), name="headrace fast publisher pause"
+        )
+
+    async def _find_out(self, error: HeadraceError) -> None:
+        """Who has the subject of the message in front? Nobody: it has failed. Else a pause."""
+        subject = self._subject_of(self._waiting[0])
+        who, of = Who.STREAM, f"the stream of {subject!r}"
+        if isinstance(error, NoRespondersError):
+            try:
+                who, of = await who_has(self._api, subject)
+            except ConnectionClosedError:
+                return  # the publisher is told, too
+        if who is Who.NOBODY or (who is Who.UNTOLD and self._tries > self._retries):
+            self._fail_front(1, nobody_has(subject))
+        elif self._is_over_time():
+            self._fail_front(len(self._waiting), no_leader(of, self._delivery_timeout))
+        else:
+            if not self._awaited and not _is_passing(error):
+                self._awaited = of
+                self._session.waits.begin(of)
+            await asyncio.sleep(next(self._pauses))
+        self._state = State.IDLE
+        self._pump()
+        self._progress()
+
+    def _is_over_time(self) -> bool:
+        """Whether the message in front has waited for too long; the clock begins with the question."""
+        now = self._session.loop.time()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= self._delivery_timeout
+
+    def _trouble_over(self, *, found: bool) -> None:
+        """The message in front is stored, or has failed."""
+        self._tries = 0
+        if self._since is not None:
+            self._since, self._pauses = None, pauses()
+        if self._awaited:
+            of, self._awaited = self._awaited, ""
+            self._session.waits.end(of, found)
 
     def _in_words(self, error: HeadraceError) -> HeadraceError:
         """A refusal of the message in front, as its sender reads it."""
@@ -339,7 +394,7 @@ class BatchingPublisher(Publisher):
     def _try_again(self, count: int, reason: HeadraceError) -> None:
         """Messages at the front were sent for nothing; report them when that was too often."""
         self._tries += 1
-        if self._tries > self._retries:
+        if self._is_over_time() if self._repeats else self._tries > self._retries:
             self._fail_front(count, reason)
 
     def _give_up(self, why: str) -> None:
@@ -353,7 +408,7 @@ class BatchingPublisher(Publisher):
         self._fail_front(len(self._waiting), self._broken)
 
     def _fail_front(self, count: int, error: Exception) -> None:
-        self._tries = 0
+        self._trouble_over(found=False)
         for _ in range(count):
             command = self._waiting.popleft()
             self._unacked_bytes -= len(command)
@@ -362,9 +417,9 @@ class BatchingPublisher(Publisher):
 
     def _progress(self) -> None:
         if self._waiters and not self._is_full:
-            _release(self._waiters)
+            wake_all(self._waiters)
         if self._flushers and not self._waiting and self._state is State.IDLE:
-            _release(self._flushers)
+            wake_all(self._flushers)
 
     # Time
 
@@ -415,13 +470,11 @@ class BatchingPublisher(Publisher):
         self._progress()
 
 
+def _may_pass(error: HeadraceError) -> bool:
+    """Whether nobody took a message who leads; it is not stored."""
+    return isinstance(error, NoRespondersError) or is_leaderless(error)
+
+
 def _is_passing(error: HeadraceError) -> bool:
     """Whether a stream has too many batches just now."""
     return isinstance(error, JetStreamApiError) and error.err_code == _TOO_MANY
-
-
-def _release(waiters: list[asyncio.Future[None]]) -> None:
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-    waiters.clear()

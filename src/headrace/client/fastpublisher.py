@@ -42,6 +42,8 @@ class FastPublisher(BatchingPublisher):
         if self._state in (State.STARTING, State.OPEN) and self._session.link is not None:
             self._steer(END)  # so that the stream need not keep the batch
         self._leave_batch()
+        if self._finding is not None:
+            self._finding.cancel()
         self._heads.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -21,13 +20,22 @@ from ..api.streams import (
     StreamNamesRequest,
     StreamNamesResponse,
 )
-from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError, ProtocolError
+from ..errors import (
+    ConfigurationError,
+    DisconnectedError,
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    ProtocolError,
+    TimeoutError_,
+)
 from ..subjects import is_valid_subject
 from .apicalls import Api, check_name, config_from
 from .buckets import Buckets
 from .consumer import Consumer
 from .consumers import Consumers
 from .fastpublisher import FastPublisher
+from .leaders import PublishAgain, delivery_seconds, patiently
 from .message import HeadersLike, payload_bytes
 from .ordered import OrderedConsumer
 from .pubheaders import PublishOptions, with_options
@@ -41,7 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["JetStream"]
 
-RETRY_PAUSE_S: Final = 0.25  # after "no responders": a stream may just be electing its leader
 _STREAM_EXISTS: Final = 10058
 
 _decode_ack = msgspec.json.Decoder(PubAck).decode
@@ -55,6 +62,8 @@ class JetStream(Buckets, Publishing):
         prefix: where the API's subjects begin, when an account imports them elsewhere; not together
             with ``domain``.
         timeout: seconds to wait for an answer; None is the connection's ``request_timeout``.
+        delivery_timeout: seconds in which what waits for a leader, in a cluster, is sent again before it
+            fails; None is the connection's ``delivery_timeout``, two minutes.
     """
 
     def __init__(
@@ -64,6 +73,7 @@ class JetStream(Buckets, Publishing):
         domain: str = "",
         prefix: str = "",
         timeout: float | None = None,
+        delivery_timeout: float | None = None,
     ) -> None:
         if domain and prefix:
             raise ConfigurationError("give jetstream() a domain or a prefix, not both")
@@ -77,7 +87,7 @@ class JetStream(Buckets, Publishing):
         self._batches_at = ""  # the server known to understand batches, whatever its API level
         session = connection._session
         seconds = session.options.request_timeout if timeout is None else timeout
-        self._api = Api(session, prefix, seconds)
+        self._api = Api(session, prefix, seconds, delivery_seconds(session, delivery_timeout))
 
     @property
     def connection(self) -> Connection:
@@ -86,7 +96,7 @@ class JetStream(Buckets, Publishing):
 
     async def account_info(self) -> AccountInfo:
         """What the account uses and may use."""
-        return await self._api.call(AccountInfo, ("INFO",))
+        return await self._api.call(AccountInfo, ("INFO",), repeatable=True)
 
     # Publishing
 
@@ -104,6 +114,7 @@ class JetStream(Buckets, Publishing):
         expected_last_msg_id: str = "",
         ttl: float | timedelta | str = 0,
         timeout: float | None = None,
+        delivery_timeout: float | None = None,
         retries: int = 2,
     ) -> PubAck:
         """Publish, and return once the stream has the message.
@@ -114,11 +125,16 @@ class JetStream(Buckets, Publishing):
                 sequence of 0 means "none yet".
             ttl: seconds after which the message is removed, or "never"; the stream must allow it.
             timeout: seconds to wait for each attempt; None is the context's.
-            retries: further attempts, 0.25 s apart, while nobody listens on the subject.
+            delivery_timeout: seconds in which it is sent again, in a cluster, while its stream has no
+                leader; None is the context's. Without an answer it may be stored, so then it is sent
+                again only with a ``msg_id``.
+            retries: further attempts, when nobody listens and we cannot ask who has the subject; 0: no
+                further attempts for any reason.
 
         Raises:
             JetStreamApiError: the stream refused.
-            NoRespondersError: no stream has this subject.
+            NoRespondersError: no stream has this subject, or its stream had no leader for all that time;
+                it is not stored.
             TimeoutError, DisconnectedError: no answer came; the message may be stored or not.
             ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
@@ -148,16 +164,23 @@ class JetStream(Buckets, Publishing):
             block = trace(block)
         connection._check_size(len(block) + len(payload))
         seconds = self._api.timeout if timeout is None else timeout
-        ask = connection._session.requests.ask
-        while True:
-            try:
-                answer = await ask(subject, block, payload, seconds)
-                return _pub_ack(subject, answer.payload)
-            except NoRespondersError:
-                if retries <= 0:
-                    raise NoRespondersError(f"no stream has the subject {subject!r}") from None
-                retries -= 1
-                await asyncio.sleep(RETRY_PAUSE_S)
+        session = connection._session
+        try:
+            answer = await session.requests.ask(subject, block, payload, seconds)
+            return _pub_ack(subject, answer.payload)
+        except (NoRespondersError, JetStreamApiError, TimeoutError_, DisconnectedError) as error:
+            failed: HeadraceError = error
+        limit = delivery_seconds(session, delivery_timeout, self._api.delivery_timeout)
+        expected = max(expected_last_sequence or 0, expected_last_subject_sequence or 0)
+        again = PublishAgain(
+            self._api, subject, retries, deduplicated=bool(msg_id), expected=expected
+        )
+
+        async def attempt() -> PubAck:
+            answer = await session.requests.ask(subject, block, payload, seconds)
+            return _pub_ack(subject, answer.payload)
+
+        return await patiently(session, limit, attempt, again.awaited, failed)
 
     def publisher(
         self,
@@ -165,6 +188,7 @@ class JetStream(Buckets, Publishing):
         *,
         window_bytes: int = 64 * 1024 * 1024,
         ack_timeout: float = 10.0,
+        delivery_timeout: float | None = None,
         retries: int = 3,
         deduplicate: bool = False,
         fast: bool = False,
@@ -175,8 +199,12 @@ class JetStream(Buckets, Publishing):
         Args:
             window, window_bytes: how many unacknowledged messages, and bytes of them, there may be.
             ack_timeout: seconds after which a message without an answer is sent again.
-            retries: how often a message is sent again, after a timeout, "no responders" or a lost
-                connection, before it is reported as failed; 0 reports at once.
+            delivery_timeout: seconds in which a message is sent again before it is reported as failed,
+                while its stream has no leader, and with ``deduplicate`` whenever it has no answer; None
+                is the context's. The window stalls meanwhile.
+            retries: without ``deduplicate``, how often a message that may be stored already is sent again,
+                after a timeout or a lost connection, before it is reported as failed; 0: nothing is
+                sent again for any reason.
             deduplicate: give each message an id, so that what is sent again is stored once.
             fast: send in fast batches, acknowledged hundreds at a time; all messages go to one stream,
                 which must have ``allow_batched`` (nats-server 2.14). It sets how many are under way,
@@ -186,6 +214,10 @@ class JetStream(Buckets, Publishing):
         kind = FastPublisher if fast else self._connection._session.publisher_type
         return kind(
             self._connection,
+            self._api,
+            delivery_timeout=delivery_seconds(
+                self._connection._session, delivery_timeout, self._api.delivery_timeout
+            ),
             window=window,
             window_bytes=window_bytes,
             ack_timeout=ack_timeout,
@@ -222,7 +254,9 @@ class JetStream(Buckets, Publishing):
 
     async def _put_stream(self, verb: str, config: StreamConfig) -> Stream:
         tokens = ("STREAM", verb, check_name("stream", config.name))
-        info = await self._api.call(StreamInfo, tokens, with_external_domains(config))
+        # Of two creations, or updates, of the same stream the second finds what it wants.
+        complete = with_external_domains(config)
+        info = await self._api.call(StreamInfo, tokens, complete, repeatable=True)
         return Stream(self._api, config.name, info)
 
     async def stream(self, name: str) -> Stream:
@@ -232,7 +266,11 @@ class JetStream(Buckets, Publishing):
         return stream
 
     async def delete_stream(self, name: str) -> None:
-        """Delete a stream. Raises JetStreamApiError (10059) if there is none of this name."""
+        """Delete a stream. Raises JetStreamApiError (10059) if there is none of this name.
+
+        A lost answer is not repeated: the stream may have been made anew since. After TimeoutError or
+        DisconnectedError it may be gone or not.
+        """
         tokens = ("STREAM", "DELETE", check_name("stream", name))
         await self._api.call(SuccessResponse, tokens)
 

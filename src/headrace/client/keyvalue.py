@@ -7,8 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from ..api import names
 from ..api.errors import Errors
 from ..api.streams import StreamInfo
 from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
@@ -182,10 +183,7 @@ class KeyValue:
 
     async def put(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
-        try:
-            return (await self._js.publish(self._put_subject(key), value, ttl=ttl)).seq
-        except JetStreamApiError as error:
-            raise self._conflict(key, error) from None
+        return await self._change(key, value, ttl=ttl)
 
     async def create(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
@@ -234,24 +232,33 @@ class KeyValue:
     async def _mark(
         self, key: str, headers: dict[str, str], revision: int | None, ttl: float | timedelta
     ) -> None:
-        try:
-            await self._js.publish(
-                self._put_subject(key),
-                headers=headers,
-                expected_last_subject_sequence=revision,
-                ttl=ttl,
-            )
-        except JetStreamApiError as error:
-            raise self._conflict(key, error) from error
+        await self._change(key, headers=headers, expected_last_subject_sequence=revision, ttl=ttl)
 
     async def _put_at(self, key: str, value: bytes, revision: int, ttl: float | timedelta) -> int:
+        return await self._change(key, value, expected_last_subject_sequence=revision, ttl=ttl)
+
+    async def _change(self, key: str, value: bytes = b"", **options: Any) -> int:
+        """Publish a change of a key, and return its revision."""
+        msg_id = self._js._change_id()
         try:
-            ack = await self._js.publish(
-                self._put_subject(key), value, expected_last_subject_sequence=revision, ttl=ttl
-            )
+            ack = await self._js.publish(self._put_subject(key), value, msg_id=msg_id, **options)
         except JetStreamApiError as error:
+            wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
+            if wrong and msg_id and (revision := await self._revision_of(key, msg_id)):
+                return revision
             raise self._conflict(key, error) from error
         return ack.seq
+
+    async def _revision_of(self, key: str, msg_id: str) -> int:
+        """The newest revision of a key, if it is this change; else 0. Whoever led before may still answer,
+        and refuse what the one who leads now has stored."""
+        try:
+            last = await self._stream.get_last_message(self._subject(key))
+        except JetStreamApiError as error:
+            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                raise
+            return 0
+        return last.sequence if last.headers.get(names.MSG_ID) == msg_id else 0
 
     def _conflict(self, key: str, error: JetStreamApiError) -> Exception:
         if error.err_code == _TTL_DISABLED:

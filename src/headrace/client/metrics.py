@@ -66,6 +66,12 @@ class ConnectionStats:
 
     publishes_acked: int
     publishes_failed: int
+    waiting_for_leader: int
+    """Calls and publishers that wait until a leader is elected, at this moment."""
+
+    leader_waits: int
+    """How often one began to wait for that."""
+
     pulls: int
     """Pull requests sent."""
 
@@ -124,6 +130,8 @@ def stats_of(session: Session) -> ConnectionStats:
         publishes_in_flight=sum(each.in_flight for each in publishers),
         publishes_acked=counts.acked + sum(each.acked for each in publishers),
         publishes_failed=counts.failed + sum(each.failed for each in publishers),
+        waiting_for_leader=session.waits.count,
+        leader_waits=session.waits.total,
         pulls=counts.pulls,
         answers=counts.answers,
     )
@@ -138,6 +146,7 @@ _GAUGES: Final = frozenset(
         "pending_bytes",
         "requests_in_flight",
         "publishes_in_flight",
+        "waiting_for_leader",
     }
 )
 

@@ -47,7 +47,7 @@ class Descriptions:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 last = await self.last(info.name)
-                if unanswered and last is not None and encode_info(last) == document:
+                if attempt > 1 and last is not None and encode_info(last) == document:
                     await self._forget_content(before, info)
                     return last
                 check(last)
@@ -56,6 +56,7 @@ class Descriptions:
                     subject,
                     document,
                     headers={ROLLUP: "sub"},
+                    msg_id=self._js._change_id(),
                     expected_last_subject_sequence=last.revision if last else 0,
                 )
             except JetStreamApiError as error:

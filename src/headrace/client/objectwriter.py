@@ -9,6 +9,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from ..errors import ConfigurationError, ConnectionClosedError, HeadraceError
+from .objectinfo import ObjectDamagedError
 from .publisher import PublishError
 
 if TYPE_CHECKING:
@@ -48,11 +49,18 @@ async def write_chunks(
 ) -> Written:
     """Publish ``content`` on ``subject``. If anything fails, what was published is purged again.
 
-    Nothing is sent twice: a chunk that was must not be there twice nor out of order, so a lost
-    connection fails the put.
+    A chunk must not be there twice nor out of order. So nothing is sent twice, and a lost connection
+    fails the put. In a cluster chunks have ids and wait for a leader; if there was any waiting, they are
+    read once more. Raises ObjectDamagedError if they are not what was written.
     """
     written = Written()
-    publisher = js.publisher(IN_FLIGHT_MESSAGES, window_bytes=IN_FLIGHT_BYTES, retries=0)
+    in_cluster = bool(js.connection.server_info.cluster)
+    publisher = js.publisher(
+        IN_FLIGHT_MESSAGES,
+        window_bytes=IN_FLIGHT_BYTES,
+        retries=3 if in_cluster else 0,
+        deduplicate=in_cluster,
+    )
     async with publisher:
         try:
             async with aclosing(_chunks(content, chunk_size)) as chunks:
@@ -64,11 +72,31 @@ async def write_chunks(
                     written.size += len(chunk)
                     written.chunks += 1
             await _flush(publisher)
+            if publisher._recovery.count:
+                await _compare(stream, subject, written)
         except BaseException as error:
             await _settle(publisher)
             await clean_up(stream, subject, error)
             raise
     return written
+
+
+async def _compare(stream: Stream, subject: str, written: Written) -> None:
+    """Read the chunks, and compare them with what was written."""
+    sha, count = hashlib.sha256(), 0
+    ordered = await stream.ordered_consumer(filter_subject=subject)
+    try:
+        async with ordered.consume(max_bytes=IN_FLIGHT_BYTES) as messages:
+            while count < written.chunks:
+                message = await anext(messages)
+                sha.update(message.payload)
+                count += 1
+    finally:
+        await ordered.delete()
+    if sha.digest() != written.sha.digest():
+        raise ObjectDamagedError(
+            f"the leader of {stream.name!r} changed, and the content arrived in another order"
+        )
 
 
 async def _flush(publisher: Publisher) -> None:

@@ -46,6 +46,7 @@ class ConnectOptions(TypedDict, total=False):
     outbound_bytes: int
     reconnect_buffer_bytes: int
     request_timeout: float
+    delivery_timeout: float
     drain_timeout: float
     inbox_prefix: str
     echo: bool
@@ -120,6 +121,10 @@ class Options:
     0: publishing while disconnected always does."""
 
     request_timeout: float = 5.0
+
+    delivery_timeout: float = 120.0
+    """How long what waits for a leader, in a cluster, is sent again; see ``jetstream``."""
+
     drain_timeout: float = 30.0
     inbox_prefix: str = "_INBOX"
     """First tokens of every reply subject, for accounts that permit only their own."""
@@ -134,7 +139,13 @@ class Options:
     """Called for each connection event, on the event loop; see ``events``."""
 
     def __post_init__(self) -> None:
-        for option in ("connect_timeout", "reconnect_wait", "ping_interval", "request_timeout"):
+        for option in (
+            "connect_timeout",
+            "reconnect_wait",
+            "ping_interval",
+            "request_timeout",
+            "delivery_timeout",
+        ):
             value = getattr(self, option)
             holds = isinstance(value, int | float) and value > 0
             _require(holds, option, value, "more than 0 seconds")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import HeadraceError
+from ..api.base import DocumentError
+from ..api.envelope import decode_pub_ack
+from ..errors import HeadraceError, ProtocolError
 
-__all__ = ["PublishError", "PublishFailure"]
+__all__ = ["PublishError", "PublishFailure", "refusal_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,18 @@ class PublishFailure:
     index: int
     subject: str
     error: Exception
+
+
+def refusal_of(payload: bytes) -> Exception:
+    """What an answer to a publish says that is no acknowledgement."""
+    error = ProtocolError("the answer to a publish is no stream's: somebody answers there")
+    try:
+        decode_pub_ack(payload)
+    except HeadraceError as refusal:
+        return refusal
+    except DocumentError as unread:
+        error.__cause__ = unread
+    return error
 
 
 class PublishError(HeadraceError):

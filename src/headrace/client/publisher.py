@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..api.base import DocumentError
 from ..api.envelope import decode_pub_ack
 from ..errors import (
     ConfigurationError,
     ConnectionClosedError,
     DisconnectedError,
-    HeadraceError,
-    NoRespondersError,
-    ProtocolError,
     TimeoutError_,
 )
 from ..subjects import check_subject
 from ..wire.frames import Frame
 from ..wire.headers import status_of
+from .leaders import is_leaderless, nobody_has
 from .message import HeadersLike, payload_bytes
 from .pubblocks import Blocks
-from .pubfailures import PublishError, PublishFailure
+from .pubfailures import PublishError, PublishFailure, refusal_of
+from .pubrecovery import Recovery, wake_all
 
 if TYPE_CHECKING:
+    from .apicalls import Api
     from .connection import Connection
     from .routes import Route
 
@@ -35,7 +33,6 @@ __all__ = ["PublishError", "PublishFailure", "Publisher"]
 
 FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
 HEADS_KEPT_MAX: Final = 4096
-RETRY_PAUSE_S: Final = 0.25
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
 
 OK_START: Final = b'{"stream"'
@@ -45,8 +42,10 @@ _DUPLICATE: Final = b'"duplicate"'
 class Publisher:
     """Sends without waiting for each ack. Made by ``js.publisher(…)``; an async context manager.
 
-    Messages of one publisher are stored in the order sent, as long as nothing is sent again. Not
-    thread-safe, but several tasks may send.
+    Messages of one subject are stored in the order sent: nothing is sent behind a message that is known
+    not to be stored; see ``pubrecovery``. (What was under way behind it at that moment may be stored
+    before it, if a leader changed within a round trip. ``fast`` excludes that.) Not thread-safe, but
+    several tasks may send.
 
     Attributes:
         sent, acked, duplicates, failed: how many messages so far; ``sent == acked + failed`` once
@@ -56,10 +55,12 @@ class Publisher:
     def __init__(
         self,
         connection: Connection,
+        api: Api,
         *,
         window: int,
         window_bytes: int,
         ack_timeout: float,
+        delivery_timeout: float,
         retries: int,
         deduplicate: bool,
         on_failure: Callable[[PublishFailure], object] | None,
@@ -83,6 +84,9 @@ class Publisher:
             trace=self._session.trace,
         )
         self._adds_headers = self._blocks.always
+        self._repeats = deduplicate and retries > 0  # sent again as often as need be
+        self._recovery = Recovery(self, api, delivery_timeout, ack_timeout, retries, self._repeats)
+        self._flowing = False  # whether what is sent leaves: there is a link, and no trouble
         self._on_failure = on_failure
         self._prefix = b""
         self._heads: dict[str, bytes] = {}  # subject → the start of its PUB line
@@ -97,7 +101,6 @@ class Publisher:
         self._route: Route | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._sent_at_tick = 0
-        self._again: list[bytes] = []  # to be sent again after the pause
         self._max_payload = self._session.info.max_payload
 
     def __repr__(self) -> str:
@@ -139,7 +142,8 @@ class Publisher:
         self._route = self._session.open_route(self._prefix + b"*", self._receive)
         self._session.observers[self] = None
         self._max_payload = self._session.info.max_payload
-        self._timer = self._session.loop.call_later(self._ack_timeout, self._tick)
+        self._flowing = self._session.link is not None
+        self._timer = self._session.loop.call_later(self._recovery.pace, self._tick)
 
     def close(self) -> None:
         """End without waiting: what is in flight is reported as failed. ``flush`` first."""
@@ -151,6 +155,8 @@ class Publisher:
         self._session.observers.pop(self, None)
         self._session.close_route(self._route)
         self._route = None
+        self._flowing = False
+        self._recovery.close()
         self._heads.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -200,7 +206,7 @@ class Publisher:
         size = self._size(command)
         self._unacked_bytes += size
         self.sent += 1
-        if self._session.link is not None:
+        if self._flowing:
             self._put([command], size)
         return self.sent - 1
 
@@ -257,7 +263,7 @@ class Publisher:
         finally:
             before, self._unacked_bytes = self._unacked_bytes, size
             self.sent = index
-            if out and self._session.link is not None:
+            if out and self._flowing:
                 self._put(out, size - before)
 
     async def _send_ready(self, commands: deque[Any]) -> None:
@@ -279,7 +285,7 @@ class Publisher:
                 out.append(command)
             if not is_open:
                 self._fail_all(ConnectionClosedError("the publisher was closed before it was sent"))
-            elif self._session.link is not None:
+            elif self._flowing:
                 self._put(out, self._unacked_bytes - before)
 
     # What a command is; the publisher of an in-process connection has another answer
@@ -368,44 +374,35 @@ class Publisher:
         self._progress()
 
     def _refused(self, key: bytes, frame: Frame) -> None:
-        """Anything but an ack: try again when nobody listens, else it has failed."""
+        """Anything but an ack: it has failed, unless nobody listens or leads just now."""
         if key not in self._unacked:
             return  # sent twice and answered twice
+        subject = self._subject_of(self._unacked[key])
         if frame[4] and status_of(frame[4]) == 503:
-            subject = self._subject_of(self._unacked[key])
-            if not self._may_try_again(key):
-                self._fail(key, NoRespondersError(f"no stream has the subject {subject!r}"))
-            elif not self._again:
-                self._session.loop.call_later(RETRY_PAUSE_S, self._send_again)
-                self._again.append(key)
+            if self._retries:
+                self._recovery.refused(key, subject, leaderless=False)
             else:
-                self._again.append(key)
+                self._fail(key, nobody_has(subject))
             return
-        error: Exception = ProtocolError(
-            "the answer to a publish is no stream's: somebody answers there"
-        )
-        try:
-            decode_pub_ack(frame[5])
-        except HeadraceError as refusal:
-            error = refusal
-        except DocumentError as unread:
-            error.__cause__ = unread
+        error = refusal_of(frame[5])
+        if self._retries and is_leaderless(error):
+            self._recovery.refused(key, subject, leaderless=True)
+            return
         self._fail(key, error)
 
     def _progress(self) -> None:
         """Messages were answered: whoever waits for that goes on."""
         if self._attempts:
             self._attempts = {k: n for k, n in self._attempts.items() if k in self._unacked}
+        if self._recovery.stalled:
+            self._recovery.look()
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiters and self.in_flight <= self._reopen_at and not self._is_full:
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._waiters.clear()
+            wake_all(self._waiters)
         if self._flushers and not self.in_flight:
-            for flusher in self._flushers:
-                if not flusher.done():
-                    flusher.set_result(None)
-            self._flushers.clear()
+            wake_all(self._flushers)
 
     # Failures and second attempts
 
@@ -438,10 +435,15 @@ class Publisher:
             self._fail(key, error)
         self._progress()
 
-    def _send_again(self) -> None:
-        """The pause after "no responders" is over."""
-        again, self._again = self._again, []
-        self._resend([key for key in again if key in self._unacked])
+    def _hold(self) -> None:
+        """There is trouble: what is sent from here on stays."""
+        self._flowing = False
+
+    def _release(self, *, anew: bool) -> None:
+        """It may flow again; ``anew``: the clock of what was sent starts anew."""
+        self._flowing = self._session.link is not None
+        if anew:
+            self._sent_at_tick = 0
 
     def _resend(self, keys: list[bytes]) -> None:
         """Send what is still unanswered, in pieces; without a link it is sent when there is one."""
@@ -453,12 +455,18 @@ class Publisher:
             self._put(piece, self._total(piece))
 
     def _tick(self) -> None:
-        """Every ``ack_timeout``: what was sent before the last tick is overdue."""
-        self._timer = self._session.loop.call_later(self._ack_timeout, self._tick)
+        """What was sent before the last tick is overdue."""
+        self._timer = self._session.loop.call_later(self._recovery.pace, self._tick)
         before, self._sent_at_tick = self._sent_at_tick, self.sent
         if self._session.link is None:
             return  # the clock starts anew when the connection is back
-        overdue = list(itertools.takewhile(lambda key: int(key) < before, self._unacked))
+        if self._repeats and self._recovery.stalled:
+            return  # it sees to all of them
+        overdue = self._recovery.overdue(before)
+        if self._repeats:
+            if overdue:
+                self._recovery.doubt(before)
+            return
         again = [key for key in overdue if self._may_try_again(key)]
         for key in set(overdue) - set(again):
             self._fail(
@@ -475,15 +483,16 @@ class Publisher:
     def connection_lost(self) -> None:
         """Acks under way are lost: these messages are sent again, or reported."""
         lost = DisconnectedError("the connection was lost before the ack came")
-        for key in list(self._unacked):
-            if not self._may_try_again(key):
-                self._fail(key, lost)
+        if not self._repeats:
+            for key in self._recovery.overdue(self.sent):
+                if not self._may_try_again(key):
+                    self._fail(key, lost)
+        self._recovery.lost()
         self._progress()
 
     def connection_restored(self) -> None:
-        self._sent_at_tick = 0
         self._max_payload = self._session.info.max_payload
-        self._resend(list(self._unacked))
+        self._recovery.restored()
 
     def connection_closed(self, reason: Exception) -> None:
         self._shut(ConnectionClosedError(str(reason)))

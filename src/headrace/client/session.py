@@ -29,6 +29,7 @@ from .events import (
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .inboxes import Inboxes
 from .jsmessage import answer_commands
+from .leaders import LeaderWaits
 from .link import Link, open_link, server_error
 from .metrics import Counts
 from .nuid import Nuid
@@ -96,6 +97,7 @@ class Session:
         self.observers: dict[Observer, None] = {}
         self.subscriptions: dict[Subscription, None] = {}
         self.counts = Counts()
+        self.waits = LeaderWaits(self)
         self.trace: Callable[[bytes], bytes] | None = None
         """Adds the active trace's context to a header block, if that was asked for."""
         if options.tracing:

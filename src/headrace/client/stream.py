@@ -67,14 +67,14 @@ class Stream:
         """
         tokens = ("STREAM", "INFO", self.name)
         if not subjects and not deleted:
-            self.cached_info = await self._api.call(StreamInfo, tokens)
+            self.cached_info = await self._api.call(StreamInfo, tokens, repeatable=True)
             return self.cached_info
         counts: dict[str, int] = {}
         while True:
             request = StreamInfoRequest(
                 subjects_filter=subjects, deleted_details=deleted, offset=len(counts)
             )
-            info = await self._api.call(StreamInfo, tokens, request)
+            info = await self._api.call(StreamInfo, tokens, request, repeatable=True)
             found = info.state.subjects
             counts.update(found)
             if len(found) < SUBJECTS_PER_PAGE:
@@ -89,11 +89,12 @@ class Stream:
         config = config_from(StreamConfig, config, {**values, "name": self.name})
         config = with_external_domains(config)
         tokens = ("STREAM", "UPDATE", self.name)
-        self.cached_info = await self._api.call(StreamInfo, tokens, config)
+        self.cached_info = await self._api.call(StreamInfo, tokens, config, repeatable=True)
         return self.cached_info
 
     async def delete(self) -> None:
-        """Delete the stream with everything in it."""
+        """Delete the stream with everything in it. A lost answer is not repeated, as what was made anew
+        since would go as well."""
         await self._api.call(SuccessResponse, ("STREAM", "DELETE", self.name))
 
     async def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
@@ -103,11 +104,14 @@ class Stream:
             subject: only those whose subject matches; "" means all.
             below: only those with a sequence below this one; 0 means all.
             keep: leave so many of the newest; not together with ``below``.
+
+        A lost answer is not repeated, as what came since would go as well, except with ``below``.
         """
         if below and keep:
             raise ConfigurationError("give purge either below or keep, not both")
         request = PurgeRequest(filter=subject, seq=below, keep=keep)
-        answer = await self._api.call(PurgeResponse, ("STREAM", "PURGE", self.name), request)
+        tokens = ("STREAM", "PURGE", self.name)
+        answer = await self._api.call(PurgeResponse, tokens, request, repeatable=bool(below))
         return answer.purged
 
     # Messages
@@ -209,7 +213,8 @@ class Stream:
         return counter_value(message.payload)
 
     async def delete_message(self, sequence: int, *, erase: bool = True) -> None:
-        """Delete one message; with ``erase`` its bytes are overwritten too."""
+        """Delete one message; with ``erase`` its bytes are overwritten too. A lost answer is not
+        repeated: a second call would find nothing and say so."""
         request = MessageDeleteRequest(seq=sequence, no_erase=not erase)
         await self._api.call(SuccessResponse, ("STREAM", "MSG", "DELETE", self.name), request)
 
@@ -217,11 +222,13 @@ class Stream:
         """Directly where the stream allows it, else through the leader."""
         if self.cached_info is not None and self.cached_info.config.allow_direct:
             try:
-                return await self._get_direct(request)
+                return await self._api.read(
+                    f"stream {self.name!r}", lambda: self._get_direct(request)
+                )
             except NoRespondersError:
                 pass  # not any more: the configuration was changed
         answer = await self._api.call(
-            GetMessageResponse, ("STREAM", "MSG", "GET", self.name), request
+            GetMessageResponse, ("STREAM", "MSG", "GET", self.name), request, repeatable=True
         )
         return from_document(answer.message)
 

@@ -119,7 +119,8 @@ async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
             if not rows:
                 await asyncio.sleep(_OUTCOMES_PAUSE_S)
                 continue
-            async with js.publisher() as publisher:
+            # Each outcome has an id, so that it may be sent until the stream has a leader and has it.
+            async with js.publisher(deduplicate=True) as publisher:
                 for row in rows:
                     await publisher.send(
                         config.subject, _outcome(row), msg_id=f"{origin}-{row['seq']}"

@@ -40,7 +40,7 @@ class _Node:
 
     def __init__(self) -> None:
         self.content = bytearray()
-        self.synced = b""
+        self.synced = bytearray()
         self.pending: list[tuple[int, bytes] | int] = []  # writes, or the length cut to
         self.locked_by = -1
         self.holes: set[int] = set()  # blocks that were given back
@@ -49,7 +49,7 @@ class _Node:
     def copy(self) -> _Node:
         twin = _Node()
         twin.content = bytearray(self.content)
-        twin.synced = bytes(self.content)
+        twin.synced = bytearray(self.content)
         twin.holes = set(self.holes)
         return twin
 
@@ -67,6 +67,8 @@ class FaultFS:
     """A file system in memory with a disk of ``capacity`` bytes (None: any number).
 
     ``operations`` counts the calls that change or sync something; ``fail`` makes one of them go wrong.
+    ``reads`` counts those that open a file that is there, or read it; ``fail_read`` is for these, and
+    ``read_error`` makes all of them fail while it is set.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
@@ -74,12 +76,21 @@ class FaultFS:
         self.punches = True
         """Whether this disk can give back room inside a file."""
         self.operations = 0
+        self.syncs = 0  # files whose content was brought to the platter
         self.log: list[str] = []
         self._root = _Directory()
         self._handles: dict[int, _Node] = {}
         self._next_handle = 3
         self._changes: list[list[_Change]] = []  # directory changes not yet synced, each atomic
         self._faults: dict[int, Fault] = {}
+        self.reads = 0
+        self.read_error = 0
+        """An errno: every open and read of a file fails with it, until it is 0 again."""
+        self.failed_reads: list[str] = []
+        """What was refused by ``fail_read`` and ``read_error``."""
+        self._read_faults: dict[int, int] = {}
+        self._barred: dict[str, int] = {}
+        self._paths: dict[int, str] = {}
         self._off = False
 
     # -- for tests
@@ -87,6 +98,14 @@ class FaultFS:
     def fail(self, operation: int, fault: Fault) -> None:
         """Let the operation with this number (counted from 1) go wrong."""
         self._faults[operation] = fault
+
+    def fail_read(self, number: int, error: int) -> None:
+        """Let the open or read with this number (counted from 1) fail with an errno."""
+        self._read_faults[number] = error
+
+    def bar(self, path: str, error: int = errno.EACCES) -> None:
+        """Let every open and read of a file fail with an errno; 0 lets them work again."""
+        self._barred[path] = error
 
     def power_cut(self, rng: random.Random) -> FaultFS:
         """Switch off, and return the disk as it is found when power is back."""
@@ -117,7 +136,7 @@ class FaultFS:
         """Replace a file's content behind everyone's back, durably."""
         node = self._file(path)
         node.content = bytearray(content)
-        node.synced = bytes(content)
+        node.synced = bytearray(content)
         node.pending = []
 
     def flip_bit(self, path: str, bit: int) -> None:
@@ -129,6 +148,14 @@ class FaultFS:
     def spoil(self, path: str, start: int, stop: int) -> None:
         """Let every read that touches these bytes of a file fail with EIO."""
         self._file(path).unreadable = range(start, stop)
+
+    def relent(self) -> None:
+        """Let nothing more go wrong of what was to."""
+        self._faults.clear()
+
+    def forget_unsynced(self, handle: int) -> None:
+        """Lose what was written to a file since its last sync, as after a sync that failed."""
+        self._handles[handle].pending = []
 
     # -- the port
 
@@ -143,19 +170,24 @@ class FaultFS:
         else:
             self._alive()
             node = self._file(path)
+            self._read_step(f"open {path}", path)
         handle = self._next_handle
         self._next_handle += 1
         self._handles[handle] = node
+        self._paths[handle] = path
         return handle
 
     def close(self, handle: int) -> None:
         node = self._handles.pop(handle)
+        del self._paths[handle]
         if node.locked_by == handle:
             node.locked_by = -1
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         self._alive()
         node = self._handles[handle]
+        path = self._paths[handle]
+        self._read_step(f"read {path} {offset} {length}", path)
         if offset < node.unreadable.stop and offset + length > node.unreadable.start:
             raise _error(errno.EIO, "read")
         return bytes(node.content[offset : offset + length])
@@ -184,10 +216,11 @@ class FaultFS:
         try:
             self._step("fdatasync", str(handle))
         except OSError:
-            node.pending = []  # the kernel marks the pages clean all the same
+            self.forget_unsynced(handle)  # the kernel marks the pages clean all the same
             raise
-        node.synced = _settle(node.synced, node.pending)
+        _bring(node.synced, node.pending)
         node.pending = []
+        self.syncs += 1
         self._after()
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
@@ -308,6 +341,13 @@ class FaultFS:
         if self._off:
             raise PowerCut
 
+    def _read_step(self, what: str, path: str) -> None:
+        self.reads += 1
+        error = self._read_faults.get(self.reads) or self.read_error or self._barred.get(path, 0)
+        if error:
+            self.failed_reads.append(f"{self.reads} {what}")
+            raise _error(error, path)
+
     def _step(self, what: str, about: str) -> Fault | None:
         self._alive()
         self.operations += 1
@@ -384,9 +424,8 @@ def _apply(change: list[_Change]) -> None:
             directory.synced[name] = entry
 
 
-def _settle(content: bytes, pending: list[tuple[int, bytes] | int]) -> bytes:
-    """The content once these operations are on the platter."""
-    settled = bytearray(content)
+def _bring(settled: bytearray, pending: list[tuple[int, bytes] | int]) -> None:
+    """Bring these operations to the platter."""
     for operation in pending:
         if isinstance(operation, int):
             del settled[operation:]
@@ -395,7 +434,6 @@ def _settle(content: bytes, pending: list[tuple[int, bytes] | int]) -> bytes:
             offset, data = operation
             settled.extend(bytes(max(0, offset + len(data) - len(settled))))
             settled[offset : offset + len(data)] = data
-    return bytes(settled)
 
 
 def _survive(node: _Node, rng: random.Random) -> _Node:
@@ -421,7 +459,8 @@ def _survive(node: _Node, rng: random.Random) -> _Node:
             kept.append(operation)
         must_cut = True
     survivor = _Node()
-    survivor.synced = _settle(node.synced, kept[::-1])
+    survivor.synced = bytearray(node.synced)
+    _bring(survivor.synced, kept[::-1])
     survivor.content = bytearray(survivor.synced)
     return survivor
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from headrace.api.base import decode
+from headrace.api.messages import AccountInfo
 from headrace.api.times import format_time
 from headrace.broker.core.account_options import (
     AccountOptions,
@@ -152,12 +154,23 @@ def test_one_flush_carries_what_all_accounts_staged() -> None:
     assert len(storage.held) == 1
 
 
-def test_without_jetstream_an_account_is_told_so() -> None:
-    world = Accounts(AccountOptions(name="A", jetstream=STREAMS), AccountOptions(name="C"))
+@pytest.mark.parametrize("others", [(AccountOptions(name="A", jetstream=STREAMS),), ()])
+def test_without_jetstream_an_account_is_told_so(others: tuple[AccountOptions, ...]) -> None:
+    world = Accounts(*others, AccountOptions(name="C"))
     client = world.user("C")
     assert client.api("INFO")["error"]["err_code"] == 10039
     assert client.api("STREAM.CREATE.S", {"name": "S"})["error"]["err_code"] == 10039
-    assert client.request(b"$JS.API.NO.SUCH").take()[0].status == "503"
+    assert client.request(b"$JS.API.NO.SUCH").take() == []
+    assert client.request(b"$JS.API.CONSUMER.MSG.NEXT.S.C").take()[0].status == "503"
+
+
+def test_an_account_that_is_given_jetstream_later_has_it() -> None:
+    world = Accounts(AccountOptions(name="C"))
+    client = world.user("C")
+    assert client.api("INFO")["error"]["err_code"] == 10039
+    world.hub.configure_accounts([AccountOptions(name="C", jetstream=STREAMS)])
+    assert client.stream()["did_create"]
+    assert client.put(b"s.1")["seq"] == 1
 
 
 @pytest.mark.parametrize(
@@ -168,7 +181,7 @@ def test_without_jetstream_an_account_is_told_so() -> None:
         ({"max_memory": 1000}, {"storage": "file", "max_bytes": 1001}, None),
         ({"max_storage": 1000}, {"max_bytes": 1001}, 10047),
         ({"max_bytes_required": True}, {}, 10113),
-        ({"max_stream_storage": 10}, {"max_bytes": 11}, 10120),
+        ({"max_stream_storage": 10}, {"max_bytes": 11}, 10122),
     ],
 )
 def test_a_stream_beyond_the_limits_of_its_account_is_refused(
@@ -491,3 +504,139 @@ def test_a_schedule_waits_for_room_in_its_account() -> None:
     world.hub.configure_accounts([options(10_000)])
     world.advance(5)
     assert client.api("STREAM.INFO.S")["state"]["last_seq"] == 2
+
+
+R1 = JetStreamLimits(max_storage=1000, max_streams=1, max_ack_pending=5)
+R3 = JetStreamLimits(max_storage=3000)
+
+
+def test_limits_by_tier_are_those_of_streams_without_replicas() -> None:
+    tiers = JetStreamLimits(tiers=(("R1", R1), ("R3", R3)))
+    client = Accounts(AccountOptions(name="A", jetstream=tiers)).user("A")
+    assert "error" not in client.stream(max_bytes=600)
+    assert client.stream("T")["error"]["err_code"] == 10027
+    assert client.consumer(max_ack_pending=6)["error"]["err_code"] == 10121
+    info = decode(json.dumps(client.api("INFO")), AccountInfo)
+    assert (info.limits.max_storage, info.limits.max_streams) == (0, 0)
+    assert (info.reserved_storage, info.streams) == (600, 1)
+    one, three = info.tiers["R1"], info.tiers["R3"]
+    assert (one.limits.max_storage, one.reserved_storage, one.streams) == (1000, 600, 1)
+    assert (three.limits.max_storage, three.reserved_storage, three.streams) == (3000, 0, 0)
+
+
+def test_without_a_tier_for_one_node_there_are_no_streams() -> None:
+    world = Accounts(AccountOptions(name="A", jetstream=STREAMS))
+    client = world.user("A")
+    client.stream()
+    tiers = JetStreamLimits(tiers=(("R3", R3),))
+    world.hub.configure_accounts([AccountOptions(name="A", jetstream=tiers)])
+    assert client.stream("T")["error"]["err_code"] == 10120
+    assert client.put(b"s.1", b"x")["error"]["err_code"] == 10002  # nor does the old one grow
+    assert client.api("INFO")["tiers"].keys() == {"R3"}
+
+
+def forged(who: str) -> dict[str, str]:
+    return {"Nats-Request-Info": json.dumps({"acc": who})}
+
+
+def test_who_asks_a_service_is_what_the_server_says() -> None:
+    world = Accounts(*PAIR)
+    a, b = world.user("A"), world.user("B")
+    asked = a.subscribe(b"svc.>")
+    b.publish(b"my.y.x", b"", b"", **forged("A"), Other="kept")
+    (request,) = asked.take()
+    assert request.headers.count(b"Nats-Request-Info") == 1
+    assert json.loads(request.header["Nats-Request-Info"]) == {"acc": "B"}
+    assert request.header["Other"] == "kept"
+
+
+def test_a_request_through_two_accounts_is_still_the_first_ones() -> None:
+    world = Accounts(
+        AccountOptions(name="A", exports=(Export(kind="service", subject=b"a"),)),
+        AccountOptions(
+            name="B",
+            exports=(Export(kind="service", subject=b"b"),),
+            imports=(Import(kind="service", account="A", subject=b"a", local=b"b"),),
+        ),
+        AccountOptions(
+            name="C", imports=(Import(kind="service", account="B", subject=b"b", local=b"c"),)
+        ),
+    )
+    a, b, c = world.user("A"), world.user("B"), world.user("C")
+    asked = a.subscribe(b"a")
+    said = []
+    for client, subject in ((c, b"c"), (b, b"b")):
+        inbox = client.subscribe()
+        client.publish(subject, b"", inbox.subject, **forged("A"))
+        (request,) = asked.take()
+        said.append(json.loads(request.header["Nats-Request-Info"]))
+        a.publish(request.reply, b"answer")
+        assert [m.payload for m in inbox.take()] == [b"answer"]
+    assert said == [{"acc": "C", "svc": "B"}, {"acc": "B"}]
+
+
+def test_who_shares_says_which_client_asks() -> None:
+    world = Accounts(
+        AccountOptions(name="A", exports=(Export(kind="service", subject=b"a"),)),
+        AccountOptions(
+            name="B",
+            imports=(Import(kind="service", account="A", subject=b"a", local=b"a", share=True),),
+        ),
+    )
+    asked = world.user("A").subscribe(b"a")
+    b = world.user("B")
+    b.publish(b"a", b"")
+    said = json.loads(asked.take()[0].header["Nats-Request-Info"])
+    assert (said["acc"], said["user"], said["id"]) == ("B", "B", b.session.client_id)
+
+
+@pytest.mark.parametrize("together", [1, 20])
+def test_nobody_names_a_reply_that_answers_somebody_in_another_account(together: int) -> None:
+    world = Accounts(AccountOptions(name="A", jetstream=STREAMS, exports=PAIR[0].exports), PAIR[1])
+    a, b = world.user("A"), world.user("B")
+    asked = a.subscribe(b"svc.>")
+    inbox = b.request(b"my.y.x")
+    (request,) = asked.take()
+    a.stream()
+    a.send(b"PUB s.x %b 1\r\nx\r\n" % request.reply * together)
+    assert inbox.take() == []
+    assert (
+        a.errors
+        == [f'Permissions Violation for Publish with Reply of "{request.reply.decode()}"']
+        * together
+    )
+    assert a.api("STREAM.INFO.S")["state"]["messages"] == 0
+
+
+def test_an_import_of_exactly_its_subject_is_no_listener_of_a_push_consumer() -> None:
+    link = {"account": "A", "subject": b"to.b", "local": b"from.a"}
+    accounts = [
+        AccountOptions(
+            name="A", jetstream=STREAMS, exports=(Export(kind="stream", subject=b"to.b"),)
+        ),
+        AccountOptions(name="B", imports=(Import(kind="stream", **link),)),
+    ]
+    world = Accounts(*accounts)
+    a, b = world.user("A"), world.user("B")
+    a.stream()
+    a.put(b"s.1")
+    config = {"name": "C", "deliver_subject": "to.b", "ack_policy": "none"}
+    a.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": {**config, "durable_name": "C"}})
+    assert a.info()["num_pending"] == 1
+    world.hub.configure_accounts(accounts)  # all links are made anew
+    assert a.info()["num_pending"] == 1
+    heard = b.subscribe(b"from.a")
+    assert [m.subject for m in heard.take()] == [b"s.1"]
+    world.hub.configure_accounts(accounts)
+    a.put(b"s.2")
+    assert [m.subject for m in heard.take()] == [b"s.2"]
+    heard.close()
+    a.put(b"s.3")
+    assert a.info()["num_pending"] == 1
+
+
+def test_the_number_of_calls_does_not_count_the_one_that_asks() -> None:
+    client = Accounts(AccountOptions(name="A", jetstream=STREAMS)).user("A")
+    assert client.api("INFO")["api"] == {"level": 4, "total": 0, "errors": 0}
+    client.api("STREAM.INFO.NONE")
+    assert client.api("INFO")["api"] == {"level": 4, "total": 2, "errors": 1}

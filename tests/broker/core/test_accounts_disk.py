@@ -12,6 +12,7 @@ from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.accounts import Account
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream.options import JetStreamOptions
+from headrace.broker.core.session import Peer
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.testing.faultfs import FaultFS
@@ -38,6 +39,7 @@ class Disk:
         accounts = [AccountOptions(name=name, jetstream=JetStreamLimits()) for name in NAMES]
         self.hub.configure_accounts(accounts)
         self.hub.start_jetstream(self.storage, JetStreamOptions())
+        self.client = self.hub.connect(Peer())
         self.answers: list[tuple[str, dict[str, object]]] = []
         for name in NAMES:
             self.account(name).router.add_sink(
@@ -53,7 +55,8 @@ class Disk:
         self.answers.append((name, json.loads(payload)))
 
     def publish(self, name: str, subject: bytes, payload: bytes) -> None:
-        self.account(name).router.publish(subject, b"answers", b"", payload)
+        router = self.account(name).router
+        router.deliver(router.find(subject), subject, b"answers", b"", payload, self.client, 0)
 
     def tick(self, seconds: float = 0) -> list[tuple[str, dict[str, object]]]:
         """The answers of this tick, and of the time after it."""

@@ -54,8 +54,7 @@ def test_secrets_show_in_no_repr() -> None:
     ("users", "complaint"),
     [
         ([], "at least one user"),
-        ([User("", "x")], "name and a password"),
-        ([User("ann", "")], "name and a password"),
+        ([User("", "x")], "an entry without a name"),
         ([User("ann", "x"), User("ann", "y")], "'ann' is listed twice"),
     ],
 )

@@ -19,6 +19,7 @@ def test_the_api_answers_under_the_name_of_the_domain_and_under_its_own() -> Non
     for prefix in (b"$JS.API.", b"$JS.hub.API."):
         (answer,) = client.request(prefix + b"INFO").take()
         assert json.loads(answer.payload)["domain"] == "hub"
+    assert client.api("STREAM.INFO.S")["domain"] == "hub"
     assert client.put(b"s.x") == {"stream": "S", "domain": "hub", "seq": 1}
     config = {"name": "C", "durable_name": "C", "ack_policy": "explicit"}
     client.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})

@@ -171,7 +171,7 @@ def test_jsz_and_healthz_follow_jetstream_and_the_disk() -> None:
     assert document["streams"] == 0
     assert document["config"]["sync"] == "os"
     assert document["config"]["store_dir"] == "/data"
-    assert varz(hub)["jetstream"]["stats"]["api"]["level"] == 2
+    assert varz(hub)["jetstream"]["stats"]["api"]["level"] == 4
     json.dumps(document)
     storage.failed = OSError("disk gone")  # type: ignore[misc, assignment]
     status, answer = healthz(hub)

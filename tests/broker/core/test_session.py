@@ -128,7 +128,7 @@ def test_the_greeting_says_who_and_what_the_server_is() -> None:
         b'"max_payload":1000',
         b'"headers":true',
         b'"client_ip":"10.1.2.3"',
-        b'"api_lvl":2',
+        b'"api_lvl":4',
     ):
         assert part in line
     assert b"auth_required" not in line

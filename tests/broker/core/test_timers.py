@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -112,3 +114,18 @@ def test_timers_run_like_a_sorted_list(steps: list[tuple[str, int]]) -> None:
         assert len(timers) == len(waiting)
         deadlines = [deadline for deadline, _ in waiting.values()]
         assert timers.next_deadline_ns() == (min(deadlines) if deadlines else None)
+
+
+def test_what_there_is_no_time_for_is_due_the_next_time() -> None:
+    timers = TimerQueue()
+    ran: list[int] = []
+    handles = [timers.call_at(number // 2, partial(ran.append, number)) for number in range(10)]
+    assert timers.run_due(20, lambda: len(ran) >= 4) == 4
+    assert timers.next_deadline_ns() == 2
+    handles[4].cancel()
+    assert len(timers) == 5
+    timers.call_at(2, partial(ran.append, 99))
+    assert timers.run_due(20, lambda: len(ran) >= 6) == 2
+    assert timers.run_due(20) == 4
+    assert ran == [0, 1, 2, 3, 5, 99, 6, 7, 8, 9]
+    assert len(timers) == 0

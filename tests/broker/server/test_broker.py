@@ -255,7 +255,7 @@ async def test_the_ipv6_loopback_works_where_there_is_one() -> None:
         ({"outbound_bytes_max": 10}, "at least max_payload"),
         ({"server_name": "a b"}, "without whitespace"),
         ({"token": "t", "user": "u"}, "token and user and password are given"),
-        ({"user": "u"}, "needs a name and a password"),
+        ({"user": "u"}, "user and password: each needs the other"),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, object], complaint: str) -> None:

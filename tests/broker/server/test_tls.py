@@ -4,8 +4,11 @@ import asyncio
 import dataclasses
 import json
 import shutil
+import socket
 import ssl
 import subprocess
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import nats
@@ -13,7 +16,12 @@ import pytest
 
 import peers
 from headrace.broker import Broker, TlsOptions
+from headrace.broker.core.session import Session
+from headrace.broker.server import handshakes
+from headrace.broker.server.connection import Connection
 from headrace.errors import ConfigurationError
+
+uvloop = pytest.importorskip("uvloop")
 
 
 def _openssl(directory: Path, *arguments: str) -> None:
@@ -90,11 +98,16 @@ async def test_a_client_that_goes_on_in_clear_is_hung_up_on(
         info = json.loads((await reader.readline())[5:])
         assert info["tls_required"] is True
         assert "tls_verify" not in info
+        assert broker._pump is not None
+        (connection,) = broker._pump.connections.values()
+        assert isinstance(connection, Connection)
         writer.write(b'CONNECT {"verbose":false}\r\nPING\r\n')
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
             async with asyncio.timeout(5):
                 await reader.readuntil(b"PONG\r\n")
         writer.close()
+        async with asyncio.timeout(5):
+            await connection.gone.wait()
         assert broker.hub.sessions == {}
 
 
@@ -206,3 +219,119 @@ def test_wrong_files_are_named(certificates: Path, tmp_path: Path) -> None:
         Broker(tls=tls_options(certificates, ca_file=junk))
     with pytest.raises(ConfigurationError, match="verifying clients needs a CA file"):
         Broker(tls=tls_options(certificates, verify_clients=True))
+
+
+class Caller:
+    """A TLS client on a plain socket, whose handshake is not to succeed."""
+
+    def __init__(self, context: ssl.SSLContext, *, first: bool) -> None:
+        self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._in, self._out, server_hostname="127.0.0.1")
+        self._first = first
+
+    async def complaint(self, port: int) -> str:
+        """What the server says is wrong; fails if it only hangs up, or lets us in."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            async with asyncio.timeout(10):
+                if not self._first:
+                    await reader.readline()
+                while True:
+                    try:
+                        self._tls.do_handshake()
+                        writer.write(self._out.read())
+                        self._tls.read()  # of TLS 1.3: the server's word comes after it is done here
+                    except ssl.SSLWantReadError:
+                        writer.write(self._out.read())
+                        data = await reader.read(65_536)
+                        assert data, "hung up on without a word"
+                        self._in.write(data)
+                    except ssl.SSLError as error:
+                        return str(error.reason)
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("wrong", ["no certificate", "another version"])
+async def test_a_failed_handshake_is_told_to_the_client_and_the_log(
+    certificates: Path, first: bool, wrong: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = tls_options(
+        certificates, ca_file=certificates / "ca.pem", verify_clients=True, handshake_first=first
+    )
+    context = client_context(certificates)
+    if wrong == "another version":
+        context.set_ciphers("ALL:@SECLEVEL=0")
+        with pytest.warns(DeprecationWarning):
+            context.minimum_version = ssl.TLSVersion.TLSv1
+            context.maximum_version = ssl.TLSVersion.TLSv1_1
+    async with Broker(tls=options) as broker:
+        said = await Caller(context, first=first).complaint(broker.port)
+        assert (
+            said
+            == {
+                "no certificate": "TLSV13_ALERT_CERTIFICATE_REQUIRED",
+                "another version": "TLSV1_ALERT_PROTOCOL_VERSION",
+            }[wrong]
+        )
+        good = client_context(certificates, with_certificate=True)
+        if not first:
+            client = await nats.connect(broker.client_url, tls=good, allow_reconnect=False)
+            await client.close()
+    (line,) = [r.getMessage() for r in caplog.records if "handshake" in r.getMessage()]
+    assert "TLS handshake error: " in line
+    assert ("127.0.0.1:" in line) is not first
+
+
+def test_the_log_is_not_filled_by_who_fails_on_purpose(caplog: pytest.LogCaptureFixture) -> None:
+    now = 100.0
+    complaints = handshakes._Complaints(lambda: now)
+    for _ in range(1000):
+        complaints.say("no")
+    assert len(caplog.records) == handshakes.LINES_MAX
+    now += handshakes.LINES_WITHIN_S
+    complaints.say("no")
+    assert caplog.records[-1].getMessage() == "no (and 990 more before)"
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_floods_over_tls_is_served_in_turns_and_hears_all_answers(
+    certificates: Path,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A script that pipes its lines in: TLS may tell the last of them and the end in one breath."""
+    count = 30_000
+
+    def talk(port: int) -> bytes:
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=20) as plain,
+            closing(plain.makefile("rb", buffering=0)) as greeting,
+        ):
+            assert greeting.readline().startswith(b"INFO ")
+            context = client_context(certificates)
+            with context.wrap_socket(plain, server_hostname="127.0.0.1") as wire:
+                wire.sendall(b'CONNECT {"verbose":false}\r\n' + b"PING\r\n" * count)
+                heard = b""
+                while heard.count(b"PONG\r\n") < count and (data := wire.recv(1 << 16)):
+                    heard += data
+                return heard
+
+    async def main() -> None:
+        async with Broker(tls=tls_options(certificates)) as broker:
+            cut = 0
+            real = Session.go_on
+
+            def go_on(self: Session) -> None:
+                nonlocal cut
+                cut += 1
+                real(self)
+
+            monkeypatch.setattr(Session, "go_on", go_on)
+            heard = await asyncio.to_thread(talk, broker.port)
+            assert heard.count(b"PONG\r\n") == count
+            assert cut > 1
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(main())

@@ -13,6 +13,7 @@ import pytest
 
 import peers
 from headrace.broker import Broker, TlsOptions
+from headrace.broker.server.upgrade import start_tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop}
 try:
@@ -125,3 +126,28 @@ def test_who_leaves_at_once_leaves_nothing(certificate: Path, loop: str) -> None
 
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         runner.run(serve())
+
+
+async def test_who_is_gone_before_the_handshake_begins_is_no_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    faults: list[object] = []
+    loop.set_exception_handler(lambda _, context: faults.append(context))
+    over = asyncio.Event()
+
+    class Gone(asyncio.Transport):
+        def get_protocol(self) -> asyncio.BaseProtocol:
+            loop.call_soon(over.set)
+            return None  # type: ignore[return-value]  # as uvloop says it of a closed transport
+
+    async def wait(*_: object, **__: object) -> None:
+        await over.wait()
+
+    monkeypatch.setattr(loop, "start_tls", wait)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    early = [b"\x16\x03\x01"]
+    upgraded = await start_tls(Gone(), asyncio.Protocol(), context, timeout_s=1, early=early)
+    assert upgraded is None
+    assert not early
+    assert not faults

@@ -8,6 +8,7 @@ import re
 import ssl
 import struct
 import subprocess
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -294,3 +295,38 @@ def test_without_the_extra_the_listener_is_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "websockets.server", None)
     with pytest.raises(ConfigurationError, match=r"pip install 'headrace\[websocket\]'"):
         asyncio.run(start())
+
+
+async def test_a_websocket_of_tiny_frames_is_taken_apart_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("websockets")
+    async with (
+        Broker(websocket=WebSocketOptions(port=0)) as broker,
+        connect(broker.client_url) as good,
+    ):
+        url = broker.websocket_url
+        assert url is not None
+        turns = broker._pump.turns  # type: ignore[union-attr]
+        answers = cycle([False, True])  # a slice is over after one piece
+        monkeypatch.setattr(turns, "is_used_up", lambda: next(answers))
+        asked = 0
+        real = turns.ask
+
+        def ask(guest: object) -> None:
+            nonlocal asked
+            asked += 1
+            real(guest)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(turns, "ask", ask)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rsplit(":", 1)[1]))
+        writer.write(UPGRADE + b"\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        flood = frame(CONNECT) + frame(b"", 9) * 6_000 + frame(b"SUB a 1\r\n") + frame(b"PI")
+        writer.write(flood + frame(b"NG\r\n"))
+        await good.flush()
+        await reader.readuntil(b"PONG\r\n")
+        assert asked >= (36_000 - 16 * 1024) // (4 * 1024)
+        (session,) = [s for s in broker.hub.sessions.values() if s.peer.transport == "websocket"]
+        assert len(session.subscriptions) == 1
+        writer.close()

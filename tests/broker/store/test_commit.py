@@ -161,3 +161,12 @@ def test_stopping_carries_out_what_is_queued_and_syncs() -> None:
     made.stop()
     assert item.finished
     assert recorder.syncs >= 1
+
+
+def test_what_is_tidied_up_after_the_end_begins_no_thread_again() -> None:
+    made, _ = committer(Recorder())
+    made.submit(batch())
+    made.stop()
+    ran: list[threading.Thread] = []
+    made.submit(lambda writer: ran.append(threading.current_thread()))
+    assert ran == [threading.current_thread()]  # before the directory is given free

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from headrace.broker.store import FileStorage
 from headrace.broker.store.files import PUNCH_BYTES, LocalFiles
 from headrace.errors import StoreFullError
 from headrace.testing.faultfs import FaultFS, PowerCut
+from headrace.testing.faultplan import FaultPoint, FaultyFiles, every_fault
 
 CAPACITY = 700_000
 
@@ -17,8 +20,9 @@ CAPACITY = 700_000
 class Full:
     """A store on a disk that it has filled to the last byte, with one stream in one segment."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
-        self.fs = FaultFS(capacity=capacity)
+    def __init__(self, capacity: int = CAPACITY, plan: Sequence[FaultPoint] = ()) -> None:
+        disk = FaultFS(capacity=capacity)
+        self.fs: Any = FaultyFiles(disk, plan) if plan else disk
         self.rng = random.Random(0)
         self.sizes: dict[int, int] = {}
         self.open()
@@ -32,7 +36,7 @@ class Full:
             "/s", fs=self.fs, threaded=False, segment_bytes=1 << 26, salts=random.Random(1)
         )
 
-    def reopen(self, fs: FaultFS | None = None) -> None:
+    def reopen(self, fs: Any = None) -> None:
         self.fs = self.fs.kill() if fs is None else fs
         self.open()
         self.store = self.storage.open_stream("S")
@@ -174,6 +178,25 @@ def test_the_power_may_go_at_any_call() -> None:
             assert {m.sequence for m in read} == live
         assert number < 60
     assert full.punched == 1
+
+
+@pytest.mark.parametrize("point", [*every_fault({"punch": 1})], ids=str)
+@pytest.mark.parametrize("has_power", [True, False])
+def test_the_call_may_fail(point: FaultPoint, has_power: bool) -> None:
+    full = Full(250_000, [point])
+    full.purge(full.store.first_seq + len(full.sizes) // 2)
+    kept = dict(full.sizes)
+    if full.storage.failed is None:  # that no hole is to be had does no harm
+        full.publish()
+    assert full.fs.hit == [point]
+    assert (full.storage.failed is None) == (point.what == "ENOSPC")
+    full.fs.heal()
+    full.reopen(None if has_power else full.fs.power_cut(random.Random(3)))
+    assert [finding.lost for finding in full.storage.report if finding.lost] == []
+    found = full.store.read(1, None, 10_000, 1 << 40, full.store.last_seq)
+    held = {m.sequence: len(m.payload) for m in found}
+    assert kept.items() <= held.items()
+    assert min(held) == min(kept)
 
 
 def test_zeros_in_place_of_messages_that_were_not_removed_are_damage() -> None:

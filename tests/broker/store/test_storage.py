@@ -20,6 +20,7 @@ from headrace.errors import (
 )
 from headrace.subjects import SubjectFilter
 from headrace.testing.faultfs import FaultFS
+from headrace.testing.faultplan import FaultyFiles
 
 BIG = 1 << 40
 
@@ -494,3 +495,14 @@ def test_compaction_goes_on_beside_commits(tmp_path: Path) -> None:
     assert store.get(150).payload == b"150." * 20
     assert storage.report == []
     storage.close()
+
+
+def test_deleting_a_stream_asks_nothing_of_the_disk_that_could_fail_half_way() -> None:
+    files = FaultyFiles(FaultFS())
+    storage = FileStorage("/s", fs=files, threaded=False)  # type: ignore[arg-type]
+    storage.create_stream("S")
+    storage.flush(lambda error: None)
+    asked = files.calls.copy()
+    storage.delete_stream("S")
+    assert files.calls == asked
+    assert storage.streams() == []

@@ -10,9 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ...clock import Clock
 from ...subjects import is_subset
@@ -21,6 +19,7 @@ from .account_options import Import
 from .interest import Watch
 from .jetstream.fast_reply import FAST
 from .ports import Origin, Randomness, Sink, Target
+from .server_headers import with_requester
 from .targets import SinkTarget
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ ANSWERS_MAX: Final = 65_536  # requests of one exporter waiting for an answer; t
 ANSWER_WITHIN_NS: Final = 120_000_000_000  # nats-server: DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD
 _REPLY: Final = b"_R_."
 _FAST_TOKENS: Final = 6  # of the reply of a fast batch's message, behind its prefix
-_INFO: Final = b"Nats-Request-Info"
 
 
 class _Asked(NamedTuple):
@@ -44,6 +42,13 @@ class _Asked(NamedTuple):
     many: bool
 
 
+class _OnItsWay(NamedTuple):
+    """A request while it is handed over: through another import it stays the same one."""
+
+    headers: bytes
+    who: dict[str, Any]
+
+
 class Links:
     """The sinks between accounts; made anew whenever the configuration changes."""
 
@@ -52,6 +57,7 @@ class Links:
         self._random = random
         self._sinks: list[tuple[Account, bytes, Sink]] = []
         self._asked: dict[Account, dict[bytes, _Asked]] = {}
+        self._on_its_way: _OnItsWay | None = None
 
     def configure(self, accounts: Iterable[Account]) -> None:
         """Connect these accounts as their checked options say, and no longer as before."""
@@ -59,22 +65,25 @@ class Links:
         for account, pattern, old in self._sinks:
             account.router.remove_sink(pattern, old)
         self._sinks.clear()
-        forwards: dict[Account, list[_Forward]] = {}
+        streams: dict[Account, list[tuple[bytes, _Forward]]] = {}
         for account in by_name.values():
             for wanted in account.options.imports:
                 exporter = by_name[wanted.account]
                 transform = wanted.transform()
                 if wanted.kind == "stream":
-                    forward = _Forward(account, transform)
-                    self._add(exporter, wanted.subject, forward)
-                    forwards.setdefault(exporter, []).append(forward)
+                    found = wanted.subject, _Forward(account, transform)
+                    streams.setdefault(exporter, []).append(found)
                 else:
                     many = _answers_often(exporter, wanted)
                     self._listen_for_answers(exporter)
-                    sink = partial(self._ask, account, exporter, transform, many)
+                    sink = partial(self._ask, account, exporter, wanted, transform, many)
                     self._add(account, wanted.pattern, sink)
         for account in by_name.values():
-            account.router.watch_elsewhere(forwards.get(account, ()))
+            exported = streams.get(account, ())
+            # First, so that an import never passes for a listener of its own.
+            account.router.watch_elsewhere([forward for _, forward in exported])
+            for pattern, forward in exported:
+                self._add(account, pattern, forward)
             account.router.imported_from = [
                 by_name[wanted.account].router
                 for wanted in account.options.imports
@@ -87,6 +96,7 @@ class Links:
 
     def _listen_for_answers(self, exporter: Account) -> None:
         if exporter not in self._asked:
+            exporter.router.answers_others = True
             self._asked[exporter] = {}
             answers = _Answers(self._asked[exporter], self._clock)
             exporter.router.add_sink(_REPLY + b">", answers)
@@ -95,6 +105,7 @@ class Links:
         self,
         importer: Account,
         exporter: Account,
+        wanted: Import,
         transform: SubjectTransform,
         many: bool,
         subject: bytes,
@@ -111,7 +122,8 @@ class Links:
         route = router.find(theirs)
         if not (route.plain or route.groups or route.sinks):
             return False
-        headers = _with_requester(headers, importer.name)
+        who = self._who(importer, wanted, headers, origin)
+        headers = with_requester(headers, who)
         asked = self._asked[exporter]
         ours = b""
         if reply:
@@ -121,10 +133,29 @@ class Links:
                 ours, many = b".".join([ours, *reply.split(b".")[-_FAST_TOKENS:]]), True
             until_ns = self._clock.monotonic_ns() + ANSWER_WITHIN_NS
             asked[ours] = _Asked(importer, reply, until_ns, many)
-        if router.deliver(route, theirs, ours, headers, payload, origin, 0):
-            return True
-        asked.pop(ours, None)
-        return False
+        before, self._on_its_way = self._on_its_way, _OnItsWay(headers, who)
+        try:
+            taken = router.deliver(route, theirs, ours, headers, payload, origin, 0) > 0
+        finally:
+            self._on_its_way = before
+        if not taken:
+            asked.pop(ours, None)
+        return taken
+
+    def _who(
+        self, importer: Account, wanted: Import, headers: bytes, origin: Origin | None
+    ) -> dict[str, Any]:
+        """Who asks: the account that asked first, and the one whose service was asked for it."""
+        on_its_way = self._on_its_way
+        if on_its_way is not None and on_its_way.headers == headers:
+            return {**on_its_way.who, "svc": importer.name}
+        if origin is None:
+            return {"acc": importer.name}
+        if wanted.share:
+            return origin.describe()
+        if origin.round_trip_ns:
+            return {"acc": importer.name, "rtt": origin.round_trip_ns}
+        return {"acc": importer.name}
 
     def _forget_old(self, asked: dict[bytes, _Asked]) -> None:
         now_ns = self._clock.monotonic_ns()
@@ -228,10 +259,3 @@ def _answers_often(exporter: Account, wanted: Import) -> bool:
         for export in exporter.options.exports
         if export.kind == "service" and is_subset(wanted.subject, export.subject)
     )
-
-
-def _with_requester(headers: bytes, account: str) -> bytes:
-    """The headers with the name of the asking account, as a service gets them."""
-    info = msgspec.json.encode({"acc": account})
-    start = headers[:-2] if headers else b"NATS/1.0\r\n"
-    return b"%b%b: %b\r\n\r\n" % (start, _INFO, info)

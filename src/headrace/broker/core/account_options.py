@@ -14,6 +14,7 @@ __all__ = [
     "DEFAULT_ACCOUNT",
     "SYSTEM_ACCOUNT",
     "AccountOptions",
+    "AssetLimits",
     "Export",
     "Import",
     "JetStreamLimits",
@@ -31,7 +32,8 @@ class JetStreamLimits:
     """What one account may use; −1 for no limit.
 
     ``max_consumers`` holds for each stream, as in nats-server. ``max_bytes_required`` refuses a
-    stream without ``max_bytes``; ``max_stream_…`` limits the ``max_bytes`` of each.
+    stream without ``max_bytes``; ``max_stream_…`` limits the ``max_bytes`` of each. With ``tiers`` the
+    limits are theirs, by the replicas of a stream: ``R1``, which is what one node has, ``R3`` …
     """
 
     max_memory: int = -1
@@ -42,6 +44,28 @@ class JetStreamLimits:
     max_stream_memory: int = -1
     max_stream_storage: int = -1
     max_bytes_required: bool = False
+    tiers: tuple[tuple[str, JetStreamLimits], ...] = ()
+
+    def of_one_node(self) -> JetStreamLimits | None:
+        """What holds for streams without replicas; None if there must not be any."""
+        return dict(self.tiers).get("R1") if self.tiers else self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssetLimits:
+    """What a server allows each stream, consumer and batch, of whatever account; 0 for its default.
+
+    Without ``max_ack_pending``, ``max_request_batch`` and ``duplicate_window`` (seconds) any value is
+    allowed. ``batch_idle`` is in seconds; batches count apart by their kind, atomic or fast.
+    """
+
+    max_ack_pending: int = 0
+    max_request_batch: int = 0
+    duplicate_window: float = 0.0
+    batches_per_stream: int = 0
+    batches: int = 0
+    batch_messages: int = 0
+    batch_idle: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +85,15 @@ class Export:
 class Import:
     """``subject`` of ``account``, known in the importing account as ``local``.
 
-    Both have the same wildcards. ``local`` may name them, ``$1``, in an order of its own.
+    Both have the same wildcards. ``local`` may name them, ``$1``, in an order of its own. ``share``: a
+    service learns which client asks, and not only which account.
     """
 
     kind: Kind
     account: str
     subject: bytes
     local: bytes
+    share: bool = False
 
     @property
     def pattern(self) -> bytes:

@@ -25,6 +25,7 @@ from .router import Router
 
 if TYPE_CHECKING:
     from ...clock import Clock
+    from .account_origins import Origins
     from .jetstream.account_limits import ServerStore
     from .jetstream.commits import Commits
     from .jetstream.engine import JetStream
@@ -73,6 +74,7 @@ class Accounts:
         self._by_name: dict[str, Account] = {}
         self._links = Links(clock, random)
         self._jetstream: _Shared | None = None
+        self._origins: Origins | None = None
         self.engines: list[JetStream] = []
         self.system_name = SYSTEM_ACCOUNT
         self.default = self._account(
@@ -127,7 +129,10 @@ class Accounts:
 
     def start_jetstream(self, storage: Storage, options: JetStreamOptions) -> None:
         """Serve the streams in ``storage``, to the accounts that have JetStream. Raises StoreError."""
+        from .account_origins import Origins
+
         self._jetstream = _Shared(storage, options)
+        self._origins = Origins(options.domain)
         self._start_engines()
 
     def _start_engines(self) -> None:
@@ -138,7 +143,9 @@ class Accounts:
             if account.options.jetstream is not None and account.engine is None:
                 account.engine = shared.start(account, self._clock, self._random, self._timers)
                 self.engines.append(account.engine)
-        shared.stand_in(self._by_name.values())
+        shared.stand_in(self._by_name.values(), self._clock, self._random, self._timers)
+        if self._origins is not None:
+            self._origins.configure(self._by_name.values())
 
     def _limit(self, account: Account) -> None:
         shared = self._jetstream
@@ -163,15 +170,15 @@ class _Shared:
         self._commits: Commits = Commits(storage)
         self._server: ServerStore = ServerStore(options.max_memory_bytes, options.max_storage_bytes)
         self._stand_ins: dict[Account, Sink] = {}
+        self._nobodys: JetStream | None = None
 
     def options_of(self, account: Account) -> JetStreamOptions:
         limits = account.options.jetstream or JetStreamLimits()
-        own = limits.max_ack_pending
         return dataclasses.replace(
             self._options,
             account=account.name,
-            limits=limits,
-            max_ack_pending=own if own > 0 else self._options.max_ack_pending,
+            limits=limits.of_one_node() or JetStreamLimits(max_memory=0, max_storage=0),
+            tiers=limits.tiers,
         )
 
     def start(
@@ -198,11 +205,19 @@ class _Shared:
             DomainApi(account.router, self._options.domain)
         return engine
 
-    def stand_in(self, accounts: Iterable[Account]) -> None:
+    def stand_in(
+        self, accounts: Iterable[Account], clock: Clock, random: Randomness, timers: Timers
+    ) -> None:
         """Let accounts without JetStream say so when they are asked for it."""
-        accounts = list(accounts)
-        engine = next((account.engine for account in accounts if account.engine is not None), None)
         for account in accounts:
-            if engine is not None and account.engine is None and account not in self._stand_ins:
-                sink = self._stand_ins[account] = engine.stand_in(account.router)
+            if account.engine is None and account not in self._stand_ins:
+                if self._nobodys is None:
+                    self._nobodys = self._without_account(clock, random, timers)
+                sink = self._stand_ins[account] = self._nobodys.stand_in(account.router)
                 account.router.add_sink(_API, sink)
+
+    def _without_account(self, clock: Clock, random: Randomness, timers: Timers) -> JetStream:
+        """An engine nobody reaches, which knows all calls: there may be no other."""
+        from .jetstream.engine import JetStream
+
+        return JetStream(Router(random), self._storage, clock, random, timers, self._options)

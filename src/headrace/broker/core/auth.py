@@ -152,7 +152,7 @@ class UserAuthentication:
         passwords: PasswordChecker | None = None,
         map_certificates: bool = False,
     ) -> None:
-        check_users(users, default, need_secret=not map_certificates)
+        check_users(users)
         names = {user.name: user for user in users}
         if default is not None and default not in names:
             raise ConfigurationError(
@@ -218,19 +218,17 @@ class UserAuthentication:
         return None
 
 
-def check_users(
-    users: Sequence[User], default: str | None = None, *, need_secret: bool = True
-) -> None:
-    """Raise ConfigurationError for the first entry that could let in the wrong one."""
+def check_users(users: Sequence[User]) -> None:
+    """Raise ConfigurationError for the first entry that could let in the wrong one.
+
+    A user without a password is let in without one, as by nats-server.
+    """
     if not users:
         raise ConfigurationError("users: empty; accepted is at least one user")
     seen: set[str] = set()
     for user in users:
-        secret = user.password or user.nkey or user.name == default
-        if not user.name or (need_secret and not secret):
-            raise ConfigurationError(
-                f"users: {user.name!r}: each needs a name and a password, or an nkey"
-            )
+        if not user.name:
+            raise ConfigurationError("users: an entry without a name; each needs one, or an nkey")
         check_secret(f"users: the password of {user.name!r}", user.password)
         if user.nkey:
             public_key(user.nkey, USER)

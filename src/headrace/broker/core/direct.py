@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...message import StoredRow
-from ...wire.direct import FRAME_BYTES, Chunk, PublishRun
+from ...wire.direct import FRAME_BYTES, Chunk, FrameBatch, PublishRun
 from ...wire.frames import MSG, Frame
 from .answers import ExpectedAnswers
 from .output import Output
+from .replies import ANOTHERS_REPLY
 from .session import Session
 from .subscription import GuardedSubscription, Subscription
 
@@ -121,28 +122,27 @@ class DirectSession(Session):
     __slots__ = ()
 
     def receive_chunks(self, chunks: list[Chunk]) -> None:
-        """Handle what the client said; afterwards ``closed`` may be set."""
+        """Take what the client said; as ``receive``."""
         for chunk in chunks:
-            if isinstance(chunk, bytes):
-                self.receive(chunk)
-            elif self._login.holds:
-                self._login.keep(chunk)
-            elif self._last_words is None:
-                self._vigil.heard = True
-                self.in_bytes += len(chunk)
-                frames = self._take_run(chunk) if isinstance(chunk, PublishRun) else chunk.frames
-                self._take_chunk(frames)
+            self.receive(chunk)
 
-    def take_up(self, frames: list[Frame], chunks: list[Chunk]) -> None:
-        if not self.closed:
-            self._take(iter(frames))
-        self.receive_chunks(chunks)
+    def _hear(self, piece: Any) -> int:
+        if isinstance(piece, PublishRun):
+            frames = self._take_run(piece)
+            self._budget.charge(len(piece.payloads) - len(frames))
+        elif isinstance(piece, FrameBatch):
+            frames = piece.frames
+        else:
+            return super()._hear(piece)
+        return self._take_frames(frames)
 
     def _take_run(self, run: PublishRun) -> list[Frame]:
         """Hand a run over if it is for one sink that takes runs; returns the frames left."""
         sink = self.router.find(run.subject).only_sink if self._relaxed else None
         take = None if sink is None else self.router.run_of(sink)
         if take is None or run.prefix[:1] == b"$":  # maybe a reserved reply
+            return run.frames
+        if self.router.answers_others and run.prefix.startswith(ANOTHERS_REPLY):
             return run.frames
         left = [*take(run, self)]
         self.in_messages += len(run.payloads) - len(left)

@@ -17,8 +17,10 @@ from ...clock import Clock
 from .account_options import SYSTEM_ACCOUNT, AccountOptions
 from .accounts import Accounts
 from .auth import Authenticator, NoAuthentication
+from .budget import Budget
 from .ended_connections import EndedConnections
 from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
+from .leaving import Leaving
 from .output import Output
 from .passwords import AtOnce, SlowDecisions
 from .ports import Randomness, Storage
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hub"]
 
+TIMERS_NS = 5_000_000  # for what is due in one turn; the rest is due in the next one
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
@@ -50,7 +53,9 @@ class Hub:
         self.options = options or HubOptions()
         self.authenticator = authenticator or NoAuthentication()
         self.decisions: SlowDecisions = AtOnce()  # the shell has threads for them
+        self.budget = Budget()  # the shell knows when a turn is over; without one, none ever is
         self.timers = TimerQueue()
+        self.leaving = Leaving(clock, self.timers)
         self.accounts = Accounts(clock, random, self.timers)
         self._services: SystemServices | None = None
         self.router = self.accounts.default.router
@@ -101,8 +106,8 @@ class Hub:
             session.close("maximum connections exceeded")
         return session
 
-    def info(self, session: Session) -> bytes:
-        """The INFO document for one client."""
+    def info(self, session: Session, *, entered: bool = False) -> bytes:
+        """The INFO document for one client; one that has ``entered`` learns which account it is in."""
         options = self.options
         document: dict[str, Any] = {
             "server_id": self.server_id,
@@ -112,7 +117,7 @@ class Hub:
             "go": "",
             "host": options.host,
             "port": options.port,
-            "headers": True,
+            "headers": options.headers,
         }
         if self.authenticator.required:
             document["auth_required"] = True
@@ -122,16 +127,22 @@ class Hub:
                 document["tls_verify"] = True
         if options.tls_available:
             document["tls_available"] = True
-        document["max_payload"] = options.max_payload
+        own = session.identity.payload_max
+        document["max_payload"] = min(own, options.max_payload) if own >= 0 else options.max_payload
         if self.storage is not None:
             document["jetstream"] = True
             if options.domain:
                 document["domain"] = options.domain
-        if session.peer.nonce:
+        if session.peer.nonce and not entered:
             document["nonce"] = session.peer.nonce
         document["client_id"] = session.client_id
         document["client_ip"] = session.peer.host
         document["api_lvl"] = COMPATIBLE_API_LEVEL
+        if entered:
+            document["connect_info"] = True
+            document["remote_account"] = session.account.name
+            if session.account is self.accounts.system:
+                document["acc_is_sys"] = True
         if self.is_shutting_down:
             document["ldm"] = True
         return msgspec.json.encode(document) + b" "
@@ -212,8 +223,14 @@ class Hub:
         return self.timers.next_deadline_ns()
 
     def run_timers(self) -> int:
-        """Run what is due; ``end_of_tick`` comes after it. Returns how many timers ran."""
-        return self.timers.run_due(self.clock.monotonic_ns())
+        """Run what is due, as far as there is time in one turn; ``end_of_tick`` comes after it.
+
+        Returns how many timers ran.
+        """
+        monotonic_ns = self.clock.monotonic_ns
+        now_ns = monotonic_ns()
+        ends_ns = now_ns + TIMERS_NS
+        return self.timers.run_due(now_ns, lambda: monotonic_ns() >= ends_ns)
 
     # Pressure
 

@@ -8,10 +8,10 @@ from ... import limits
 
 __all__ = ["COMPATIBLE_API_LEVEL", "COMPATIBLE_VERSION", "HubOptions"]
 
-COMPATIBLE_VERSION = "2.12.0"
+COMPATIBLE_VERSION = "2.14.0"
 """The nats-server whose behaviour clients may expect: they switch features by ``INFO.version``."""
 
-COMPATIBLE_API_LEVEL = 2
+COMPATIBLE_API_LEVEL = 4
 """The JetStream API level of that version."""
 
 
@@ -29,6 +29,8 @@ class HubOptions:
     server_name: str = ""
     host: str = "127.0.0.1"
     port: int = 4222
+    headers: bool = True
+    """Whether messages may have headers."""
     max_payload: int = limits.PAYLOAD_BYTES_MAX
     max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX

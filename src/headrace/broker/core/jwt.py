@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from ...errors import ConfigurationError
+from .jwt_error import TokenError
 from .nkeys import ACCOUNT, OPERATOR, USER, public_key
 
 __all__ = ["Claims", "TokenError", "decode_token"]
@@ -31,19 +32,17 @@ Verify = Callable[[bytes, bytes, bytes], bool]
 """``verify(public key, signature, data)``"""
 
 
-class TokenError(ValueError):
-    """A token is not what it has to be. The text says why, and shows nothing of it."""
-
-
 class Claims(msgspec.Struct, frozen=True, kw_only=True):
     """What a token says; ``nats`` is its content, by NATS's own names."""
 
     iss: str
     sub: str
+    jti: str | None = ""
+    aud: str | None = ""
     iat: int = 0
     exp: int = 0
     nbf: int = 0
-    name: str = ""
+    name: str | None = ""
     type: str = ""
     """Of version 1; later ones say it in ``nats``."""
     nats: dict[str, Any] = {}
@@ -70,6 +69,8 @@ def decode_token(token: str, kind: str, verify: Verify) -> Claims:
 
     Whether that key may sign it is for the caller to say.
     """
+    from .jwt_content import check_content  # who has no tokens starts without it
+
     if len(token) > TOKEN_BYTES_MAX:
         raise TokenError("it is longer than any token")
     parts = token.strip().split(".")
@@ -79,6 +80,8 @@ def decode_token(token: str, kind: str, verify: Verify) -> Claims:
         header = msgspec.json.decode(_decode(parts[0]), type=_Header)
         claims = msgspec.json.decode(_decode(parts[1]), type=Claims)
         signature = _decode(parts[2])
+    except msgspec.ValidationError as error:
+        raise TokenError(f"a field is not of its type: {error}") from None
     except (msgspec.DecodeError, binascii.Error, ValueError, RecursionError):
         raise TokenError("it is not made of base64 and JSON") from None
     signed = f"{parts[0]}.{parts[1]}"
@@ -86,6 +89,7 @@ def decode_token(token: str, kind: str, verify: Verify) -> Claims:
         signed, claims = parts[1], _of_version_1(claims)
     elif header.alg != _ALGORITHM:
         raise TokenError(f"its algorithm is not {_ALGORITHM}")
+    claims = msgspec.structs.replace(claims, nats=check_content(claims.nats))
     if claims.kind != kind or claims.nats.get("version") != _VERSION:
         raise TokenError(f"it is not about {kind}s, or not of version {_VERSION}")
     signer = "A" if kind == "user" else "O"

@@ -37,10 +37,14 @@ class _TrustedAccount:
 
 @dataclass(frozen=True, slots=True)
 class TokenTrust:
-    """What a configuration trusts: tokens of operators, and of accounts by their public key."""
+    """What a configuration trusts: tokens of operators, and of accounts by their public key.
+
+    ``keys`` are public keys that sign accounts, of operators whose tokens are not at hand.
+    """
 
     operators: tuple[str, ...]
     accounts: Mapping[str, str] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
 
 
 class TrustedTokens:
@@ -53,6 +57,9 @@ class TrustedTokens:
         self._verify = verify
         self._clock = clock
         signers = self._operators(trust.operators)
+        for key in trust.keys:
+            public_key(key, OPERATOR)
+            signers.add(key)
         self._accounts = {
             name: self._account(name, token, signers) for name, token in trust.accounts.items()
         }
@@ -73,8 +80,8 @@ class TrustedTokens:
             return None
         try:
             return self._identity(options, peer)
-        except (TokenError, TypeError, AttributeError):
-            return None  # not good, or of an odd shape: which is not told to a stranger
+        except TokenError:
+            return None  # why is not told to a stranger
 
     def _identity(self, options: ConnectOptions, peer: Peer) -> Identity:
         now_s = self._clock.now_ns() / _NS
@@ -86,7 +93,7 @@ class TrustedTokens:
             raise TokenError("it is not signed by an account there is")
         account.claims.check_time(now_s)
         _check_not_revoked(account.claims, user)
-        if content.get("bearer_token"):
+        if content.get("bearer_token", False):
             if (account.claims.nats.get("limits") or {}).get("disallow_bearer"):
                 raise TokenError("the account does not take bearer tokens")
         elif not self._keys.signed(user.sub, options.sig, peer.nonce):

@@ -35,15 +35,20 @@ def account_options(claims: Claims) -> AccountOptions:
 
 
 def _jetstream(limits: Mapping[str, Any]) -> JetStreamLimits | None:
+    """Limits by tiers, or else of the whole account. Raises TokenError."""
     tiers = limits.get("tiered_limits")
-    if tiers:
-        limits = tiers.get("R1") or {}
-    memory, storage = limits.get("mem_storage", 0), limits.get("disk_storage", 0)
-    if not (memory or storage):
-        return None
+    if not tiers:
+        used = limits.get("mem_storage", 0) or limits.get("disk_storage", 0)
+        return _limits(limits) if used else None
+    if not isinstance(tiers, Mapping) or not all(isinstance(t, Mapping) for t in tiers.values()):
+        raise TokenError("tiered_limits are not limits by tier")
+    return JetStreamLimits(tiers=tuple((str(name), _limits(of)) for name, of in tiers.items()))
+
+
+def _limits(limits: Mapping[str, Any]) -> JetStreamLimits:
     return JetStreamLimits(
-        max_memory=_limit(memory),
-        max_storage=_limit(storage),
+        max_memory=_limit(limits.get("mem_storage", 0)),
+        max_storage=_limit(limits.get("disk_storage", 0)),
         max_streams=_limit(limits.get("streams", 0) or -1),
         max_consumers=_limit(limits.get("consumer", 0) or -1),
         max_ack_pending=_limit(limits.get("max_ack_pending", 0) or -1),
@@ -90,6 +95,7 @@ def _import(item: Mapping[str, Any]) -> Import:
         account=str(item.get("account", "")),
         subject=subject.encode(),
         local=(local or subject).encode(),
+        share=item.get("share", False),
     )
 
 
@@ -141,6 +147,8 @@ def check_origin(content: Mapping[str, Any], peer: Peer) -> None:
     if transports and _TRANSPORTS[peer.transport] not in [str(t).upper() for t in transports]:
         raise TokenError("this user may not come this way")
     networks = content.get("src")
+    if isinstance(networks, str):
+        networks = [network.strip() for network in networks.split(",") if network.strip()]
     if networks:
         try:
             host = ipaddress.ip_address(peer.host)

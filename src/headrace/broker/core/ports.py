@@ -57,6 +57,8 @@ class Timers(Protocol):
 class StreamStore(Protocol):
     """One stream's messages. Not thread-safe: called on the owner's thread only.
 
+    Whatever needs the disk raises StoreReadError when that cannot read now; nothing changes by it.
+
     A ``filter`` of ``None`` means every subject.
     """
 
@@ -133,6 +135,10 @@ class StreamStore(Protocol):
         ...
 
     def get(self, sequence: int) -> StoredMessage | None: ...
+
+    def holds(self, sequence: int) -> bool:
+        """Whether there is a message with this sequence; its content is not read."""
+        ...
 
     def read(
         self,
@@ -370,6 +376,11 @@ class Origin(Protocol):
 
     @property
     def client_id(self) -> int: ...
+
+    @property
+    def round_trip_ns(self) -> int:
+        """How long its last ping took; 0 before the first answer."""
+        ...
 
     def describe(self) -> dict[str, Any]:
         """Who this is, as advisories show it; made anew by each call."""

@@ -22,6 +22,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from .broadcast import PART_RECEIVERS, parts_of
+from .budget import LOOK_AT_ONCE
 from .interest import Elsewhere, InterestWatches, Watch
 from .output import head_of, tail_of
 from .ports import ManySink, Origin, Randomness, RunSink, Sink, Target
@@ -34,6 +36,8 @@ __all__ = ["NOBODY", "Route", "Router"]
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
 MERGED_ENTRIES_MAX: Final = 4_096
+RECEIVERS_PER_UNIT: Final = 2
+SINK_UNITS: Final = 2
 
 _ACK_PREFIX: Final = b"$JS.ACK."
 _ACK_STARTS: Final = frozenset((b"$JS", b"*", b">"))  # what a pattern that matches them begins with
@@ -45,13 +49,14 @@ _Literals = dict[bytes, Node[Receiver]]
 class Route:
     """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
 
-    __slots__ = ("groups", "guarded", "only_sink", "plain", "sinks")
+    __slots__ = ("groups", "guarded", "only_sink", "parts", "plain", "sinks", "weight")
 
     def __init__(
         self,
         plain: tuple[Subscription, ...] = (),
         groups: tuple[tuple[Subscription, ...], ...] = (),
         sinks: tuple[Sink, ...] = (),
+        sinks_weight: int = 0,
     ) -> None:
         self.plain = plain
         self.groups = groups
@@ -62,6 +67,10 @@ class Route:
             for member in members
         )
         """Whether permissions are to be asked about each message."""
+        self.weight = 1 + (len(plain) + len(groups)) // RECEIVERS_PER_UNIT + sinks_weight
+        """What a message on it counts in a turn; see ``budget``."""
+        self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
+        """How it is divided, if it has too many receivers for one go."""
         # The commonest route by far, a stream's, is told apart with one look.
         self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
 
@@ -83,7 +92,10 @@ class Router:
         self._refused = {"exact": 0, "prefixes": 0}
         self._on_unblocked: list[Callable[[], None]] = []
         self._watches = InterestWatches()
+        self._leading_elsewhere: frozenset[object] = frozenset()
         self.subscriptions = 0
+        self.answers_others = False
+        """Whether replies to other accounts go through here: such a reply is not a client's to name."""
         self.imported_from: list[Router] = []
         """Of the accounts whose streams are imported here: they may wait for outputs of this one."""
         self.exact: dict[bytes, Route] = {}
@@ -130,13 +142,15 @@ class Router:
 
     def watch(self, watch: Watch) -> None:
         leaf = self._trie.leaf(watch.subject)
-        self._watches.add(watch, leaf.groups.get if leaf is not None else lambda _queue: None)
+        self._watches.add(watch, self._listeners(leaf))
 
     def unwatch(self, watch: Watch) -> None:
         self._watches.remove(watch)
 
     def watch_elsewhere(self, places: Iterable[Elsewhere]) -> None:
         """Who imports subjects of this router, from now on: listeners there count for watches here."""
+        places = tuple(places)
+        self._leading_elsewhere = frozenset(places)
         self._watches.ask_elsewhere(places)
 
     def on_unblocked(self, callback: Callable[[], None]) -> None:
@@ -202,7 +216,7 @@ class Router:
     def resolve(self, subject: bytes) -> Target | None:
         route = self.find(subject)
         if len(route.plain) == 1 and not route.groups and not route.sinks:
-            return route.plain[0]
+            return None if route.plain[0].closed else route.plain[0]
         receivers: list[Target] = [*route.plain]
         receivers += [self._member(group) for group in route.groups]
         for sink in route.sinks:
@@ -365,7 +379,7 @@ class Router:
         """One member of a queue group, at random among those who keep up."""
         start = self._random.getrandbits(32) % len(group)
         for member in (*group[start:], *group[:start]):
-            if not member.blocked:
+            if not (member.blocked or member.closed):
                 return member
         return group[start]
 
@@ -374,8 +388,9 @@ class Router:
         chosen = []
         for group in route.groups:
             start = self._random.getrandbits(32) % len(group)
-            for member in (*group[start:], *group[:start]) if skip_client else (group[start],):
-                if member.client_id != skip_client:
+            others = skip_client or group[start].closed  # closed: it is about to leave the router
+            for member in (*group[start:], *group[:start]) if others else (group[start],):
+                if member.client_id != skip_client and not member.closed:
                     chosen.append(member)
                     break
         return chosen
@@ -430,7 +445,9 @@ class Router:
                         plain.append(member)
                     else:
                         sinks.append(member)
-        route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks))
+        # One that takes no batches is the API of JetStream or its like: any of its calls may take long.
+        weight = sum([SINK_UNITS if sink in self._many else LOOK_AT_ONCE for sink in sinks])
+        route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks), weight)
         if len(self._merged) >= MERGED_ENTRIES_MAX:
             self._merged.clear()
         self._merged[key] = route
@@ -450,7 +467,16 @@ class Router:
             self.exact.pop(pattern, None)
             self._prefixes.pop(pattern.rpartition(b".")[0], None)
         if self._watches:
-            self._watches.tell(pattern, leaf.groups.get)
+            self._watches.tell(pattern, self._listeners(leaf))
+
+    def _listeners(self, leaf: Leaf[Receiver] | None) -> Callable[[bytes], bool]:
+        """Who listens in a queue; an import does not, its watch says who does where it leads."""
+
+        def listened(queue: bytes) -> bool:
+            members = () if leaf is None else leaf.groups.get(queue, ())
+            return any(member not in self._leading_elsewhere for member in members)
+
+        return listened
 
 
 def _sole_receiver(route: Route) -> Subscription | None:

@@ -1,7 +1,8 @@
 """The server's end of one client connection, without the socket.
 
 Bytes go in by ``receive``, one chunk at a time; what is to be written waits in ``output`` and leaves by
-``take_output``, once per tick. Texts of ``-ERR`` and what closes a connection are as in nats-server.
+``take_output``, once per tick. What there is no time for in one turn is kept (``session_input``). Texts of
+``-ERR`` and what closes a connection are as in nats-server.
 
 The loop over published messages (``_publish_relaxed``) is the hottest of the broker. It serves clients
 that asked for neither confirmations nor checks and may publish anywhere, which is what client libraries
@@ -14,17 +15,22 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from ...subjects import SubjectFilter, is_valid_pattern, is_valid_subject
+from ...subjects import SubjectFilter, is_valid_subject
 from ...wire import Parser, encode
 from ...wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
 from .answers import ExpectedAnswers
 from .auth import Identity
+from .broadcast import BROADCAST, Broadcast
 from .client_info import client_info
 from .output import Output
 from .passwords import SlowDecision
 from .peer import Peer
+from .replies import RESERVED, is_refused, say_nobody
 from .session_connect import UNSAID, ConnectOptions, decode_connect
+from .session_input import SessionInput
 from .session_login import Login, renew_subscriptions
+from .session_subscribe import shown, why_not
+from .session_together import take_together
 from .session_vigil import Vigil
 from .subscription import GuardedSubscription, Subscription
 
@@ -32,11 +38,9 @@ if TYPE_CHECKING:
     from .accounts import Account
     from .hub import Hub
 
-__all__ = ["RESERVED_REPLY", "Peer", "Session"]
+__all__ = ["Peer", "Session"]
 
-FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth taking together
-TOGETHER_MIN: Final = 8  # so many of any kind are
-RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message
+LINE_UNITS: Final = 8  # what a line that is no message counts in a turn
 
 
 class Session:
@@ -44,7 +48,9 @@ class Session:
 
     __slots__ = (
         "_answers",
+        "_budget",
         "_hub",
+        "_input",
         "_last_words",
         "_login",
         "_parser",
@@ -94,6 +100,8 @@ class Session:
         self._last_words: list[bytes] | None = None
         self._vigil = Vigil(self, hub)
         self._login = Login(self, hub)
+        self._budget = hub.budget
+        self._input = SessionInput(hub.budget, self._login, self._hear, self._take)
         if not self.authenticated:
             self._vigil.await_login()
             return
@@ -123,54 +131,64 @@ class Session:
     @property
     def holds_input(self) -> bool:
         """Whether what comes in now is kept for later: better read no more until it is not."""
-        return self._login.holds and not self.closed
+        return (self._login.holds or self._input.is_kept) and not self.closed
 
-    def receive(self, chunk: bytes) -> None:
-        """Handle what the socket brought; afterwards ``closed`` may be set."""
+    @property
+    def wants_turn(self) -> bool:
+        """Whether ``go_on`` has something to do: input is kept that only waits for its turn."""
+        return self._input.is_kept and not (self._login.holds or self.closed)
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much input waits to be handled."""
+        return self._input.kept_bytes
+
+    def receive(self, chunk: Any) -> None:
+        """Take what the socket brought, and handle it as far as there is time; ``closed`` may be set then."""
         if self._last_words is not None:
             return  # it has been told why
-        if self._login.holds:
-            self._login.keep(chunk)
-            return
-        if not (self.authenticated or self._parser.held_bytes or chunk[:1] in (b"C", b"c")):
-            # Refused before the parser would keep a payload of somebody unknown.
-            self.close("Authorization Violation", "Authentication Failure")
-            return
         self._vigil.heard = True
         self.in_bytes += len(chunk)
-        self._take_chunk(self._parser.feed(chunk))
+        self._input.take(chunk)
 
-    def _take_chunk(self, frames: list[Frame]) -> None:
+    def go_on(self) -> None:
+        """Handle what was kept, as far as there is time."""
+        if not self.closed:
+            self._input.go_on()
+
+    def _hear(self, piece: Any) -> int:
+        """Handle a piece of a chunk; returns how many frames it completed."""
+        if not (self.authenticated or self._parser.held_bytes or piece[:1] in (b"C", b"c")):
+            # Refused before the parser would keep a payload of somebody unknown.
+            self.close("Authorization Violation", "Authentication Failure")
+            return 0
+        return self._take_frames(self._parser.feed(piece))
+
+    def _take_frames(self, frames: list[Frame]) -> int:
         """Handle frames that came at once; those for one sink go there in one go."""
-        if len(frames) > 1 and self._relaxed and frames[0][0] == PUB:
-            if frames[0][1].startswith(RESERVED_REPLY):
-                frames = self._take_acks(frames)
-            elif len(frames) >= TOGETHER_MIN or frames[0][2].endswith(FAST_REPLY):
-                frames = self._take_together(frames)
+        count = len(frames)
+        if count > 1 and self._relaxed and frames[0][0] == PUB:
+            frames = take_together(self, frames)
+            self.in_messages += count - len(frames)
+            self._budget.charge(count - len(frames))
         self._take(iter(frames))
+        return count
 
     def _take(self, frames: Iterator[Frame]) -> None:
-        """Handle frames in order, until the session is closed."""
+        """Handle frames in order, until the session is closed or there is a reason to keep the rest."""
+        budget = self._budget
         for frame in frames:
             if self._relaxed and frame[0] == PUB:
                 after = self._publish_relaxed(frame, frames)
-                if after is None:
-                    return
-                self._handle(after)
+                if after is not None:
+                    self._handle(after)
             else:
                 self._handle(frame)
             if self.closed:
                 return
-            if self._login.holds:
-                self._login.keep_frames(frames)
+            if self._login.holds or budget.spent:
+                self._input.keep(frames)
                 return
-
-    def take_up(self, frames: list[Frame], chunks: list[Any]) -> None:
-        """Handle what was kept."""
-        if not self.closed:
-            self._take(iter(frames))
-        for chunk in chunks:
-            self.receive(chunk)
 
     def take_output(self) -> list[bytes]:
         """Everything to be written now."""
@@ -212,45 +230,16 @@ class Session:
 
     # Publishing
 
-    def _take_acks(self, frames: list[Frame]) -> list[Frame]:
-        """Hand the acknowledgements at the front over in one go; returns the frames left to handle."""
-        route = self.router.acks()
-        sink = None if route is None else route.only_sink
-        many = None if sink is None else self.router.many_of(sink)
-        if many is None:
-            return frames
-        end = 0
-        for frame in frames:
-            if frame[0] != PUB or not frame[1].startswith(RESERVED_REPLY):
-                break
-            end += 1
-        if any([frame[2] for frame in frames[:end]]):  # noqa: C419 - quicker as a list
-            return frames
-        left = [*many(frames[:end], self)]
-        self.in_messages += end - len(left)
-        return left + frames[end:]
-
-    def _take_together(self, frames: list[Frame]) -> list[Frame]:
-        """Hand over a whole chunk if it is for one sink that takes batches; returns the frames left."""
-        total, find = len(frames), self.router.find
-        sink = find(frames[0][1]).only_sink
-        many = None if sink is None else self.router.many_of(sink)
-        if many is None or [frame[0] for frame in frames].count(PUB) != total:
-            return frames
-        sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
-        if len(sinks) > 1 or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
-            return frames
-        left = [*many(frames, self)]
-        self.in_messages += total - len(left)
-        return left
-
     def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
-        """Route publishes until ``rest`` ends, or return the first frame that is something else."""
+        """Route publishes until they or the turn end, or return the first frame that is something else."""
         router = self.router
         known, find, deliver = router.exact.get, router.find_uncached, router.deliver
         no_responders = self.options.no_responders
         skip_client = 0 if self.options.echo else self.client_id
+        answers_others = router.answers_others
         pub = PUB
+        budget = self._budget
+        left = budget.left
         count = 0
         found: Frame | None = None
         for frame in chain((first,), rest):
@@ -259,17 +248,26 @@ class Session:
                 break
             _op, subject, reply, headers, payload = frame
             count += 1
-            if reply and reply[0] == 36 and reply.startswith(RESERVED_REPLY):  # 36 is "$"
+            if reply and (reply[0] == 36 or answers_others) and reply.startswith(RESERVED):  # "$"
                 self._refuse_reply(reply)
                 continue
             route = known(subject) or find(subject)
             sink = route.only_sink
             if sink is not None:
                 taken = sink(subject, reply, headers, payload, self) is not False
+            elif route.parts:
+                found = (BROADCAST, Broadcast(router, route, frame, self, skip_client))
+                break
             else:
                 taken = deliver(route, subject, reply, headers, payload, self, skip_client) > 0
             if not taken and no_responders and reply:
-                self._say_no_responders(subject, reply)
+                say_nobody(router, self.client_id, subject, reply)
+            left -= route.weight
+            if left < 0:
+                if budget.look():
+                    break
+                left = budget.left
+        budget.left = left
         self.in_messages += count
         return found
 
@@ -287,38 +285,41 @@ class Session:
             permissions.may_publish(subject)
             or (self._answers is not None and self._answers.take(subject))
         ):
-            self.output.write(
-                encode.err(f'Permissions Violation for Publish to "{_shown(subject)}"')
-            )
+            text = f'Permissions Violation for Publish to "{shown(subject)}"'
+            self.output.write(encode.err(text))
             return
-        if reply.startswith(RESERVED_REPLY):
+        router = self.router
+        if reply and is_refused(reply, router, permissions):
             self._refuse_reply(reply)
             return
         self._confirm()
-        router = self.router
         skip_client = 0 if self.options.echo else self.client_id
         route = router.find(subject)
+        if route.parts:
+            self._broadcast((BROADCAST, Broadcast(router, route, frame, self, skip_client)))
+            return
+        self._budget.charge(route.weight)
         taken = router.deliver(route, subject, reply, headers, payload, self, skip_client)
         if not taken and self.options.no_responders and reply:
-            self._say_no_responders(subject, reply)
+            say_nobody(router, self.client_id, subject, reply)
 
-    def _say_no_responders(self, subject: bytes, reply: bytes) -> None:
-        """Answer a request that nobody received, on the requester's own subscription."""
-        route = self.router.find(reply)
-        for subscription in chain(route.plain, *route.groups):
-            if subscription.client_id == self.client_id:
-                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-                subscription.send(reply, b"", status, b"")
+    def _broadcast(self, frame: Frame) -> None:
+        """Hand one message to some thousands, and keep the rest of it when the turn is over."""
+        budget, step = self._budget, frame[1].step
+        while units := step():
+            budget.charge(units)
+            if budget.spent:
+                self._input.keep((frame,))
                 return
 
     def _refuse_reply(self, reply: bytes) -> None:
-        self.output.write(
-            encode.err(f'Permissions Violation for Publish with Reply of "{_shown(reply)}"')
-        )
+        text = f'Permissions Violation for Publish with Reply of "{shown(reply)}"'
+        self.output.write(encode.err(text))
 
     # Everything else
 
     def _handle(self, frame: Frame) -> None:
+        self._budget.charge(LINE_UNITS)
         op = frame[0]
         if op == CONNECT:
             self._connect(frame[1])
@@ -331,7 +332,9 @@ class Session:
         elif op == UNSUB:
             self._unsubscribe(frame[1], frame[2])
         elif op == PING:
-            self.output.write(encode.pong())
+            self._vigil.pinged()
+        elif op == BROADCAST:
+            self._broadcast(frame)
         elif op == PONG:
             self._vigil.pong()
         elif op == BAD:
@@ -407,34 +410,14 @@ class Session:
         if sid in self.subscriptions:
             self._confirm()  # like nats-server: the first one stays
             return
-        if not self._may_subscribe:
-            self.output.write(encode.err("maximum subscriptions exceeded"))
-            return
-        if not is_valid_pattern(pattern):
-            self.output.write(encode.err("Invalid Subject"))
-            return
-        if pattern.count(b".") >= self._hub.options.subscription_tokens_max:
-            text = f'Permissions Violation for Subscription to "{_shown(pattern)}", too many tokens'
-            self.output.write(encode.err(text))
-            return
-        permissions = self.identity.permissions
-        if permissions is not None and not permissions.may_subscribe(pattern, queue):
-            using = f' using queue "{_shown(queue)}"' if queue else ""
-            self.output.write(
-                encode.err(f'Permissions Violation for Subscription to "{_shown(pattern)}"{using}')
-            )
+        refusal = why_not(self, self._hub.options, pattern, queue)
+        if refusal:
+            self.output.write(encode.err(refusal))
             return
         subscription = self.make_subscription(pattern, queue, sid)
         self.subscriptions[sid] = subscription
         self.router.subscribe(subscription)
         self._confirm()
-
-    @property
-    def _may_subscribe(self) -> bool:
-        count, most = len(self.subscriptions), self.identity.subscriptions_max
-        if count >= self._hub.options.subscriptions_max or 0 <= most <= count:
-            return False
-        return self.account.may_subscribe
 
     def make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
         """A subscription as the identity may have it, which the router does not know yet."""
@@ -494,14 +477,14 @@ class Session:
         self.close_reason = reason
         self._vigil.end()
         self.account.connections -= 1
-        for subscription in self.subscriptions.values():
-            self._retire(subscription)
+        self._input.clear()
+        subscriptions = [*self.subscriptions.values()]
         self.subscriptions.clear()
+        for subscription in subscriptions:
+            subscription.closed = True
+            self.past_messages += subscription.delivered
+        self._hub.leaving.add(self.router, subscriptions)
         # A delivery in progress may still append: only what is there now will be written.
         self._last_words = self.output.take()
         self._hub.touched.append(self.output)
         self._hub.ended(self)
-
-
-def _shown(subject: bytes) -> str:
-    return subject.decode(errors="backslashreplace")

@@ -1,13 +1,15 @@
-"""Deciding who a client is, and keeping what it says until that is decided.
+"""Deciding who a client is, and renewing what it listens to when that changes.
 
 nats-server decides while its reader waits. Here a decision that takes long is made beside the event loop,
-and the client's input is put aside; the shell reads no more of it while ``holds`` is set.
+and the client's input is kept (``session_input``) while ``holds`` is set; the shell reads no more of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from ...wire import encode
 from .auth import Identity
@@ -15,7 +17,6 @@ from .passwords import SlowDecision
 from .session_connect import ConnectOptions
 
 if TYPE_CHECKING:
-    from ...wire.frames import Frame
     from .hub import Hub
     from .session import Session
 
@@ -25,26 +26,18 @@ __all__ = ["Login", "renew_subscriptions"]
 class Login:
     """The door of one session. ``holds``: what comes in is kept for later."""
 
-    __slots__ = ("_chunks", "_frames", "_hub", "_reviews", "_session", "holds")
+    __slots__ = ("_hub", "_reviews", "_session", "holds")
 
     def __init__(self, session: Session, hub: Hub) -> None:
         self._session = session
         self._hub = hub
-        self._frames: list[Frame] = []
-        self._chunks: list[Any] = []
         self._reviews = 0
         self.holds = False
 
-    def keep(self, chunk: Any) -> None:
-        """Put a chunk of input aside."""
-        self._chunks.append(chunk)
-
-    def keep_frames(self, frames: Iterable[Frame]) -> None:
-        """Put aside what is left of a chunk that is parsed; it comes before all chunks."""
-        self._frames += frames
-
     def ask(self, options: ConnectOptions) -> None:
         """Let the client in, or hang up: now, or when it is decided."""
+        if not self._hub.options.headers:
+            options = msgspec.structs.replace(options, headers=False)
         authenticator = self._hub.authenticator
         verdict = authenticator.authenticate(options, self._session.peer)
         if not isinstance(verdict, SlowDecision):
@@ -93,10 +86,7 @@ class Login:
         self.holds = False
         self._hub.touched.append(self._session.output)  # the shell reads on
         decided()
-        if not self.holds:
-            frames, self._frames = self._frames, []
-            chunks, self._chunks = self._chunks, []
-            self._session.take_up(frames, chunks)
+        self._session.go_on()
 
 
 def renew_subscriptions(session: Session) -> None:

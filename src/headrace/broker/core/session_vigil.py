@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...wire import encode
 from .ports import Timer
+from .session_connect import UNSAID
 
 if TYPE_CHECKING:
     from .hub import Hub
@@ -19,6 +20,7 @@ class Vigil:
     """``heard`` is set by the session for each chunk of input; ``round_trip_ns`` of 0 is not known."""
 
     __slots__ = (
+        "_answered",
         "_awaiting_pong_ns",
         "_expiry",
         "_first_ping",
@@ -36,6 +38,7 @@ class Vigil:
         self._awaiting_pong_ns = 0
         self._pings_out = 0
         self._first_ping = True
+        self._answered = False
         self._timer: Timer | None = None
         self._expiry: Timer | None = None
         self.heard = False
@@ -57,6 +60,15 @@ class Vigil:
         if until_ns:
             left_ns = max(0, until_ns - self._hub.clock.now_ns())
             self._expiry = self._call_in(left_ns, self._expired)
+
+    def pinged(self) -> None:
+        """Answer the client. The first time after CONNECT it also hears which account it is in."""
+        session = self._session
+        session.output.write(encode.pong())
+        if not self._answered and session.options is not UNSAID:
+            self._answered = True
+            if session.options.protocol:
+                session.output.write(encode.info(self._hub.info(session, entered=True)))
 
     def pong(self) -> None:
         """The client answered a ping."""

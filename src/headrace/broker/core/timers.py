@@ -60,11 +60,12 @@ class TimerQueue:
             self._cancelled -= 1
         return None
 
-    def run_due(self, now_ns: int) -> int:
+    def run_due(self, now_ns: int, is_over: Callable[[], bool] | None = None) -> int:
         """Run what is due at ``now_ns``, in order of deadline; returns how many ran.
 
         A callback may ask for further timers; those due now as well wait for the next call, so that
-        a callback which always asks for "now" cannot keep the caller here.
+        a callback which always asks for "now" cannot keep the caller here. The same goes for the rest once
+        ``is_over`` says so, which is asked after each.
         """
         heap = self._heap
         due: list[tuple[int, int, _Timer]] = []
@@ -84,13 +85,14 @@ class TimerQueue:
                     timer.callback = None
                     ran += 1
                     callback()
-        except BaseException:
-            # One broken callback must not take the others of this moment with it.
-            for entry in due:
+                    if is_over is not None and is_over():
+                        break
+        finally:
+            # Time is up, or one callback is broken, which must not take the others of this moment with it.
+            for entry in due[ran:]:
                 if entry[2].callback is not None:
                     entry[2].queued = True
                     heapq.heappush(heap, entry)
-            raise
         return ran
 
     def _cancelled_one(self) -> None:

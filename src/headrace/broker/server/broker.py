@@ -21,9 +21,10 @@ from ..core.hub_options import HubOptions
 from ..core.jetstream.options import JetStreamOptions
 from .config_reload import reloadable
 from .connection import Connection
+from .descriptors import Descriptors, share_out
 from .direct import accept
 from .listener import bind, is_loopback, shown_host, url_of
-from .monitor import Monitor
+from .monitor import REQUESTS_OPEN_MAX, Monitor
 from .options import BrokerOptions, WebSocketOptions
 from .passwords import DecisionThreads
 from .pump import Pump
@@ -75,6 +76,7 @@ class Broker:
         self._websockets: WebSocketListener | None = None
         self._websocket_url: str | None = None
         self._port = 0
+        self._room_for_connections = options.connections_max
         self._started = False
         self._stopping: asyncio.Task[None] | None = None
 
@@ -154,17 +156,18 @@ class Broker:
         listener = await bind(options.host, options.port)
         try:
             self._port = listener.getsockname()[1]
+            shares = self._share_descriptors()
             hub = self._hub = self._make_hub()
             hub.configure_accounts(options.all_accounts(), options.system_account)
             pump = self._pump = Pump(hub, loop)
             hub.decisions = self._decisions = DecisionThreads(pump)
             if options.jetstream:
-                storage = self._storage = await open_storage(options, loop, pump)
+                storage = self._storage = await open_storage(options, loop, pump, shares.store)
                 hub.start_jetstream(storage.storage, self._jetstream_options(hub))
                 storage.tell()
                 pump.wake()
             if options.monitor_port is not None:
-                self._monitor = Monitor(hub)
+                self._monitor = Monitor(hub, shares.monitor)
                 await self._monitor.start(
                     options.monitor_host or options.host, options.monitor_port
                 )
@@ -258,6 +261,26 @@ class Broker:
         tls = self.options.tls
         return limits.TLS_TIMEOUT_S if tls is None else tls.timeout
 
+    def _share_descriptors(self) -> Descriptors:
+        """What the store keeps for itself, and how many connections there can be beside it."""
+        options = self.options
+        on_disk = options.jetstream and options.store_dir is not None
+        monitor = 0 if options.monitor_port is None else REQUESTS_OPEN_MAX
+        shares = share_out(store=on_disk, monitor_max=monitor)
+        self._room_for_connections = shares.connections
+        if shares.connections < options.connections_max:
+            chosen = options.connections_max != limits.CONNECTIONS_MAX
+            logger.log(
+                logging.WARNING if chosen else logging.INFO,
+                "max_connections is lowered from %d to %d: this process may have %d open files, "
+                "of which %d are the store's (ulimit -n)",
+                options.connections_max,
+                shares.connections,
+                shares.limit,
+                shares.store,
+            )
+        return shares
+
     def _make_hub(self) -> Hub:
         generator = random.Random(secrets.randbits(128))
         return Hub(SystemClock(), generator, self._hub_options(), self.options.authenticator())
@@ -269,8 +292,10 @@ class Broker:
             domain=self.options.domain,
             max_memory_bytes=-1 if memory is None else memory,
             max_storage_bytes=-1 if files is None else files,
+            assets=self.options.jetstream_limits,
             pin_handover=self.options.pin_handover,
             time_zone=time_zone,
+            warn=logger.warning,
         )
 
     def _hub_options(self) -> HubOptions:
@@ -280,9 +305,10 @@ class Broker:
             domain=options.domain,
             host=options.host,
             port=self._port,
+            headers=options.headers,
             max_payload=options.max_payload,
             max_control_line=options.max_control_line,
-            connections_max=options.connections_max,
+            connections_max=min(options.connections_max, self._room_for_connections),
             subscriptions_max=options.subscriptions_max,
             subscription_tokens_max=options.subscription_tokens_max,
             outbound_bytes_max=options.outbound_bytes_max,

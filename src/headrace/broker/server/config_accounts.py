@@ -165,7 +165,7 @@ def _import(value: ConfigValue) -> Import:
     inner = Fields(source, kind)
     account, subject = inner.text("account"), inner.text("subject")
     prefix, to = fields.text("prefix"), fields.text("to")
-    fields.switch("share")
+    share = fields.switch("share")
     for key, unknown in (*inner.rest(), *fields.rest()):
         refuse(
             unknown,
@@ -178,7 +178,13 @@ def _import(value: ConfigValue) -> Import:
     if prefix is not None and (to is not None or kind == "service"):
         refuse(value, "prefix", "is for streams, and instead of to")
     local = to or (f"{prefix}.{subject}" if prefix else subject)
-    return Import(kind=kind, account=account, subject=subject.encode(), local=local.encode())
+    return Import(
+        kind=kind,
+        account=account,
+        subject=subject.encode(),
+        local=local.encode(),
+        share=bool(share),
+    )
 
 
 def _kind(

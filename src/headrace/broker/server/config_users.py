@@ -25,7 +25,7 @@ def read_users(
 ) -> list[User]:
     """A list of ``{user, password, permissions}`` or ``{nkey, permissions}``.
 
-    ``default`` is for who has no permissions. A user without password can only come with a certificate.
+    ``default`` is for who has no permissions. A user without password comes without one.
 
     Raises ConfigurationError with the place.
     """
@@ -35,7 +35,7 @@ def read_users(
     for entry in value.content:
         fields = Fields(entry, "users")
         name = fields.text("user", "username")
-        password = read_secret(fields, "password", "pass")
+        password = read_secret(fields, "password", "pass", may_be_empty=True)
         nkey = fields.text("nkey")
         of_account = fields.text("account")
         granted = fields.take("permissions", "permission", "authorization")
@@ -66,13 +66,14 @@ def _check_key(entry: ConfigValue, nkey: str, *, alone: bool) -> None:
         raise ConfigurationError(f"{entry.place}: nkey: {error}") from None
 
 
-def read_secret(fields: Fields, *names: str) -> str | None:
+def read_secret(fields: Fields, *names: str, may_be_empty: bool = False) -> str | None:
     """A password or token. Raises ConfigurationError with the place, never with the secret."""
     value = fields.take(*names)
     if value is None:
         return None
-    if not isinstance(value.content, str) or not value.content:
-        refuse(value, names[0], "not accepted; it must be a non-empty text, in quotes")
+    if not isinstance(value.content, str) or not (value.content or may_be_empty):
+        what = "a text" if may_be_empty else "a non-empty text"
+        refuse(value, names[0], f"not accepted; it must be {what}, in quotes")
     try:
         check_secret(names[0], value.content)
     except ConfigurationError as error:

@@ -1,4 +1,8 @@
-"""One client's socket: bytes into its session, and once per tick its output into the socket."""
+"""One client's socket: bytes into its session, and once per tick its output into the socket.
+
+What the session has no time for in a turn it keeps, and goes on with in its next one (``turns``); until
+that is handled nothing more is read.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 from ... import limits
 from ..core.session import Peer, Session
 from .certificates import certificate_names
+from .handshakes import Handshake, current_handshake
 from .upgrade import start_tls
 
 if TYPE_CHECKING:
@@ -20,10 +25,12 @@ __all__ = ["Connection"]
 logger = logging.getLogger("headrace.broker")
 
 LINGER_S: Final = 1.0  # how long a client we have hung up on may take to read why
+REFUSED_LINGER_MAX: Final = 32  # so many beyond max_connections may linger; others are cut off
 STALLED_S: Final = (
     10.0  # nats-server's write_deadline: a reader that takes nothing for so long goes
 )
 WRITE_HIGH_BYTES: Final = 1024 * 1024
+EOF_SLICES: Final = 20  # for what was read with the end of the input
 JOIN_BYTES_MAX: Final = 1024 * 1024  # more output in one tick is handed over without copying it
 
 
@@ -48,6 +55,8 @@ class Connection(asyncio.Protocol):
         self._early: list[bytes] = []  # what came while the connection was being upgraded
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
+        self.is_waiting = False
+        self._left: str | None = None  # why the client is gone, while what it said is still handled
         self._reading_held = False
         self._reading_paused = False
         self._finishing = False
@@ -77,7 +86,15 @@ class Connection(asyncio.Protocol):
         if session.closed:
             self._finish()
         elif self._reading_paused:
-            self._regulate_reading()
+            self._see_to_input(session)
+
+    def take_turn(self) -> None:
+        """Go on with what the client said before."""
+        session = self._session
+        assert session is not None, "nobody waits before connection_made"
+        self._handle(session, None)
+        if self._left is not None and not session.wants_turn:
+            self._leave(session, self._left)
 
     def hold_reading(self, hold: bool) -> None:
         """Stop or go on reading, because the disk is behind or has caught up."""
@@ -128,38 +145,39 @@ class Connection(asyncio.Protocol):
         if self._upgrading is not None:
             self._early.append(data)
             return
-        try:
-            session.receive(data)
-        except Exception:
-            # A fault of ours: this client cannot be told what became of its messages.
-            logger.exception("cid:%d - failed while handling a client's data", session.client_id)
-            session.close("Internal Error")
-        if session.holds_input:
-            self._regulate_reading()
-        self._pump.wake()
+        self._pump.turns.begin()
+        self._handle(session, data)
 
     def eof_received(self) -> bool:
-        # A script that pipes in its lines and hangs up still gets the answers to them.
+        # A script that pipes in its lines and hangs up still gets the answers to them. There is more to
+        # handle only if TLS said the last bytes and the end in one breath: it waits no longer than this.
+        session, turns = self._session, self._pump.turns
+        for _ in range(EOF_SLICES):
+            if session is None or not session.wants_turn:
+                break
+            turns.next()
+            turns.begin()
+            self._handle(session, None)
         self._pump.flush_all()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.gone.is_set():
+        if self.gone.is_set() or self._left is not None:
             return
         for timer in (self._linger, self._stalled):
             if timer is not None:
                 timer.cancel()
         session = self._session
-        if session is not None:
-            session.disconnected("Client Closed" if exc is None else f"Read Error: {exc}")
-            session.take_output()
-            self._pump.connections.pop(session.client_id, None)
-            logger.debug(
-                "cid:%d - Client connection closed: %s", session.client_id, session.close_reason
-            )
-            self._pump.wake()
         self._transport = None
-        self.gone.set()
+        if session is None:
+            self.gone.set()
+            return
+        reason = "Client Closed" if exc is None else f"Read Error: {exc}"
+        if session.wants_turn and not self._pump.hub.is_shutting_down:
+            self._left = reason
+            self._pump.turns.ask(self)
+        else:
+            self._leave(session, reason)
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -176,8 +194,40 @@ class Connection(asyncio.Protocol):
 
     # Private
 
+    def _handle(self, session: Session, data: bytes | None) -> None:
+        """Handle what the client says, or with None what it said before, as far as there is time."""
+        try:
+            if data is None:
+                session.go_on()
+            else:
+                session.receive(data)
+        except Exception:
+            # A fault of ours: this client cannot be told what became of its messages.
+            logger.exception("cid:%d - failed while handling a client's data", session.client_id)
+            session.close("Internal Error")
+        if session.holds_input or self._reading_paused:
+            self._see_to_input(session)
+        self._pump.wake()
+
+    def _see_to_input(self, session: Session) -> None:
+        if session.wants_turn:
+            self._pump.turns.ask(self)
+        self._regulate_reading()
+
+    def _leave(self, session: Session, reason: str) -> None:
+        """The socket is gone, and everything that was said is handled."""
+        self._pump.turns.leave(self)
+        session.disconnected(reason)
+        session.take_output()
+        self._pump.connections.pop(session.client_id, None)
+        logger.debug(
+            "cid:%d - Client connection closed: %s", session.client_id, session.close_reason
+        )
+        self._pump.wake()
+        self.gone.set()
+
     def _regulate_reading(self) -> None:
-        """Read, unless the disk is behind or it is yet to be decided who the client is."""
+        """Read, unless the disk is behind or what the client said before is not handled yet."""
         session, transport = self._session, self._transport
         if session is None or transport is None:
             return
@@ -197,6 +247,14 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None
         assert self._session is not None
+
+        def failed() -> None:
+            # Once the alert is written: the client reads it to its end, and leaves.
+            self._pump.loop.call_soon(_say_no_more, transport)
+
+        host, port = self._session.peer.host, self._session.peer.port
+        who = f"{host}:{port} - cid:{self._session.client_id}"
+        current_handshake.set(Handshake(who, failed))  # of this task, and of what it begins
         try:
             upgraded = await start_tls(
                 transport, self, context, timeout_s=self._tls_timeout, early=self._early
@@ -232,7 +290,8 @@ class Connection(asyncio.Protocol):
         if self._finishing or transport is None:
             return
         self._finishing = True
-        if transport.can_write_eof() and not self._pump.hub.is_shutting_down:
+        patient = len(self._pump.connections) <= self._pump.connections_max + REFUSED_LINGER_MAX
+        if transport.can_write_eof() and patient and not self._pump.hub.is_shutting_down:
             transport.write_eof()
             transport.resume_reading()  # what still comes is thrown away, until the client hangs up
         else:
@@ -255,6 +314,11 @@ class Connection(asyncio.Protocol):
             return
         session.overflow()
         self.abort()
+
+
+def _say_no_more(transport: asyncio.Transport) -> None:
+    if not transport.is_closing() and transport.can_write_eof():
+        transport.write_eof()
 
 
 def _tls_version(transport: asyncio.Transport) -> str:

@@ -24,7 +24,7 @@ __all__ = ["DirectConnection", "accept"]
 
 logger = logging.getLogger("headrace.broker")
 
-TICK_BYTES_MAX: Final = 1024 * 1024  # from one client in one tick; then it waits for the next one
+TICK_BYTES_MAX: Final = 1024 * 1024  # from one client in one tick, or kept of it; then it waits
 
 
 class DirectConnection:
@@ -38,6 +38,8 @@ class DirectConnection:
         self._paused = False
         self._received = 0  # in this tick
         self._over = False
+        self.is_waiting = False
+        self._why = ""
         self._reason: Exception | None = None
         self.gone = asyncio.Event()
         """Set once the client knows that it is over."""
@@ -56,14 +58,9 @@ class DirectConnection:
         session = self._session
         if self._over or session.closed:
             return
-        try:
-            session.receive_chunks(chunks)
-        except Exception:
-            # A fault of ours: this client cannot be told what became of its messages.
-            logger.exception("cid:%d - failed while handling a client's data", session.client_id)
-            session.close("Internal Error")
         pump = self._pump
-        pump.wake()
+        pump.turns.begin()
+        self._handle(chunks)
         before, self._received = self._received, self._received + sum(map(len, chunks))
         if not before:
             pump.loop.call_soon(self._next_tick)
@@ -94,8 +91,19 @@ class DirectConnection:
         if session.closed:
             self._reason = ConnectionClosedError(session.close_reason)
             self._end(session.close_reason)
-        elif self._paused:
+        else:
+            if session.wants_turn:
+                self._pump.turns.ask(self)
+            if self._paused:
+                self._regulate()
+
+    def take_turn(self) -> None:
+        """Go on with what the client said before."""
+        self._handle(None)
+        if not self._over:
             self._regulate()
+        elif not self._session.wants_turn:
+            self._leave()
 
     def hold_reading(self, hold: bool) -> None:
         """Let the client wait, because the disk is behind, or go on."""
@@ -111,15 +119,33 @@ class DirectConnection:
 
     # Private
 
+    def _handle(self, chunks: list[Chunk] | None) -> None:
+        """Handle what the client says, or with None what it said before, as far as there is time."""
+        session = self._session
+        try:
+            if chunks is None:
+                session.go_on()
+            else:
+                session.receive_chunks(chunks)
+        except Exception:
+            # A fault of ours: this client cannot be told what became of its messages.
+            logger.exception("cid:%d - failed while handling a client's data", session.client_id)
+            session.close("Internal Error")
+        if session.wants_turn:
+            self._pump.turns.ask(self)
+        self._pump.wake()
+
     def _next_tick(self) -> None:
         self._received = 0
         self._regulate()
 
     def _regulate(self) -> None:
-        """Let the client say more, unless it has said enough for this tick, or there is a reason to wait."""
+        """Let the client say more, unless it has said enough for now, or there is a reason to wait."""
+        session = self._session
         if self._over:
             return
-        pause = self._held or self._session.holds_input or self._received > TICK_BYTES_MAX
+        much = max(self._received, session.kept_bytes) > TICK_BYTES_MAX
+        pause = self._held or much or (session.holds_input and not session.wants_turn)
         if pause == self._paused:
             return
         self._paused = pause
@@ -141,15 +167,21 @@ class DirectConnection:
         return frames
 
     def _end(self, reason: str) -> None:
-        """It is over: the client is told after this turn of the loop."""
+        """It is over: the client is told after this turn of the loop, or when what it said is handled."""
         if self._over:
             return
         self._over = True
+        self._why = reason
+        if not self._session.wants_turn or self._pump.hub.is_shutting_down:
+            self._leave()
+
+    def _leave(self) -> None:
         session = self._session
-        session.disconnected(reason)
+        self._pump.turns.leave(self)
+        session.disconnected(self._why)
         session.take_output()
         self._pump.connections.pop(session.client_id, None)
-        logger.debug("cid:%d - Client connection closed: %s", session.client_id, reason)
+        logger.debug("cid:%d - Client connection closed: %s", session.client_id, self._why)
         self._pump.wake()
         self._pump.loop.call_soon(self._tell)
 

@@ -97,8 +97,10 @@ def _ignore(data: bytes) -> None:
 class Monitor:
     """Serves one hub's numbers. Started and stopped by the broker, in its loop."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, open_max: int = REQUESTS_OPEN_MAX) -> None:
+        """``open_max`` is how many connections it may have; one more is closed without an answer."""
         self._hub = hub
+        self._open_max = open_max
         self._server: asyncio.Server | None = None
         self._open: set[_Request] = set()
         self._all_closed = asyncio.Event()
@@ -148,7 +150,7 @@ class Monitor:
 
     def opened(self, request: _Request) -> None:
         self._open.add(request)
-        if len(self._open) > REQUESTS_OPEN_MAX:
+        if len(self._open) > min(self._open_max, REQUESTS_OPEN_MAX):
             request.abort()
 
     def closed(self, request: _Request) -> None:

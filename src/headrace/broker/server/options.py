@@ -15,6 +15,7 @@ from ..core.account_options import (
     DEFAULT_ACCOUNT,
     SYSTEM_ACCOUNT,
     AccountOptions,
+    AssetLimits,
     JetStreamLimits,
     check_accounts,
 )
@@ -28,6 +29,7 @@ from ..core.auth import (
 from ..core.domain import check_domain
 from ..core.jwt_auth import TokenTrust, TrustedTokens
 from ..core.passwords import is_hash
+from .handshakes import TellingContext
 from .keys import key_checker
 from .passwords import Passwords, password_checker
 
@@ -56,7 +58,7 @@ class TlsOptions:
 
     def context(self) -> ssl.SSLContext:
         """A context of TLS 1.2 and later. Raises ConfigurationError naming the file that is wrong."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = TellingContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         try:
             context.load_cert_chain(self.certificate_file, self.key_file)
@@ -131,6 +133,8 @@ class BrokerOptions:
     websocket: WebSocketOptions | None = None
     server_name: str = ""
     insecure: bool = False
+    headers: bool = True
+    """Whether messages may have headers; JetStream is of little use without."""
     max_payload: int = limits.PAYLOAD_BYTES_MAX
     connections_max: int = limits.CONNECTIONS_MAX
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
@@ -143,6 +147,8 @@ class BrokerOptions:
     """The most all streams in files may hold, or reserve by ``max_bytes``; None: any."""
     payload_cache_bytes: int = limits.PAYLOAD_CACHE_BYTES_DEFAULT
     """How much of what was written or read last is kept in memory, of all streams in files together."""
+    jetstream_limits: AssetLimits = field(default_factory=AssetLimits)
+    """What each stream, consumer and batch may be, in whatever account."""
     pin_handover: Literal["drain", "immediate"] = "drain"
     """``drain``: a pinned client that lost its pin finishes what it has in hand before the next one is
     pinned, as the specification asks; ``immediate``: the next message pins, as nats-server does."""
@@ -264,7 +270,11 @@ class BrokerOptions:
                 map_certificates=maps,
             )
         if self.user is not None or self.password is not None:
-            user = User(self.user or "", self.password or "")
+            if not (self.user and self.password):
+                raise ConfigurationError(
+                    "user and password: each needs the other, and to say something"
+                )
+            user = User(self.user, self.password)
             return UserAuthentication([user], passwords=_checker_for([user.password]))
         return NoAuthentication()
 

@@ -1,7 +1,8 @@
 """The heartbeat between an event loop and the hub: ticks, timers, and reading under pressure.
 
 A tick follows every round of input: JetStream finishes its batch, then each touched connection is
-written once. The loop arms at most one timer, for the hub's next deadline.
+written once, then those go on who have said more than there was time for (``turns``). The loop arms at
+most one timer, for the hub's next deadline.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from ..core.hub import Hub
 from .connection import Connection
 from .direct import DirectConnection
+from .turns import Turns
 
 __all__ = ["Pump"]
 
@@ -26,6 +28,7 @@ class Pump:
         self.hub = hub
         self.loop = loop
         self.connections: dict[int, Connection | DirectConnection] = {}
+        self.turns = Turns(hub, self.wake)
         self._tick_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
@@ -36,7 +39,7 @@ class Pump:
         """Something happened in the hub: a tick is due after this round of the loop."""
         if not self._tick_is_due:
             self._tick_is_due = True
-            self.loop.call_soon(self._tick)
+            self.loop.call_soon(self._on_turn)
 
     def run(self, job: Callable[[], None]) -> None:
         """Do something to the hub from outside (a completed flush), and the tick after it, at once."""
@@ -58,13 +61,31 @@ class Pump:
             connection = self.connections.get(session.client_id)
             if connection is not None:
                 connection.flush()
+            else:
+                session.take_output()  # nobody reads it any more
+
+    @property
+    def connections_max(self) -> int:
+        """How many connections there may be."""
+        return self.hub.options.connections_max
 
     @property
     def reading_paused(self) -> bool:
         return self._reading_paused
 
-    def _tick(self) -> None:
+    def _on_turn(self) -> None:
+        """The tick of a turn of the loop."""
         self._tick_is_due = False
+        try:
+            self._tick()
+        finally:
+            if self.turns.awaited and not (self._reading_paused or self._stopped):
+                self.wake()
+                self.turns.run()
+            else:
+                self.turns.next()
+
+    def _tick(self) -> None:
         if self._stopped:
             return
         try:
@@ -84,6 +105,8 @@ class Pump:
         logger.debug("reading %s: the disk is behind", "paused" if blocked else "resumed")
         for connection in self.connections.values():
             connection.hold_reading(blocked)
+        if not blocked and self.turns.awaited:
+            self.wake()
 
     def _arm(self) -> None:
         deadline_ns = self.hub.next_deadline_ns()

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,8 +27,12 @@ Result = TypeVar("Result")
 class OpenStorage:
     """A storage in use. Made by ``open_storage``."""
 
-    def __init__(self, storage: FileStorage | MemoryStorage) -> None:
+    def __init__(
+        self, storage: FileStorage | MemoryStorage, close: Callable[[], None] | None = None
+    ) -> None:
+        """``close`` is called instead of the storage's own, on a thread, as it may take time."""
         self.storage = storage
+        self._close = close
         self._reported = 0
         self._failure_reported = False
 
@@ -58,20 +63,24 @@ class OpenStorage:
 
     async def close(self) -> None:
         """Write down the clean end and give the directory free."""
-        if isinstance(self.storage, MemoryStorage):
+        if self._close is None:
             self.storage.close()
         else:
-            await _beside_the_loop(self.storage.close, lambda nothing: None)
+            await _beside_the_loop(self._close, lambda nothing: None)
 
 
 async def open_storage(
-    options: BrokerOptions, loop: asyncio.AbstractEventLoop, pump: Pump
+    options: BrokerOptions, loop: asyncio.AbstractEventLoop, pump: Pump, handles: int
 ) -> OpenStorage:
-    """Open the directory of ``options``, or memory. Raises StoreError."""
+    """Open the directory of ``options``, or memory. Raises StoreError.
+
+    ``handles`` descriptors are the store's from here on, whatever else the process opens.
+    """
     directory = options.store_dir
     if directory is None:
         return OpenStorage(MemoryStorage())
-    from ..store import FileStorage  # a broker in memory starts without it
+    from ..store import FileStorage, LocalFiles  # a broker in memory starts without it
+    from ..store.files import explain
 
     def notify() -> None:
         """On the commit thread: a flush is done."""
@@ -86,17 +95,32 @@ async def open_storage(
             storage.storage.complete()
             storage.tell()
 
+    try:
+        files = LocalFiles(handles)
+    except OSError as error:
+        raise explain(error, f"reserving {handles} descriptors for the store") from error
+
+    def close(storage: FileStorage) -> None:
+        storage.close()
+        files.release()
+
     def make() -> FileStorage:
-        return FileStorage(
-            Path(directory),
-            sync=options.sync,
-            cache_bytes=options.payload_cache_bytes,
-            notify=notify,
-        )
+        try:
+            return FileStorage(
+                Path(directory),
+                fs=files,
+                sync=options.sync,
+                cache_bytes=options.payload_cache_bytes,
+                notify=notify,
+                handles=handles,
+            )
+        except BaseException:
+            files.release()
+            raise
 
     opened: list[OpenStorage] = []
-    made = await _beside_the_loop(make, FileStorage.close)
-    opened.append(OpenStorage(made))
+    made = await _beside_the_loop(make, close)
+    opened.append(OpenStorage(made, partial(close, made)))
     complete()  # what was finished meanwhile
     return opened[0]
 

@@ -33,8 +33,9 @@ async def start_tls(
     def hand_on() -> None:
         data = b"".join(early)
         early.clear()
-        if data and not upgrading.done():
-            _feed(cast(asyncio.BufferedProtocol, transport.get_protocol()), data)
+        upper = cast("asyncio.BufferedProtocol | None", transport.get_protocol())
+        if data and upper is not None and not upgrading.done():  # None: closed meanwhile
+            _feed(upper, data)
 
     # The task's first step comes before this, and puts TLS in the way with callbacks that come before
     # ``hand_on``; nothing is read in between.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from ...errors import ConfigurationError
-from .connection import LINGER_S, Connection
+from .connection import EOF_SLICES, LINGER_S, REFUSED_LINGER_MAX, Connection
 from .options import WebSocketOptions
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ logger = logging.getLogger("headrace.broker")
 BACKLOG: Final = 1024
 HANDSHAKES_MAX: Final = 1024  # one more at a time: hung up on
 STRANGER_BYTES_MAX: Final = 64 * 1024  # the longest message of a client that is not logged in: 1009
+PIECE_BYTES: Final = 16 * 1024  # taken apart at a time
+SMALL_PIECE_BYTES: Final = 4 * 1024  # the same while messages are short
+PIECE_EVENTS: Final = 64  # more in one piece are many
 SLACK_BYTES: Final = 256 * 1024  # beside a payload, in the longest message of one that is
 POLICY: Final = 1008
 GOING_AWAY: Final = 1001
@@ -113,36 +116,41 @@ class _WebSocket(asyncio.Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._above: Connection | None = None
         self._limited = True
-        self._held = False
+        self._held = False  # the connection above wants no more for now
+        self._clogged = False  # the client does not read
+        self._paused = False
+        self._rest = b""  # read, and not taken apart yet
+        self._piece = SMALL_PIECE_BYTES
+        self.is_waiting = False
 
     # Below: asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if len(self._listener.loose) >= HANDSHAKES_MAX:
+        room = self._pump.connections_max + REFUSED_LINGER_MAX - len(self._pump.connections)
+        if len(self._listener.loose) >= min(HANDSHAKES_MAX, room):
             self._transport.abort()
             return
         self._abort_in(self._options.handshake_timeout)
 
     def data_received(self, data: bytes) -> None:
-        protocol, above = self._protocol, self._above
-        if above is not None and self._limited and above.authenticated:
-            self._limited = False
-            protocol.max_message_size = self._listener.message_bytes_max
-        protocol.receive_data(data)
-        chunks: list[bytes] = []
-        for event in protocol.events_received():
-            if self._above is None:
-                self._answer(event)
-            elif event.opcode.name in ("BINARY", "TEXT", "CONT"):
-                chunks.append(event.data)
-        self._send()  # answers to the handshake, to pings, and to a close
-        if chunks and self._above is not None:
-            self._above.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
-        if protocol.parser_exc is not None and self._above is not None:
-            self._above.connection_lost(protocol.parser_exc)
+        self._rest = self._rest + data if self._rest else data
+        self._pump.turns.begin()
+        self._go_on()
+
+    def take_turn(self) -> None:
+        """Go on with what was read before."""
+        self._go_on()
+        self._regulate_reading()
 
     def eof_received(self) -> bool:
+        turns = self._pump.turns
+        for _ in range(EOF_SLICES):  # TLS may have said the last bytes and the end in one breath
+            if not self._rest:
+                break
+            turns.next()
+            turns.begin()
+            self._go_on()
         self._protocol.receive_eof()
         if self._above is not None:
             self._above.eof_received()
@@ -150,20 +158,22 @@ class _WebSocket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._no_longer_loose()
+        self._pump.turns.leave(self)
+        self._rest = b""
         self._transport = None
         if self._above is not None:
             self._above.connection_lost(exc)
 
     def pause_writing(self) -> None:
         # Pings are answered without asking the session, so who does not read is not read from.
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._clogged = True
+        self._regulate_reading()
         if self._above is not None:
             self._above.pause_writing()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._held:
-            self._transport.resume_reading()
+        self._clogged = False
+        self._go_on_later()
         if self._above is not None:
             self._above.resume_writing()
 
@@ -192,13 +202,11 @@ class _WebSocket(asyncio.Protocol):
 
     def pause_reading(self) -> None:
         self._held = True
-        if self._transport is not None:
-            self._transport.pause_reading()
+        self._regulate_reading()
 
     def resume_reading(self) -> None:
         self._held = False
-        if self._transport is not None:
-            self._transport.resume_reading()
+        self._go_on_later()
 
     def can_write_eof(self) -> bool:
         return True
@@ -221,6 +229,54 @@ class _WebSocket(asyncio.Protocol):
             self._transport.abort()
 
     # Private
+
+    def _go_on(self) -> None:
+        """Take apart what was read, as far as there is time and the connection above takes it."""
+        turns = self._pump.turns
+        while self._rest and not (self._held or self._clogged):
+            if turns.is_used_up():
+                turns.ask(self)
+                break
+            piece, self._rest = self._rest[: self._piece], self._rest[self._piece :]
+            many = self._take_apart(piece) > PIECE_EVENTS
+            self._piece = SMALL_PIECE_BYTES if many else PIECE_BYTES
+        self._regulate_reading()
+
+    def _go_on_later(self) -> None:
+        if self._rest:
+            self._pump.turns.ask(self)
+        self._regulate_reading()
+
+    def _regulate_reading(self) -> None:
+        pause = self._held or self._clogged or bool(self._rest)
+        if pause == self._paused or self._transport is None:
+            return
+        self._paused = pause
+        if pause:
+            self._transport.pause_reading()
+        else:
+            self._transport.resume_reading()
+
+    def _take_apart(self, data: bytes) -> int:
+        """Hand on what is in some bytes of the socket; returns how many frames they ended."""
+        protocol, above = self._protocol, self._above
+        if above is not None and self._limited and above.authenticated:
+            self._limited = False
+            protocol.max_message_size = self._listener.message_bytes_max
+        protocol.receive_data(data)
+        chunks: list[bytes] = []
+        events = protocol.events_received()
+        for event in events:
+            if self._above is None:
+                self._answer(event)
+            elif event.opcode.name in ("BINARY", "TEXT", "CONT"):
+                chunks.append(event.data)
+        self._send()  # answers to the handshake, to pings, and to a close
+        if chunks and self._above is not None:
+            self._above.data_received(chunks[0] if len(chunks) == 1 else b"".join(chunks))
+        if protocol.parser_exc is not None and self._above is not None:
+            self._above.connection_lost(protocol.parser_exc)
+        return len(events)
 
     def _answer(self, request: Any) -> None:
         """Agree to the upgrade, or say why not."""

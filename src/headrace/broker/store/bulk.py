@@ -2,6 +2,9 @@
 
 What ``run`` does in many calls is what it would have done in one: which messages go is decided by bounds that
 later calls and what comes in between do not move. Work is counted in units of about 50 ns on a plain machine.
+
+Each step reads what it takes, and only then changes something. When a segment cannot be read now, a call
+that has removed something ends there and says how much; one that has removed nothing raises StoreReadError.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from itertools import accumulate, compress
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
+from ...errors import StoreReadError
 from .index import Segment
 
 if TYPE_CHECKING:
@@ -53,23 +57,50 @@ class Purging:
         self.done = False
 
     def run(self, work: int = EVERYTHING) -> int:
-        """Remove some; returns how many. Raises StoreError, and can be called again."""
+        """Remove some; returns how many. Raises StoreError, and can be called again.
+
+        With StoreReadError nothing was removed, and the next call begins where this one stopped.
+        """
         log = self._log
         log.check_writable()
-        had, allowance = log.messages, Allowance(work)
+        had, allowance = log.remains, Allowance(work)
         self.gone = ()
         if self._keep:
             self._pass_over(allowance)
         if not self._keep and allowance.left > 0:
-            if self._filter is None:
-                self.done = drop_below(log, self._cut, allowance)
-            else:
-                self._remove(self._filter, allowance)
-        removed = had - log.messages
+            self._load(allowance.left)
+            try:
+                self._remove(allowance)
+            except StoreReadError:
+                if had == log.remains:
+                    raise
+        removed = had - log.remains
         if removed:
             log.settle_removal()
         self.removed += removed
         return removed
+
+    def _load(self, work: int) -> None:
+        """Read what so much work takes, as far as can be told before. Raises StoreReadError."""
+        log, view = self._log, self._log.view_of(self._filter)
+        at = max(self._next, log.first_seq)
+        while work > 0 and log.messages and at < self._cut and at <= log.last_seq:
+            segment = log.segment_of(at)
+            matching = view.total(segment) if segment.live else 0
+            if self._filter is not None:
+                work -= _SEGMENT + bool(matching) * len(segment) + _INSIDE * matching
+            elif segment.last_seq < self._cut:  # it goes as a whole, and need not be read
+                work -= _SEGMENT + _SUBJECT * len(segment.counts)
+                matching = 0
+            if matching:
+                segment.ensure()
+            at = log.after(segment)
+
+    def _remove(self, allowance: Allowance) -> None:
+        if self._filter is None:
+            self.done = drop_below(self._log, self._cut, allowance)
+        else:
+            self._remove_inside(self._filter, allowance)
 
     def _pass_over(self, allowance: Allowance) -> None:
         """Move the cut down until as many matches as are to be kept lie above it."""
@@ -105,7 +136,7 @@ class Purging:
                 self._keep -= len(positions)
                 self._cut = segment.sequence(start) if stop > start else segment.base
 
-    def _remove(self, filter: SubjectFilter, allowance: Allowance) -> None:
+    def _remove_inside(self, filter: SubjectFilter, allowance: Allowance) -> None:
         log = self._log
         view = log.view_of(filter)
         self._next = max(self._next, log.first_seq)
@@ -159,11 +190,24 @@ class Thinning:
         return subject in self._subjects
 
     def run(self, work: int = EVERYTHING) -> list[int]:
-        """Remove some; returns the sequences. Raises StoreError, and can be called again."""
+        """Remove some; returns the sequences. Raises StoreError, and can be called again.
+
+        With StoreReadError nothing was removed, and the next call begins where this one stopped.
+        """
         log = self._log
         log.check_writable()
-        allowance = Allowance(work)
         gone: list[int] = []
+        try:
+            self._advance(Allowance(work), gone)
+        except StoreReadError:
+            if not gone:
+                raise
+        if gone:
+            log.settle_removal()
+        return gone
+
+    def _advance(self, allowance: Allowance, gone: list[int]) -> None:
+        log = self._log
         self._next = max(self._next, log.first_seq)
         while self._subjects and self._next <= log.last_seq and allowance.left > 0:
             segment = log.segment_of(self._next)
@@ -188,15 +232,13 @@ class Thinning:
         if not self._subjects or self._next > log.last_seq:
             self.done = True
             self._subjects.clear()
-        if gone:
-            log.settle_removal()
-        return gone
 
     def _surplus(self, segment: Segment, start: int, stop: int, most: int) -> tuple[list[int], int]:
         """Positions to remove, at most so many, and where the look ended."""
         table = self._log.table
         if self._table is not table:
             self._table, self._mask = table, bytearray(len(table.names))
+            self._subjects &= table.ids.keys()  # some may have gone otherwise
             for name in self._subjects:
                 self._mask[table.ids[name]] = 1
         mask, keep, counts = self._mask, self.keep, table.counts
@@ -249,6 +291,8 @@ def trim_age(log: EditableLog, before_ns: int, allowance: Allowance) -> None:
         head.ensure()
         stamps = head.stamps
         start = head.lower(log.first_seq)
+        if start >= len(head):
+            continue  # what was left of it is damaged
         if stamps[start] >= before_ns:
             return
         positions = _window(log, head, start, len(head), allowance)

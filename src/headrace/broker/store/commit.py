@@ -81,13 +81,14 @@ class Committer:
         self._wake = threading.Condition()
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._stopped = False
         self._refused: tuple[int, StoreError] | None = None
         self.failed: StoreFailedError | None = None
         self.stats: Final = CommitStats()
 
     def submit(self, item: Batch | Chore) -> None:
-        """Hand over a batch or a chore; without a thread, carry it out now."""
-        if not self._threaded:
+        """Hand over a batch or a chore; without a thread, or after its end, carry it out now."""
+        if not self._threaded or self._stopped:
             self._run([item])
             self._sync_if_due()
             return
@@ -108,6 +109,9 @@ class Committer:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        # What the last batches leave to be tidied up finds no thread, and must not begin another one,
+        # which would still write when the directory is given free.
+        self._stopped = True
         if self._interval_ns is not None:
             self._sync_now()
 

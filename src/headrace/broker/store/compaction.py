@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
-from ...errors import StoreFailedError
+from ...errors import StoreFailedError, StoreReadError
 from .commit import Chore
-from .files import is_full, write_all
+from .files import is_full, unreadable, write_all
 from .index import Segment
-from .record import encode_removals, encode_skip
+from .record import encode_removals, encode_skip, try_decode
 from .segment import HEADER_BYTES, Header, encode_footer, encode_header
 from .writer import Writer
 
@@ -36,6 +36,8 @@ def is_sparse(segment: Segment, segment_bytes: int) -> bool:
     """Whether three quarters of a sealed segment's messages are gone, but not all."""
     n = len(segment)
     worth = min(_SMALLEST, segment_bytes // 4)
+    if segment.spoilt:
+        return False  # what is damaged stays as it is, for whoever can make more of it
     return segment.sealed and 4 * segment.dead >= 3 * n > segment.dead and segment.data_end >= worth
 
 
@@ -54,9 +56,9 @@ def kept_positions(segment: Segment, floor: int, doubtful: Iterable[int]) -> arr
 
 
 def compacted_header(name: str, segment: Segment, created_ns: int) -> Header:
-    """The header of a copy."""
-    salt, serial, base = segment.salt, segment.serial, segment.base
-    return Header(name, salt, serial, base, created_ns, jump=segment.jump, compacted=True)
+    """What the copy of a stream's segment begins with."""
+    place = segment.salt, segment.serial, segment.base, created_ns, segment.jump
+    return Header(name, *place, compacted=True, tells=segment.tells)
 
 
 def _chosen(column: array[int], positions: array[int]) -> array[int]:
@@ -134,6 +136,8 @@ class Compaction:
                 self._complete(writer, temporary)
                 self._finish(self)
                 return False
+        except StoreReadError:
+            self.refused = True  # reading again may work; until then the segment stays as it is
         except OSError as error:
             if not is_full(error):
                 raise StoreFailedError(
@@ -146,14 +150,12 @@ class Compaction:
 
     def _copy(self, writer: Writer, temporary: str) -> None:
         fs = writer.fs
-        target = writer.handles.get(temporary, create=self._copied == 0)
-        if self._copied == 0:
-            write_all(fs, target, encode_header(self._header), 0)
-        source = writer.handles.get(self._source)
+        is_first = self._copied == 0
         pieces: list[bytes] = []
         begun, end = self.data_end, self.data_end
         while self._copied < len(self.positions) and end - begun < _SLICE_BYTES:
-            start = self._old_offsets[self.positions[self._copied]]
+            first = self._copied
+            start = self._old_offsets[self.positions[first]]
             stop = start
             while self._copied < len(self.positions) and end - begun < _SLICE_BYTES:
                 if self._old_offsets[self.positions[self._copied]] != stop:
@@ -163,10 +165,33 @@ class Compaction:
                 stop += size
                 end += size
                 self._copied += 1
-            pieces.append(fs.pread(source, stop - start, start))
+            pieces.append(self._read(writer, first, start, stop))
+        # Only now: opening the source may have closed every other handle, for want of handles.
+        target = writer.handles.get(temporary, create=is_first)
+        if is_first:
+            write_all(fs, target, encode_header(self._header), 0)
         write_all(fs, target, b"".join(pieces), begun)
         fs.fdatasync(target)
         self.data_end = end
+
+    def _read(self, writer: Writer, first: int, start: int, stop: int) -> bytes:
+        """Records that lie together, the first of which is number ``first`` of those kept.
+
+        Raises StoreReadError, also if one does not match its checksum: the only whole one may be the
+        old file's, for whoever reads it at another time.
+        """
+        path, salt = self._source, self._header.salt
+        try:
+            data = writer.fs.pread(writer.handles.get(path), stop - start, start)
+        except OSError as error:
+            writer.handles.drop(path)
+            raise unreadable(error, path) from error
+        at = 0
+        for size in self._sizes[first : self._copied]:
+            if try_decode(data, at, at + size, salt) is None:
+                raise StoreReadError(f"compacting {path}: byte {start + at} is damaged", path)
+            at += size
+        return data
 
     def _complete(self, writer: Writer, temporary: str) -> None:
         fs = writer.fs
@@ -209,7 +234,7 @@ class Compactor:
         self._waiting: dict[Segment, FileLog] = {}
         self._running: Compaction | None = None
         self._finished: deque[Compaction] = deque()
-        self._refused: set[Segment] = set()  # there was no room: not tried again before a restart
+        self._refused: set[Segment] = set()  # no room, or unreadable: not tried before a restart
 
     def note(self, log: FileLog, segment: Segment) -> None:
         """The segment has become sparse."""
@@ -241,7 +266,10 @@ class Compactor:
                     done.log.switch(done)
                 continue
             segment, log = self._waiting.popitem()
-            compaction = log.compaction(segment, self._done)
+            try:
+                compaction = log.compaction(segment, self._done)
+            except StoreReadError:
+                continue  # whoever removes the next message of it notes it again
             if compaction is not None:
                 self._running = compaction
                 self._submit(compaction.chore)

@@ -13,11 +13,11 @@ from itertools import compress
 from operator import le
 from typing import TYPE_CHECKING, Final
 
+from ...errors import StoreReadError
 from .bulk import EVERYTHING, Allowance, Purging, Thinning, trim_age, trim_size
 from .index import Segment, SubjectTable
 from .log import MessageLog
 from .part import Part
-from .spans import runs
 from .views import View
 from .writer import Work
 
@@ -43,6 +43,7 @@ class EditableLog(MessageLog):
         self._died: list[Segment] = []  # sealed segments whose last message went since then
         self._inflight: deque[Part] = deque()
         self._remains: SubjectTable | None = None  # of a deleted stream, to be freed by and by
+        self._spoilt = 0  # messages that segments, once loaded, turned out not to hold
         self._thinning: Thinning | None = None  # the one that was begun last
         self.superseded: list[tuple[int, int]] | None = None
 
@@ -59,14 +60,16 @@ class EditableLog(MessageLog):
         """A message in the interior of a sealed segment was removed."""
 
     def remove(self, sequences: Collection[int]) -> int:
-        """Remove these messages; returns how many existed. Durable with the next flush."""
+        """Remove these messages, all or none; returns how many existed. Durable with the next flush."""
         self._check_writable()
         if len(sequences) > _FEW:
             return self._remove_many(sequences)
         removed, table = self._removed, self._table
         before = len(removed)
-        for sequence in sequences:
-            segment, position = self._locate(sequence)
+        wanted = list(dict.fromkeys(sequences))
+        # What has to be read for it is read before anything changes.
+        places = list(map(self._locate, wanted))
+        for sequence, (segment, position) in zip(wanted, places, strict=True):
             if position >= 0:
                 sid = segment.sids[position]
                 if table.lasts[sid] <= sequence:
@@ -77,22 +80,22 @@ class EditableLog(MessageLog):
                 if segment.sealed:
                     self._thinned(segment)
         if len(removed) > before:
-            self._advance_first()
-            self._maybe_renumber()
+            self.settle_removal()
         return len(removed) - before
 
     def _remove_many(self, sequences: Collection[int]) -> int:
-        had, table = self.messages, self._table
-        for segment, positions in self._live_positions(sorted(set(sequences))):
+        before, table = len(self._removed), self._table
+        # Here, too, everything is read before anything changes.
+        for segment, positions in list(self._live_positions(sorted(set(sequences)))):
             sids = list(map(segment.sids.__getitem__, positions))
             lasts = map(table.lasts.__getitem__, sids)
             reached = map(le, lasts, segment.sequences(positions))
             table.loose.update(compress(sids, reached))
             self.drop_inside(segment, positions)
             self.note_sparse(segment)
-        if had > self.messages:
+        if len(self._removed) > before:
             self.settle_removal()
-        return had - self.messages
+        return len(self._removed) - before
 
     def trim(
         self,
@@ -105,23 +108,32 @@ class EditableLog(MessageLog):
         """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
 
         ``before_ns`` removes from the head while its messages are older than that. With ``work`` it stops
-        when it has done about so much (see ``bulk``); ``is_within`` tells whether something is left.
+        when it has done about so much (see ``bulk``); ``is_within`` tells whether something is left. What
+        lies behind a message that cannot be read now stays, too; StoreReadError if that is the first.
         """
         self._check_writable()
-        had = self.messages
-        keep = max_messages if max_messages > 0 else had
+        had = self.remains
+        try:
+            self._trim(max_messages, max_bytes, before_ns, Allowance(work))
+        except StoreReadError:
+            if had == self.remains:
+                raise
+        if had > self.remains:
+            self._maybe_renumber()
+        return had - self.remains
+
+    def _trim(
+        self, max_messages: int, max_bytes: int, before_ns: int, allowance: Allowance
+    ) -> None:
+        keep = max_messages if max_messages > 0 else self.messages
         room = max_bytes if max_bytes > 0 else self.bytes
-        allowance = Allowance(work)
-        if had > keep or self.bytes > room:
+        if self.messages > keep or self.bytes > room:
             trim_size(self, keep, room, allowance)
         if before_ns:
             trim_age(self, before_ns, allowance)
-        if had > self.messages:
-            self._maybe_renumber()
-        return had - self.messages
 
     def is_within(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> bool:
-        """Whether ``trim`` with these limits would remove nothing."""
+        """Whether ``trim`` with these limits would remove nothing. Raises StoreReadError."""
         return not (
             0 < max_messages < self.messages
             or 0 < max_bytes < self.bytes
@@ -129,7 +141,10 @@ class EditableLog(MessageLog):
         )
 
     def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
-        """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``."""
+        """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``.
+
+        All or none: raises StoreReadError if what has to be read for it cannot be read now.
+        """
         return self.purging(filter, below_seq, keep).run()
 
     def purging(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> Purging:
@@ -184,8 +199,7 @@ class EditableLog(MessageLog):
             subtract(sid, count)
         self.messages -= len(positions)
         self.bytes -= sum(sizes)
-        if segment.dead == len(segment) and segment is not self._segments[-1]:
-            self._died.append(segment)
+        self._note_end(segment)
 
     def _drop(self, segment: Segment, position: int) -> None:
         """Take a live message, already marked if need be, out of every counter."""
@@ -202,15 +216,19 @@ class EditableLog(MessageLog):
             table.empty += 1
         self.messages -= 1
         self.bytes -= segment.sizes[position]
-        if segment.dead == len(segment) and segment is not self._segments[-1]:
+        self._note_end(segment)
+
+    def _note_end(self, segment: Segment) -> None:
+        is_over = segment.dead == len(segment) and not segment.spoilt
+        if is_over and segment is not self._segments[-1]:
             self._died.append(segment)
 
     # -- for those who remove much
 
     @property
-    def table(self) -> SubjectTable:
-        """The subjects; another table once many have gone."""
-        return self._table
+    def remains(self) -> int:
+        """How many messages there are, or would be without damage: only removing makes it less."""
+        return self.messages + self._spoilt
 
     def check_writable(self) -> None:
         """Raise StoreError if nothing may be changed any more; otherwise something is about to be."""
@@ -248,8 +266,15 @@ class EditableLog(MessageLog):
         return set(map(table.names.__getitem__, over))
 
     def drop_segment(self, segment: Segment) -> None:
-        """Remove all that is left of the head segment at the cost of its subjects, not its messages."""
+        """Remove all that is left of the head segment at the cost of its subjects, not its messages.
+
+        It need not be read for that, nor for taking it back should the flush fail.
+        """
         counts = segment.live_counts()
+        if segment.load is not None:
+            names = self._table.names
+            left = {names[sid]: count for sid, count in counts.items() if count}
+            segment.left = left, segment.weight
         self.bytes -= segment.weight
         subtract = self._table.subtract
         for sid, count in counts.items():
@@ -271,12 +296,7 @@ class EditableLog(MessageLog):
             return
         for segment in self._segments[self._segment_index(self._first) :]:
             if segment.live:
-                if not segment.dead and segment.load is not None and not segment.has_gaps:
-                    self._first = max(self._first, segment.base)
-                    return
-                segment.ensure()
-                position = segment.next_alive(segment.lower(self._first))
-                self._first = segment.sequence(position)
+                self._first = segment.first_live(self._first)
                 return
         raise AssertionError("a stream with messages has a segment with live ones")
 
@@ -295,8 +315,7 @@ class EditableLog(MessageLog):
             else:
                 places.append(0)  # dead messages point anywhere
         for segment in self._segments:
-            segment.ensure()
-            segment.renumber(places)
+            segment.renumber(places)  # one that is not loaded yet will find the names anew
         fresh.loose = {places[sid] for sid in table.loose if table.counts[sid]}
         if self.superseded:
             self.superseded = [(places[sid], sequence) for sid, sequence in self.superseded]
@@ -305,27 +324,24 @@ class EditableLog(MessageLog):
         self._occurrences = None
         self._aim()
 
-    def recount(self) -> None:
-        """A segment turned out to hold fewer messages than it said: count everything again."""
-        self._views.clear()
-        self._occurrences = None
-        table = self._table
-        for sid in range(len(table.names)):
-            table.counts[sid] = 0
-        table.empty = len(table.names)
-        self.messages = self.bytes = 0
-        for segment in self._segments:
-            segment.ensure()
-            segment.counts, segment.counted, segment.weight = {}, 0, 0
-            segment.version += 1
-            start, stop = segment.lower(self._first), len(segment)
-            positions = self._view(None).positions(segment, start, stop)
-            segment.dead = stop - len(positions)
-            self.messages += len(positions)
-            self.bytes += sum(map(segment.sizes.__getitem__, positions))
-            for sid, count in segment.live_counts().items():
-                table.add(sid, max(segment.base, self._first), segment.last_seq, count)
+    def lessened(self, segment: Segment, messages: int, nbytes: int) -> None:
+        """A segment, just loaded, turned out to hold so much less than it said."""
+        table, before = self._table, segment.counts
+        segment.spoilt = True
+        if segment.dead:  # it went as a whole, before it was read
+            segment.counted = segment.dead = segment.head = len(segment)
+            return
+        segment.counts, segment.counted, segment.weight = {}, 0, 0
+        segment.version += 1
+        counts = segment.live_counts()
+        for sid, count in before.items():
+            gone = count - counts.get(sid, 0)
+            if gone:
+                table.subtract(sid, gone)
                 table.loose.add(sid)
+        self._spoilt += messages
+        self.messages -= messages
+        self.bytes -= nbytes
         self._advance_first()
 
     # -- staging
@@ -368,12 +384,6 @@ class EditableLog(MessageLog):
     def _bury(self, segment: Segment) -> None:
         """The death of a sealed segment is durable."""
         raise NotImplementedError
-
-    def _staged_ranges(self) -> list[tuple[int, int]]:
-        """What was removed since the last flush, as inclusive ranges."""
-        floor, first = self._floor, self._first
-        inside = runs([sequence for sequence in self._removed if sequence >= first])
-        return [(floor, first - 1), *inside] if first > floor else inside
 
     def _take_part(self) -> Part:
         """What changed since the last flush becomes a part of the next batch."""
@@ -423,7 +433,7 @@ class EditableLog(MessageLog):
         self._removed.clear()
         self._floor = first
         self._advance_first()
-        self._died = [segment for segment in self._segments[:-1] if not segment.live]
+        self._died = [s for s in self._segments[:-1] if not s.live and not s.spoilt]
         self._aim()
 
     def _take_back_appends(self) -> None:
@@ -443,10 +453,29 @@ class EditableLog(MessageLog):
         self._bases = [segment.base for segment in kept]
 
     def _revive_head(self, segment: Segment, first: int, passed: int) -> None:
-        segment.ensure()
+        if segment.load is not None:
+            self._revive_unread(segment)
+            return
         start, stop = segment.lower(first), segment.lower(passed)
         for position in self._view(None).positions(segment, start, stop):
             self._revive(segment, position)
+
+    def _revive_unread(self, segment: Segment) -> None:
+        """Of a segment that is not loaded all messages are there, or it went as a whole."""
+        if segment.left is None:
+            return
+        (counts, weight), segment.left = segment.left, None
+        table, first = self._table, segment.base + segment.first_rel
+        for name, count in counts.items():
+            sid = table.intern(name)
+            segment.counts[sid] = count
+            table.add(sid, first, segment.last_seq, count)
+            table.loose.add(sid)
+        segment.weight, segment.dead, segment.head = weight, 0, 0
+        segment.version += 1
+        self.messages += len(segment)
+        self.bytes += weight
+        self._first = min(self._first, first)
 
     def _revive_marked(self, segment: Segment, sequence: int) -> None:
         position = segment.lower(sequence)

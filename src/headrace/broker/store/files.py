@@ -11,11 +11,12 @@ import errno
 import fcntl
 import os
 import stat
+import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Protocol, cast
 
-from ...errors import StoreError, StoreFailedError, StoreFullError
+from ...errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
 
 __all__ = [
     "PUNCH_BYTES",
@@ -25,6 +26,7 @@ __all__ = [
     "explain",
     "is_full",
     "read_around",
+    "unreadable",
     "write_all",
 ]
 
@@ -121,14 +123,75 @@ class FileSystem(Protocol):
 
 
 class LocalFiles:
-    """The machine's own file system."""
+    """The machine's own file system.
+
+    ``reserve`` descriptors are taken at once and kept, so that others in the process, as sockets, cannot
+    use up all there are: a file that is opened gets one of these, and gives it back when it is closed.
+    Raises OSError when there are not so many.
+    """
+
+    def __init__(self, reserve: int = 0) -> None:
+        self._reserve = reserve
+        self._open_files = 0
+        self._spare: list[int] = []
+        self._lock = threading.Lock()  # the owner and the commit thread open and close
+        try:
+            for _ in range(reserve):
+                self._spare.append(_nothing())
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the reserve back."""
+        with self._lock:
+            self._reserve = 0
+            while self._spare:
+                os.close(self._spare.pop())
 
     def open(self, path: str, *, create: bool = False) -> int:
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
-        return os.open(path, flags | (os.O_CREAT | os.O_EXCL if create else 0), 0o600)
+        return self._open(path, flags | (os.O_CREAT | os.O_EXCL if create else 0))
+
+    def _open(self, path: str, flags: int) -> int:
+        with self._lock:
+            try:
+                handle = self._open_in_reserve(path, flags)
+            except OSError:
+                self._refill()
+                raise
+            self._open_files += 1
+            return handle
+
+    def _open_in_reserve(self, path: str, flags: int) -> int:
+        while self._spare:
+            os.close(self._spare.pop())
+            try:
+                return os.open(path, flags, 0o600)
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+                # Another thread, not of the store, has snatched what was freed: try the next one.
+        return os.open(path, flags, 0o600)
+
+    def _refill(self) -> None:
+        try:
+            while len(self._spare) + self._open_files < self._reserve:
+                self._spare.append(_nothing())
+        except OSError:
+            return  # as many as there are; the next file that is closed is tried again
 
     def close(self, handle: int) -> None:
-        os.close(handle)
+        with self._lock:
+            self._open_files -= 1
+            if self._spare and len(self._spare) + self._open_files < self._reserve:
+                os.dup2(
+                    self._spare[-1], handle, inheritable=False
+                )  # closes the file, not the number
+                self._spare.append(handle)
+            else:
+                os.close(handle)
+                self._refill()
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         data = os.pread(handle, length, offset)
@@ -190,7 +253,13 @@ class LocalFiles:
         os.rmdir(path)  # noqa: PTH106
 
     def listdir(self, path: str) -> list[str]:
-        return sorted(os.listdir(path))  # noqa: PTH208
+        with self._lock:
+            if self._spare:
+                os.close(self._spare.pop())
+            try:
+                return sorted(os.listdir(path))  # noqa: PTH208
+            finally:
+                self._refill()
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)  # noqa: PTH110
@@ -211,11 +280,16 @@ class LocalFiles:
         return here.st_ino == there.st_ino and here.st_dev == there.st_dev
 
     def fsync_dir(self, path: str) -> None:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        handle = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(handle)
         finally:
-            os.close(handle)
+            self.close(handle)
+
+
+def _nothing() -> int:
+    """A descriptor of nothing, that only takes its place."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
 
 class Handles:
@@ -308,3 +382,9 @@ def explain(error: OSError, doing: str) -> StoreError:
     """The store's error for an OSError met while ``doing`` something."""
     text = f"{doing}: {error.strerror or error}"
     return StoreFullError(text) if is_full(error) else StoreFailedError(text)
+
+
+def unreadable(error: OSError, path: str) -> StoreReadError:
+    """The store's error for an OSError met while reading ``path``: it changes nothing."""
+    text = f"reading {path}: {error.strerror or error}"
+    return StoreReadError(text, path, error.errno or 0)

@@ -13,6 +13,7 @@ from typing import Final
 from zlib import crc32
 
 from ...errors import StoreError
+from .bequest import place_of, unsaid
 from .commit import Chore
 from .compaction import Compaction, compacted_header, is_sparse, kept_positions
 from .holes import hole_before, punch_chore
@@ -36,7 +37,7 @@ from .record import (
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
 from .shelf import Shelf
-from .spans import coalesce, segment_path
+from .spans import coalesce, note_removals, runs, segment_path, subtract
 from .watermark import Watermark
 from .writer import SegmentWrite, Work
 
@@ -69,6 +70,9 @@ class FileLog(RecordReader):
         cut_tail: bool,
         unfit_tail: bool,
         jump: bool,
+        missing: list[tuple[int, int]],
+        untold: list[tuple[int, int]],
+        last_serial: int,
     ) -> None:
         super().__init__(name, segments[-1])
         self.directory = directory
@@ -81,25 +85,28 @@ class FileLog(RecordReader):
         self.messages = sum(segment.live for segment in segments)
         self.bytes = nbytes
         self._died = [segment for segment in segments[:-1] if not segment.live]
-        self._clean = True
         self._end = self._durable_end = self._write_from = end
         self._marked = end  # where the last COMMIT record went
         self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
         self._discarded = False
         self._unfit = segments[-1] if unfit_tail else None  # damaged: not to be appended to
         self._limit = 0  # where the tail is full; see `_aim`
+        self._missing = missing  # sequences in segments that could not be read: removed by nobody
+        self._last_serial = last_serial  # of the files there are, readable or not
         self._jump = jump  # the next segment does not follow from the records there are
         self._statements: list[bytes] = []
         self._writes: list[SegmentWrite] = []
         self._cut_bytes = 0  # what those writes hold
         self._opened: list[Segment] = []
         self._sealed: list[Segment] = []
-        self._relog: list[tuple[int, int]] = []
+        self._relog = untold  # removals to be recorded, though nothing is removed
         self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
+        self._clean = segments[-1].durable and not untold
         self._aim()
         if not segments[-1].durable:
             self._opened.append(segments[-1])
-            self._clean = False
+        elif last_serial > segments[-1].serial:
+            self._roll()  # nothing more is recorded before a file that cannot be read now
 
     @property
     def staged_bytes(self) -> int:
@@ -218,7 +225,7 @@ class FileLog(RecordReader):
             self._sealed.append(tail)
         if not tail.live:
             self._died.append(tail)
-        serial, base = tail.serial + 1, self.last_seq + 1
+        serial, base = max(tail.serial, self._last_serial) + 1, self.last_seq + 1
         path = segment_path(self.directory, serial)
         segment = Segment(serial, base, salt=self._shelf.salt(), path=path)
         segment.bare = True
@@ -297,11 +304,14 @@ class FileLog(RecordReader):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        ranges = self._staged_ranges()
-        if relog:
-            ranges = coalesce(ranges + relog)
+        ranges = runs([sequence for sequence in self._removed if sequence >= self._first])
+        if self._first > self._floor:
+            ranges.append((1, self._first - 1))  # all of it, if an earlier record gets damaged
+        ranges += [place_of(self._segments, dead) for dead in self._died]
+        ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)
+            self._state(record)  # whatever becomes of one of them
         return ranges
 
     def _cut(self) -> None:
@@ -335,9 +345,9 @@ class FileLog(RecordReader):
 
     def _header(self, tail: Segment) -> bytes:
         created = self._shelf.clock.now_ns()
-        tail.jump = self._jump
-        header = Header(self.name, tail.salt, tail.serial, tail.base, created, tail.jump)
-        return encode_header(header)
+        tail.jump, tail.tells = self._jump, True
+        start = tail.salt, tail.serial, tail.base, created, tail.jump
+        return encode_header(Header(self.name, *start, tells=True))
 
     # -- completion
 
@@ -348,7 +358,7 @@ class FileLog(RecordReader):
             return  # its files are gone, and their paths may belong to a stream of the same name
         self._durable_end = part.end
         if part.tail is not None:
-            part.tail.removals += part.ranges
+            note_removals(part.tail.removals, part.ranges)
         for segment in part.opened:
             segment.durable = True
             self._jump = False
@@ -374,8 +384,7 @@ class FileLog(RecordReader):
 
     def fail(self) -> None:
         """Take back everything that is not on disk; see ``EditableLog.fail``."""
-        relog = [pair for part in self._inflight for pair in part.relog]
-        self._relog = relog + self._relog
+        self._relog[:0] = [pair for part in self._inflight for pair in part.relog]
         super().fail()
         self._clean = True  # nothing of it is staged any more: the next change has to say so again
         self._holes = []
@@ -392,15 +401,9 @@ class FileLog(RecordReader):
 
     def _bury(self, segment: Segment) -> None:
         index = self._segments.index(segment)
-        needed = [
-            (max(low, older.base), min(high, older.last_seq))
-            for older in self._segments[:index]
-            if len(older)
-            for low, high in segment.removals
-            if low <= older.last_seq and high >= older.base
-        ]
+        needed = unsaid(self._segments, index)
         if needed:
-            # Its removals concern segments that are still there: say them again, then it can go.
+            # What nobody after it says of those before it: say it again, then it can go.
             self._relog += needed
             segment.removals = []
             self._died.append(segment)
@@ -421,10 +424,9 @@ class FileLog(RecordReader):
         head = self.head_segment()
         found = hole_before(head, floor, self.durable_seq) if self.messages else None
         if found is not None and not self._discarded:
-            end, ranges = found
-            self._relog += ranges
+            self._relog += found[1]
             self._marked = min(self._marked, self._end - _COMMIT_EVERY)
-            self._holes.append((head, end))
+            self._holes.append((head, found[0]))
             self._restage()
 
     # -- compaction

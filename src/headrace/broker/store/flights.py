@@ -9,7 +9,7 @@ from .filestore import FileLog
 from .memory import MemoryLog
 from .writer import Work
 
-__all__ = ["Flight", "Staged", "ignore_outcome"]
+__all__ = ["Flight", "Staged", "ignore", "ignore_outcome"]
 
 
 class Staged:
@@ -33,6 +33,10 @@ class Flight:
         self.batch = batch
         self.staged = staged
         self.refused = refused  # it was built on a batch that failed so, and is taken back
+
+
+def ignore() -> None:
+    """Nobody cares."""
 
 
 def ignore_outcome(_: Exception | None) -> None:

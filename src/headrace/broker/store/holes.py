@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from ...errors import StoreReadError
 from .commit import Chore
 from .files import PUNCH_BYTES, explain, is_full, write_all
 from .index import Segment
@@ -35,11 +36,14 @@ def hole_before(
 ) -> tuple[int, list[tuple[int, int]]] | None:
     """Up to where a stream's head segment can be given back, if messages before ``floor`` are gone for good.
 
-    With that the removals that have to be said again; None when it is not worth it, or not possible yet.
+    With that the removals that have to be said again; None when it is not worth it, or not possible now.
     """
     if floor <= head.base or not head.durable:
         return None
-    head.ensure()
+    try:
+        head.ensure()
+    except StoreReadError:
+        return None  # where it could end is not known now; the next flush that fails asks again
     position = head.lower(floor)
     if position >= len(head) or head.sequence(position) > durable_seq:
         return None

@@ -33,8 +33,10 @@ class Chunk:
 class Segment:
     """The index of a run of messages.
 
-    ``n`` and ``end_rel`` are only meaningful while the arrays are not loaded; ``load`` is the function
-    that loads them, or None once they are there.
+    ``n``, ``first_rel``, ``end_rel`` and ``last_ns`` are only meaningful while the arrays are not loaded;
+    ``load`` is the function that loads them, or None once they are there. Of a segment that is not
+    loaded no message was removed, or all in one go; then ``left`` tells how many of each subject, and
+    how many bytes, should they come back.
     """
 
     __slots__ = (
@@ -51,10 +53,13 @@ class Segment:
         "end_rel",
         "expiries",
         "final_seq",
+        "first_rel",
         "generation",
         "head",
         "hollow",
         "jump",
+        "last_ns",
+        "left",
         "load",
         "max_ns",
         "n",
@@ -67,7 +72,9 @@ class Segment:
         "serial",
         "sids",
         "sizes",
+        "spoilt",
         "stamps",
+        "tells",
         "version",
         "weight",
     )
@@ -96,14 +103,19 @@ class Segment:
         self.bare = False  # whether none of its messages has headers, as far as is known
         self.expiries: Expiries | None = None  # None: none of its messages expires by itself
         self.jump = False  # its base does not follow from the records before it
+        self.tells = False  # its header says that whatever was removed as a whole is recorded
         self.generation = 0  # how often it was compacted
         self.final_seq = base - 1  # once sealed: the stream's last sequence by then
         self.durable = False  # whether its file is known to be on disk
         self.sealed = False  # whether no message will be added
         self.bodies: list[tuple[bytes, bytes] | None] = []  # memory streams: headers, payload
+        self.spoilt = False  # whether a record was found damaged, and is dead for that reason alone
         self.n = 0
+        self.first_rel = 0
         self.end_rel = -1
+        self.last_ns = 0
         self.max_ns: int | None = None
+        self.left: tuple[dict[bytes, int], int] | None = None
         self.load: Callable[[Segment], None] | None = None
 
     def __len__(self) -> int:
@@ -114,13 +126,6 @@ class Segment:
         return len(self) - self.dead
 
     @property
-    def has_gaps(self) -> bool:
-        """Whether sequences are missing between its messages."""
-        if self.load is not None:
-            return self.end_rel != self.n - 1
-        return self.rel is not None
-
-    @property
     def last_seq(self) -> int:
         """The sequence of the last message ever in it, or ``base - 1``."""
         if self.load is not None:
@@ -129,8 +134,12 @@ class Segment:
             return self.base + self.rel[-1] if self.rel else self.base - 1
         return self.base + len(self.stamps) - 1
 
+    def vacate(self) -> None:
+        """All it holds is gone, and need not be loaded to know that: it is empty from now on."""
+        self.load, self.n, self.dead, self.expiries = None, 0, 0, None
+
     def ensure(self) -> None:
-        """Load the arrays if they are not."""
+        """Load the arrays if they are not. Raises StoreReadError, and then nothing has changed."""
         load = self.load
         if load is not None:
             load(self)
@@ -193,6 +202,14 @@ class Segment:
             return min(position, len(self))
         found = alive.find(1, position)
         return found if found >= 0 else len(alive)
+
+    def first_live(self, start: int) -> int:
+        """The first live sequence from ``start`` on; only to be asked while there is one."""
+        if self.load is not None:  # all that it holds is live
+            if start <= self.base + self.first_rel:
+                return self.base + self.first_rel
+            self.load(self)
+        return self.sequence(self.next_alive(self.lower(start)))
 
     def holes(self, start: int) -> Iterator[int]:
         """The positions from ``start`` on that have been removed."""

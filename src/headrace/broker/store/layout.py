@@ -19,9 +19,9 @@ from typing import Final
 from urllib.parse import quote, unquote
 
 from ...errors import StoreError
-from .files import FileSystem, read_around
+from .files import FileSystem, is_full, read_around
 from .findings import Finding
-from .segment import HEADER_BYTES, decode_header
+from .segment import HEADER_BYTES, Header, decode_header
 from .spare import SPARE, Spare, read_spare
 from .writer import Writer
 
@@ -136,17 +136,25 @@ class Layout:
         """Whose directory this is, by the segments or the copy of metadata in it."""
         for file in self._fs.listdir(path):
             if file.endswith(".seg") and self._fs.kind(f"{path}/{file}") == "file":
-                handle = self._fs.open(f"{path}/{file}")
-                try:
-                    header, _ = decode_header(read_around(self._fs, handle, HEADER_BYTES, 0), path)
-                finally:
-                    self._fs.close(handle)
+                header = self._header_of(f"{path}/{file}")
                 if header is not None and directory_name(header.name) == entry:
                     return header.name
         spare = read_spare(self._fs, path, None)
         if spare is not None and directory_name(spare.name) == entry:
             return spare.name
         return None
+
+    def _header_of(self, path: str) -> Header | None:
+        try:
+            handle = self._fs.open(path)
+        except OSError as error:
+            if is_full(error):
+                raise
+            return None  # the next file may say it
+        try:
+            return decode_header(read_around(self._fs, handle, HEADER_BYTES, 0), path)[0]
+        finally:
+            self._fs.close(handle)
 
     def trash(self) -> str:
         """A fresh place for a deleted stream."""

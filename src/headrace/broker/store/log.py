@@ -12,9 +12,10 @@ from itertools import compress, pairwise
 from operator import and_
 from typing import TYPE_CHECKING, Final
 
+from ...errors import StoreReadError
 from ...message import StoredMessage, StoredRow, StreamState, SubjectState
 from .index import Segment, SubjectTable
-from .occurrences import Occurrences
+from .occurrences import Occurrences, list_occurrences
 from .views import View, make_view
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ _SCAN: Final = 8192  # positions looked at in one go when filtering
 
 class MessageLog:
     """The reading half of a stream store; see ``StreamStore`` in ``core/ports.py``.
+
+    Whatever needs the disk raises StoreReadError when that cannot read now, and then nothing has
+    changed: neither what is there, nor what is known of it.
 
     ``last_seq``, ``messages``, ``bytes`` and ``durable_seq`` are plain attributes for speed; nobody
     else writes them.
@@ -61,20 +65,32 @@ class MessageLog:
     # -- what is there
 
     @property
+    def table(self) -> SubjectTable:
+        """The subjects, as they are numbered now."""
+        return self._table
+
+    @property
     def first_seq(self) -> int:
         """The lowest live sequence; one beyond the last when empty, 0 when fresh."""
         return self._first if self.last_seq else 0
 
     @property
     def state(self) -> StreamState:
-        """A summary; ``num_deleted`` counts the gaps between the first and the last sequence."""
+        """A summary; ``num_deleted`` counts the gaps between the first and the last sequence.
+
+        ``first_ns`` is 0 while the disk cannot read it; the other numbers need no reading.
+        """
         if not self.messages:
             return StreamState(0, self.bytes, self.first_seq, 0, self.last_seq, 0, 0, 0)
+        try:
+            first_ns = self._stamp(self._first)
+        except StoreReadError:
+            first_ns = 0
         return StreamState(
             messages=self.messages,
             bytes=self.bytes,
             first_seq=self._first,
-            first_ns=self._stamp(self._first),
+            first_ns=first_ns,
             last_seq=self.last_seq,
             last_ns=self._last_ns(),
             num_subjects=len(self._table),
@@ -89,6 +105,10 @@ class MessageLog:
         out: list[StoredRow] = []
         self._decode(segment, (position,), out, 0)
         return StoredMessage(*out[0]) if out else None
+
+    def holds(self, sequence: int) -> bool:
+        """Whether there is a message with this sequence, readable or not."""
+        return self._locate(sequence)[1] >= 0
 
     def deleted(self) -> list[int]:
         """Sequences between the first and the last that are gone, ascending."""
@@ -322,15 +342,11 @@ class MessageLog:
         """Once searching has cost as much as listing every occurrence would, list them."""
         self._scanned += positions
         if self._scanned > 2 * self.messages + _SCAN and self._occurrences is None:
-            self._occurrences = Occurrences(len(self._table.names))
-            everything = self._view(None)
-            for segment in self._segments:
-                if segment.live:
-                    segment.ensure()
-                    start, stop = segment.lower(self._first), len(segment)
-                    for position in everything.positions(segment, start, stop):
-                        sid, sequence = segment.sids[position], segment.sequence(position)
-                        self._occurrences.add(sid, sequence)
+            self._scanned = 0
+            try:
+                self._occurrences = list_occurrences(self._segments, self._table, self._first)
+            except StoreReadError:
+                return  # searching goes on as before, and has to cost as much again for the next try
 
     # -- reading and counting
 
@@ -357,7 +373,8 @@ class MessageLog:
         """Live messages matching ``filter`` in ``[start_seq, last_seq]``, in order.
 
         At most ``max_messages``, and at most ``max_bytes`` of subject, headers and payload together,
-        but at least one message if there is one. Damaged messages are skipped and reported.
+        but at least one message if there is one. Damaged messages are skipped and reported. Raises
+        StoreReadError when the first one cannot be read now; one behind others ends the batch.
         """
         out: list[StoredRow] = []
         view = self._view(filter)
@@ -372,20 +389,25 @@ class MessageLog:
                 break
             if segment is not tail and view.barren(segment):
                 continue
-            segment.ensure()
-            position, stop = segment.lower(start), segment.upper(last)
-            width = max_messages if filter is None else max(1024, 2 * max_messages)
-            while position < stop:
-                end = min(stop, position + width)
-                positions = view.positions(segment, position, end)
-                if positions:
-                    wanted = positions[: max_messages - len(out)]
-                    room = self._decode(segment, wanted, out, room)
-                    if room < 0 or len(out) >= max_messages:
-                        return out
-                    if len(wanted) < len(positions):
-                        end = wanted[-1] + 1  # some were damaged: there is room for those behind
-                position, width = end, _SCAN
+            try:
+                segment.ensure()
+                position, stop = segment.lower(start), segment.upper(last)
+                width = max_messages if filter is None else max(1024, 2 * max_messages)
+                while position < stop:
+                    end = min(stop, position + width)
+                    positions = view.positions(segment, position, end)
+                    if positions:
+                        wanted = positions[: max_messages - len(out)]
+                        room = self._decode(segment, wanted, out, room)
+                        if room < 0 or len(out) >= max_messages:
+                            return out
+                        if len(wanted) < len(positions):
+                            end = wanted[-1] + 1  # some were damaged: there is room behind them
+                    position, width = end, _SCAN
+            except StoreReadError:
+                if not out:
+                    raise
+                return out
         if not out:
             view.note_quiet(start_seq, start, last)
         return out
@@ -467,6 +489,5 @@ class MessageLog:
         """When the last message was stored, removed meanwhile or not."""
         for segment in reversed(self._segments):
             if len(segment):
-                segment.ensure()
-                return segment.stamps[-1]
+                return segment.stamps[-1] if segment.load is None else segment.last_ns
         return 0

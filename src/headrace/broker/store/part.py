@@ -1,13 +1,12 @@
-"""One stream's share of a flush."""
+"""What one stream gives to a flush."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .index import Segment
-
 if TYPE_CHECKING:
     from .edits import EditableLog
+    from .index import Segment
 
 __all__ = ["Part"]
 
@@ -46,9 +45,7 @@ class Part:
         self.first = first
         self.removed = removed
         self.died = died
-        self.holes: list[
-            tuple[Segment, int]
-        ] = []  # … and what to give back of segments, up to where
+        self.holes: list[tuple[Segment, int]] = []  # … to be given back of segments, up to where
         self.opened: list[Segment] = []  # file streams: segments this part creates
         self.sealed: list[Segment] = []  # … and finishes
         self.tail: Segment | None = None  # … and the tail, with the removals recorded in it

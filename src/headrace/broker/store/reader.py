@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
+from ...errors import StoreReadError
 from ...message import StoredRow
 from .appends import AppendingLog
 from .findings import damage
@@ -120,14 +121,20 @@ class RecordReader(AppendingLog):
         out: list[StoredRow],
         room: int,
     ) -> int:
-        """Decode positions whose records begin in one block, checking each record's checksum."""
+        """Decode positions whose records begin in one block, checking each record's checksum.
+
+        Raises StoreReadError; what was decoded before stays in ``out``.
+        """
         names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
         offsets, sizes, salt, base = segment.offsets, segment.sizes, segment.salt, segment.base
         blocks = self._shelf.blocks
         last = positions[-1]
         block = blocks.cached(segment, number, offsets[last] + sizes[last])
         if block is None and len(positions) >= _BLOCK_WORTH:
-            block = blocks.load(segment, number)
+            try:
+                block = blocks.load(segment, number)
+            except StoreReadError:
+                block = None  # the records one by one show which of them cannot be read
         for position in positions:
             offset, size = offsets[position], sizes[position]
             if block is None:
@@ -136,8 +143,13 @@ class RecordReader(AppendingLog):
                 record = block[1][offset - block[0] : offset - block[0] + size]
             body = record[:-CRC_BYTES]
             if len(record) != size or crc32(body, salt) != _unpack_u32(record, size - CRC_BYTES)[0]:
-                self._damaged(segment, position)
-                continue
+                blocks.forget(segment, number)
+                block = None
+                record = blocks.read(segment, offset, size)  # the disk may say it right this time
+                body = record[:-CRC_BYTES]
+                if not _is_sound(record, size, salt):
+                    self._damaged(segment, position)
+                    continue
             subject = names[sids[position]]
             at = HEAD_BYTES + len(subject)
             headers = b""
@@ -154,14 +166,27 @@ class RecordReader(AppendingLog):
         return room
 
     def _damaged(self, segment: Segment, position: int) -> None:
-        """A record does not match its checksum: report it, and do not offer it again."""
+        """A record does not match its checksum: report it, and do not offer it again.
+
+        Its file stays, however little is left in it: another version, or another tool, may read more.
+        """
         sequence = segment.sequence(position)
         where = segment.offsets[position]
-        what = "a record cannot be read or does not match its checksum"
+        what = "a record does not match its checksum"
+        segment.spoilt = True
         self._shelf.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
+        self._table.loose.add(segment.sids[position])
         segment.mark_dead(position)
         self._drop(segment, position)
         self._advance_first()
+
+
+def _is_sound(record: bytes, size: int, salt: int) -> bool:
+    """Whether a record is whole and matches its checksum."""
+    if len(record) != size:
+        return False
+    checksum: int = _unpack_u32(record, size - CRC_BYTES)[0]
+    return crc32(record[:-CRC_BYTES], salt) == checksum
 
 
 def _with_headers(sequence: int, subject: bytes, record: bytes, timestamp_ns: int) -> StoredRow:

@@ -8,17 +8,19 @@ in it are never used again. Nothing is deleted or overwritten: after damage, a n
 
 from __future__ import annotations
 
-import re
 from array import array
+from functools import partial
 from typing import Final
 
 from .appends import ExpiryOf
+from .blanks import Blanks
 from .expiries import NEVER_NS, Expiries
 from .filestore import FileLog
 from .findings import Finding, Quarantine, damage
+from .fresh import new_log
 from .holes import has_hole
 from .index import Segment, SubjectTable
-from .inventory import ArrayLoader, Inventory, SegmentFile, read_file
+from .inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
 from .record import (
     COMMIT,
     FLAG_EXPIRES,
@@ -26,6 +28,7 @@ from .record import (
     FLAG_OPEN,
     HEAD_BYTES,
     MESSAGE,
+    OVERHEAD,
     REMOVAL,
     SKIP,
     U32,
@@ -35,43 +38,15 @@ from .record import (
     scan,
 )
 from .seal import seal_chore
-from .segment import (
-    HEADER_BYTES,
-    Footer,
-    Summary,
-)
+from .segment import HEADER_BYTES, Footer, Summary
 from .shelf import Shelf
-from .spans import coalesce, segment_path
+from .spans import coalesce, subtract
 from .watermark import Watermark, read_watermark
 
-__all__ = ["new_log", "open_log"]
+__all__ = ["open_log"]
 
-_FOOTER_READ: Final = 64 * 1024
 _EVERYTHING: Final = 1 << 63
 _SPECIAL: Final = FLAG_EXPIRES | FLAG_OPEN
-_NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
-
-
-def new_log(
-    name: str, directory: str, shelf: Shelf, *, serial: int = 1, last_seq: int = 0
-) -> FileLog:
-    """An empty stream; its first segment is created by the next flush."""
-    segment = Segment(serial, last_seq + 1, salt=shelf.salt(), path=segment_path(directory, serial))
-    segment.bare = True
-    return FileLog(
-        name,
-        directory,
-        shelf,
-        [segment],
-        SubjectTable(),
-        last_seq=last_seq,
-        first=last_seq + 1,
-        nbytes=0,
-        end=HEADER_BYTES,
-        cut_tail=False,
-        unfit_tail=False,
-        jump=last_seq > 0,
-    )
 
 
 def open_log(
@@ -87,18 +62,6 @@ def open_log(
 
 def _no_expiry(headers: bytes, timestamp_ns: int) -> int:
     return NEVER_NS
-
-
-class _Blank:
-    """A stretch that may have been given back, and which messages are missing there."""
-
-    def __init__(self, segment: Segment, offset: int, content: bytes, first: int) -> None:
-        self.segment = segment
-        self.offset = offset
-        self.size = len(content)
-        self.content = content.strip(b"\0") and content
-        self.first = first
-        self.last = first - 1
 
 
 class _Opening:
@@ -120,8 +83,7 @@ class _Opening:
         self._open_from = -1  # in the tail: where messages begin whose end is missing
         self._table = SubjectTable()
         self._segments: list[Segment] = []
-        self._subjects: dict[Segment, list[tuple[bytes, int, int, int]]] = {}
-        self._nbytes_of: dict[Segment, int] = {}
+        self._summaries: dict[Segment, Summary] = {}
         self._removals: list[tuple[int, int]] = []
         self._expected = 1  # the sequence the next message should have
         self._known = Watermark(0, 0, 0)
@@ -133,9 +95,10 @@ class _Opening:
         self._jump = False
         self._inventory = Inventory(name, directory, shelf, self._report)
         self._log: FileLog | None = None
-        self._miscounted = False
         self._to_seal: list[Segment] = []
-        self._blanks: list[_Blank] = []
+        self._blanks = Blanks()
+        self._missing: list[tuple[int, int]] = []  # sequences in segments that cannot be read now
+        self._gaps: list[tuple[str, int, int]] = []  # between files, and who follows them
 
     def run(self) -> FileLog:
         mark_path = self._directory + "/watermark"
@@ -143,8 +106,8 @@ class _Opening:
         if damaged:
             self._report(mark_path, 0, "the watermark is damaged and was ignored")
         files = self._inventory.files()
+        before = 0
         for number, file in enumerate(files):
-            before = files[number - 1].header.serial if number else 0
             if not self._stopped and not self._follows(before, file):
                 self._stopped = True
             if self._stopped:
@@ -154,7 +117,13 @@ class _Opening:
             if file.summary is not None and file.footer is not None:
                 self._sealed(file, file.footer, file.summary)
             else:
-                self._scanned(file, following)
+                try:
+                    data = twice(partial(read_file, self._shelf, file.path, file.size))
+                except OSError as error:
+                    self._inventory.bar(file.header.serial, file.path, error)
+                    continue
+                self._scanned(file, data, following)
+            before = file.header.serial
         for path in (
             self._inventory.alien
         ):  # only now: an unreadable segment shows that what follows is torn
@@ -167,17 +136,31 @@ class _Opening:
         ``before`` is the serial of the file before it, 0 if it is the first one.
         """
         header = file.header
-        if header.base <= self._expected or header.jump:
+        if header.base <= self._expected:
             return True
         between = range(before + 1, header.serial)
+        if not self._inventory.barred.keys().isdisjoint(between):
+            self._note_missing(header.base - 1)
+            return True
+        if header.jump:
+            return True
         if between and self._inventory.unreadable.isdisjoint(between):
-            return True  # a segment without live messages was removed
+            self._gaps.append((file.path, self._expected, header.base - 1))
+            return True  # a segment without live messages was removed, or so it should be
         if self._torn(self._expected):
             return False
         self._report(
             file.path, 0, "the segment before it is cut short", (self._expected, header.base - 1)
         )
         return True
+
+    def _note_missing(self, last: int) -> None:
+        """From where we are up to this sequence everything is in files that cannot be read now."""
+        where = ", ".join(path for _, path in sorted(self._inventory.barred.items()))
+        self._report(
+            where, 0, f"messages {self._expected} to {last} cannot be read now; none is removed"
+        )
+        self._missing.append((self._expected, last))
 
     def _put_aside(self, files: list[SegmentFile]) -> None:
         """Files behind a torn write, the last first: what is left must still look torn."""
@@ -191,16 +174,17 @@ class _Opening:
         segment = self._segment(file)
         segment.sealed = True
         segment.n = summary.messages
+        segment.first_rel = min([first for _, _, first, _ in summary.subjects], default=0)
+        segment.last_ns = summary.last_ns
         segment.end_rel = summary.end_rel
         segment.max_ns = summary.max_ns
         segment.data_end = footer.data_end
         segment.removals = summary.removals
         segment.expiries, segment.bare = summary.expiries, summary.bare
         segment.load = ArrayLoader(
-            footer, summary, self._shelf, self._table, self._report, self._mismatch
+            footer, summary, self._shelf, self._subject_table, self._report, self._mismatch
         )
-        self._subjects[segment] = summary.subjects
-        self._nbytes_of[segment] = summary.nbytes
+        self._summaries[segment] = summary
         self._removals += summary.removals
         self._nbytes += summary.nbytes
         segment.final_seq = summary.last_seq
@@ -213,15 +197,14 @@ class _Opening:
         segment = Segment(header.serial, header.base, salt=header.salt, path=file.path)
         segment.durable = True
         segment.generation = file.generation
-        segment.jump = header.jump
+        segment.jump, segment.tells = header.jump, header.tells
         self._segments.append(segment)
         self._expected = max(self._expected, header.base)
         self._unfit = False
         return segment
 
-    def _scanned(self, file: SegmentFile, following: int | None) -> None:
+    def _scanned(self, file: SegmentFile, data: bytes, following: int | None) -> None:
         segment = self._segment(file)
-        data = read_file(self._shelf, file.path, file.size)
         found = list(scan(data, HEADER_BYTES, len(data), segment.salt))
         durable_end = self._known.end if self._known.serial == segment.serial else 0
         durable_seq = self._known.sequence
@@ -258,7 +241,6 @@ class _Opening:
     ) -> bool:
         """Take over the records up to a torn write; whether there was damage to acknowledged bytes."""
         damaged = hole = False
-        blanks: list[_Blank] = []
         base, intern = segment.base, self._table.intern
         offsets, sizes = segment.offsets.append, segment.sizes.append
         sids, stamps = segment.sids.append, segment.stamps.append
@@ -270,8 +252,8 @@ class _Opening:
             if kind == MESSAGE:
                 if sequence < self._expected or (following is not None and sequence >= following):
                     continue  # superseded: what was taken back or torn, and then written elsewhere
-                if blanks:
-                    self._close(blanks, sequence)
+                if self._blanks.close(sequence):
+                    pass  # what is missing may have been given back: see the end of the opening
                 elif sequence > self._expected and (hole or not compacted):
                     if not compacted and self._torn(self._expected):
                         self._stop(segment, offset)
@@ -299,7 +281,7 @@ class _Opening:
                 self._unfit = True
                 if offset < durable_end and has_hole(data, offset, offset + size):
                     content = data[offset : offset + size]
-                    blanks.append(_Blank(segment, offset, content, self._expected))
+                    self._blanks.note(segment, offset, content, self._expected)
                     damaged = hole = True
                     self._end = offset + size
                     continue
@@ -314,15 +296,8 @@ class _Opening:
                 )
                 self._report(segment.path, offset, f"{size} damaged bytes were skipped")
             self._end = offset + size
-        self._blanks += blanks
+        self._blanks.end()
         return damaged
-
-    def _close(self, blanks: list[_Blank], sequence: int) -> None:
-        """The next message after some stretches without records has this sequence."""
-        for blank in blanks:
-            blank.last = sequence - 1
-        self._blanks += blanks
-        blanks.clear()
 
     def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
         """Take note of a message that expires, and of where one begins that lacks its end."""
@@ -363,10 +338,16 @@ class _Opening:
         self._unfit = True
         self._report(segment.path, offset, "a torn write at the end was ignored")
 
-    def _mismatch(self) -> None:
+    def _subject_table(self) -> SubjectTable:
+        return self._table if self._log is None else self._log.table
+
+    def _mismatch(self, segment: Segment, summary: Summary) -> None:
+        missing = summary.messages - len(segment), summary.nbytes - sum(segment.sizes)
         if self._log is not None:
-            self._log.recount()
-        self._miscounted = True
+            self._log.lessened(segment, *missing)
+            return
+        segment.spoilt = True
+        self._nbytes -= missing[1]
 
     # -- the whole
 
@@ -374,22 +355,34 @@ class _Opening:
         self._drop_open()
         mark_path = self._directory + "/watermark"
         known = self._known.sequence
-        if known >= self._expected:
+        serials = [*self._inventory.barred, *(file.header.serial for file in files)]
+        last_serial = max([self._known.serial, *serials], default=0)
+        if last_serial in self._inventory.barred:
+            # How far it went nobody knows: go on beyond all that fits into a segment.
+            most = max(known, self._expected - 1) + self._shelf.segment_bytes // OVERHEAD
+            self._note_missing(most)
+            self._expected = most + 1
+            self._unfit = self._jump = True
+        elif known >= self._expected:
             where = self._segments[-1].path if self._segments else mark_path
             self._report(where, self._end, "the end is missing", (self._expected, known))
             self._expected = known + 1
             self._unfit = self._jump = True
         last_seq = self._expected - 1
         if not self._segments:
-            serial = max([self._known.serial, *(file.header.serial for file in files)], default=0)
             return new_log(
-                self._name, self._directory, self._shelf, serial=serial + 1, last_seq=last_seq
+                self._name,
+                self._directory,
+                self._shelf,
+                serial=last_serial + 1,
+                last_seq=last_seq,
+                missing=self._missing,
             )
+        tail = self._segments[-1]
+        tail.ensure()
         self._apply_removals()
         self._report_blanks()
         self._count_subjects()
-        tail = self._segments[-1]
-        tail.ensure()
         if tail.rel is not None or tail.base + len(tail) != self._expected:
             self._unfit = True
         self._log = log = FileLog(
@@ -405,9 +398,10 @@ class _Opening:
             cut_tail=self._cut_tail,
             unfit_tail=self._unfit,
             jump=self._jump,
+            missing=self._missing,
+            untold=self._check_gaps(files),
+            last_serial=max(self._inventory.barred, default=0),
         )
-        if self._miscounted:
-            log.recount()
         for segment in self._to_seal:
             if segment is tail:
                 continue  # what followed it was put aside
@@ -421,29 +415,42 @@ class _Opening:
                 continue
             low, high = segment.base, segment.last_seq
             for first, last in removals:
-                if first <= low and last >= high:
-                    segment.dead = len(segment)
-                    segment.ensure()
-                    self._nbytes -= sum(segment.sizes)
-                    segment.alive = bytearray(len(segment))
+                if first <= low and last >= high and segment is not self._segments[-1]:
+                    listed = self._summaries.get(segment)
+                    unread = listed is not None and segment.load is not None
+                    self._nbytes -= listed.nbytes if unread and listed else sum(segment.sizes)
+                    if unread:
+                        segment.vacate()
+                    else:
+                        segment.dead = len(segment)
+                        segment.alive = bytearray(len(segment))
                     break
                 if first <= high and last >= low:
                     self._remove(segment, first, last)
             segment.counted = 0
 
+    def _check_gaps(self, files: list[SegmentFile]) -> list[tuple[int, int]]:
+        """Report gaps between the files that no removal explains.
+
+        Where no file is of a version that records these, they are what removed segments have left:
+        returns them, to be recorded.
+        """
+        if not any(file.header.tells for file in files):
+            return [(low, high) for _, low, high in self._gaps]
+        removals = coalesce(self._removals)
+        for path, low, high in self._gaps:
+            for lost in subtract([(low, high)], removals):
+                self._report(path, 0, "the file of the segment before it is not there", lost)
+        return []
+
     def _report_blanks(self) -> None:
         """What looks like a hole is one if all that lay there was removed, or else it is damage."""
-        removals = coalesce(self._removals) if self._blanks else []
-        for blank in self._blanks:
-            first, last = blank.first, blank.last
-            if any(low <= first <= last <= high for low, high in removals):
-                continue
-            path = blank.segment.path
-            if blank.content:
-                self._quarantine.keep(path, self._shelf.root, blank.offset, blank.content)
-            self._report(path, blank.offset, f"{blank.size} damaged bytes were skipped")
-            if first <= last:
-                self._lost(blank.segment, blank.offset, first, last)
+        removals, root = coalesce(self._removals), self._shelf.root
+        for blank in self._blanks.damaged(removals, self._quarantine, root):
+            what = f"{blank.size} damaged bytes were skipped"
+            self._report(blank.segment.path, blank.offset, what)
+            if blank.first <= blank.last:
+                self._lost(blank.segment, blank.offset, blank.first, blank.last)
 
     def _remove(self, segment: Segment, first: int, last: int) -> None:
         segment.ensure()
@@ -459,14 +466,14 @@ class _Opening:
     def _count_subjects(self) -> None:
         table = self._table
         for segment in self._segments:
-            listed = self._subjects.get(segment)
+            listed = self._summaries.get(segment)
             if listed is not None and not segment.dead and segment.load is not None:
-                for name, count, first, last in listed:
+                for name, count, first, last in listed.subjects:
                     sid = table.intern(name)
                     segment.counts[sid] = count
                     table.add(sid, segment.base + first, segment.base + last, count)
                 segment.counted = len(segment)
-                segment.weight = self._nbytes_of[segment]
+                segment.weight = listed.nbytes
             elif segment.live:
                 segment.ensure()
                 for sid, count in segment.live_counts().items():
@@ -477,8 +484,7 @@ class _Opening:
     def _first(self, last_seq: int) -> int:
         for segment in self._segments:
             if segment.live:
-                segment.ensure()
-                return segment.sequence(segment.next_alive(0))
+                return segment.first_live(0)
         return last_seq + 1
 
     def _lost(self, segment: Segment, offset: int, first: int, last: int) -> None:

@@ -64,7 +64,8 @@ class Header(NamedTuple):
 
     ``jump`` says that ``base`` does not follow from the records before, because some were lost. Apart
     from that, a gap between two files with successive serials means that the first one is torn.
-    ``compacted`` says that sequences missing in between were removed.
+    ``compacted`` says that sequences missing in between were removed. ``tells`` says that it was written
+    by a version which records the removal of whole segments: a gap that no record speaks of is a loss.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Header(NamedTuple):
     created_ns: int
     jump: bool
     compacted: bool = False
+    tells: bool = False
 
 
 def encode_header(header: Header) -> bytes:
@@ -87,7 +89,7 @@ def encode_header(header: Header) -> bytes:
         header.serial,
         header.base,
         header.created_ns,
-        header.jump | header.compacted << 1,
+        header.jump | header.compacted << 1 | header.tells << 2,
     )
     body += name
     copy = (body + _U32.pack(crc32(body))).ljust(_COPY_BYTES, b"\0")
@@ -126,7 +128,8 @@ def _decode_copy(data: bytes) -> Header | int | None:
         name = data[_HEADER.size : stop].decode()
     except UnicodeDecodeError:
         return None
-    return Header(name, salt, serial, base, created_ns, bool(flags & 1), bool(flags & 2))
+    said = (bool(flags & bit) for bit in (1, 2, 4))
+    return Header(name, salt, serial, base, created_ns, *said)
 
 
 class Summary(NamedTuple):

@@ -7,10 +7,13 @@ from typing import Final, Protocol
 
 from ...errors import ConfigurationError
 
-__all__ = ["Salts", "check_segment_bytes", "parse_sync"]
+__all__ = ["HANDLES", "Salts", "check_segment_bytes", "each_ones_handles", "parse_sync"]
 
 _SEGMENT_BYTES_MIN: Final = 8 * 1024
 _SEGMENT_BYTES_MAX: Final = 1 << 31
+HANDLES: Final = 512
+_HANDLES_OTHER: Final = 8  # of them: the lock, the journal and its successor, a directory or two
+_HANDLES_MIN: Final = 4
 
 
 class Salts(Protocol):
@@ -47,3 +50,8 @@ def check_segment_bytes(segment_bytes: int) -> None:
             f"segment_bytes is {segment_bytes}; accepted are {_SEGMENT_BYTES_MIN} to "
             f"{_SEGMENT_BYTES_MAX}"
         )
+
+
+def each_ones_handles(handles: int) -> int:
+    """How many files the owner, and as many the commit thread, may keep open of ``handles`` in all."""
+    return max(handles - _HANDLES_OTHER, _HANDLES_MIN) // 2

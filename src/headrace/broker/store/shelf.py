@@ -11,14 +11,13 @@ from ...clock import Clock
 from .commit import Chore
 from .compaction import Compactor
 from .edits import EditableLog
-from .files import FileSystem, Handles, explain, is_full
+from .files import FileSystem, Handles, unreadable
 from .findings import Finding
 from .index import Chunk, Segment
 
 __all__ = ["BLOCK_BYTES", "Blocks", "Recent", "Shelf"]
 
 BLOCK_BYTES: Final = 256 * 1024
-_READ_HANDLES: Final = 256
 _BLOCKS_MIN: Final = 8
 
 
@@ -86,7 +85,10 @@ class Blocks:
         return block
 
     def load(self, segment: Segment, number: int) -> tuple[int, bytes] | None:
-        """Read a block; None if part of it cannot be read. The index says where its records lie."""
+        """Read a block; None if the file ends in it. The index says where its records lie.
+
+        Raises StoreReadError.
+        """
         offsets = segment.offsets
         first = bisect_left(offsets, number * BLOCK_BYTES)
         last = bisect_left(offsets, (number + 1) * BLOCK_BYTES) - 1
@@ -103,16 +105,19 @@ class Blocks:
         return start, data
 
     def read(self, segment: Segment, offset: int, length: int) -> bytes:
-        """Read bytes of a segment file; fewer, or none, if the disk cannot read them.
+        """Read bytes of a segment file; fewer if it ends before.
 
-        Raises StoreError if that is only for the moment, because handles are short.
+        Raises StoreReadError if the disk, or the system, cannot read them now.
         """
         try:
             return self._fs.pread(self._handles.get(segment.path), length, offset)
         except OSError as error:
-            if is_full(error):
-                raise explain(error, f"reading {segment.path}") from error
-            return b""  # like damaged bytes: the reader reports the messages and goes on
+            self._handles.drop(segment.path)
+            raise unreadable(error, segment.path) from error
+
+    def forget(self, segment: Segment, number: int) -> None:
+        """Do not take this block from memory again: something in it is not as it should be."""
+        self._blocks.pop((segment, number), None)
 
     def discard(self, segment: Segment) -> None:
         """The segment is gone or has changed."""
@@ -132,6 +137,7 @@ class Shelf:
         clock: Clock,
         segment_bytes: int,
         cache_bytes: int,
+        handles: int,
         salt: Callable[[], int],
         report: Callable[[Finding], None],
         soil: Callable[[EditableLog], None],
@@ -150,7 +156,7 @@ class Shelf:
         self.chore = chore
         self.compactor = Compactor(chore, notify)
         self.is_full = False  # the disk has refused something since the store was opened
-        self.handles = Handles(fs, _READ_HANDLES)
+        self.handles = Handles(fs, handles)
         self.recent = Recent(cache_bytes - cache_bytes // 8)
         self.blocks = Blocks(fs, self.handles, cache_bytes // 8)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-__all__ = ["coalesce", "runs", "segment_path"]
+__all__ = ["clip", "coalesce", "note_removals", "runs", "segment_path", "subtract"]
 
 
 def segment_path(directory: str, serial: int, generation: int = 0) -> str:
@@ -34,3 +34,40 @@ def runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
     starts = [ordered[0], *[high for _, high in gaps]]
     ends = [*[low for low, _ in gaps], ordered[-1]]
     return list(zip(starts, ends, strict=True))
+
+
+def clip(ranges: Iterable[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:
+    """What of these ranges lies within ``[low, high]``."""
+    return [(max(a, low), min(b, high)) for a, b in ranges if a <= high and b >= low]
+
+
+def subtract(
+    ranges: Iterable[tuple[int, int]], others: Iterable[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """What of these ranges is in none of the others; both are sorted, and overlap not among themselves."""
+    left: list[tuple[int, int]] = []
+    holes = list(others)
+    at = 0
+    for low, high in ranges:
+        while at < len(holes) and holes[at][1] < low:
+            at += 1
+        number = at
+        while number < len(holes) and holes[number][0] <= high:
+            if low < holes[number][0]:
+                left.append((low, holes[number][0] - 1))
+            low = holes[number][1] + 1
+            number += 1
+        if low <= high:
+            left.append((low, high))
+    return left
+
+
+def note_removals(noted: list[tuple[int, int]], ranges: list[tuple[int, int]]) -> None:
+    """Add ranges, which are sorted, to those noted; one for the head takes the place of another."""
+    if ranges and ranges[0][0] == 1 and noted and noted[0][0] == 1:
+        noted[0] = (1, max(noted[0][1], ranges[0][1]))
+        noted += ranges[1:]
+    elif ranges and ranges[0][0] == 1:
+        noted[:0] = ranges
+    else:
+        noted += ranges

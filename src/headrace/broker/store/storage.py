@@ -17,7 +17,8 @@ from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
 from .filestore import FileLog
 from .findings import Finding, Quarantine
-from .flights import Flight, Staged, ignore_outcome
+from .flights import Flight, Staged, ignore, ignore_outcome
+from .fresh import new_log
 from .journalfile import open_journal
 from .journalwriter import JournalWriter
 from .layout import Layout
@@ -25,8 +26,8 @@ from .lock import DirectoryLock
 from .memory import MemoryLog
 from .mending import mend
 from .meta import Meta
-from .recovery import new_log, open_log
-from .settings import Salts, check_segment_bytes, parse_sync
+from .recovery import open_log
+from .settings import HANDLES, Salts, check_segment_bytes, each_ones_handles, parse_sync
 from .shelf import Shelf
 from .spare import Spares
 from .writer import Writer
@@ -45,6 +46,8 @@ class FileStorage:
     Everything is called on one thread, the owner's. When the commit thread has finished something it
     calls ``notify`` (on its own thread); the owner then calls ``complete``. With ``threaded=False``
     there is no commit thread: ``flush`` commits and calls ``done`` before it returns.
+
+    ``handles`` is how many files it keeps open at most, to read and to write.
 
     A flush whose ``done`` is given StoreFullError left nothing behind: the messages appended for it
     are gone again and the messages removed for it are back, and so it is for everything staged since.
@@ -67,6 +70,7 @@ class FileStorage:
         notify: Callable[[], None] | None = None,
         threaded: bool = True,
         salts: Salts | None = None,
+        handles: int = HANDLES,
     ) -> None:
         sync_first, interval_ns = parse_sync(sync)
         check_segment_bytes(segment_bytes)
@@ -74,6 +78,7 @@ class FileStorage:
         self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
         self.report: list[Finding] = []
         self._fs = fs = fs if fs is not None else LocalFiles()
+        self._handles = each_ones_handles(handles)
         self._layout = Layout(fs, self.directory)
         self._salts: Salts = salts if salts is not None else random.SystemRandom()
         clock = clock if clock is not None else SystemClock()
@@ -110,7 +115,7 @@ class FileStorage:
         found = self._layout.streams(self._found)
         mend(opened, found, self._found)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
-        self._writer = Writer(fs, sync_first, self._journal, self._lock.in_place)
+        self._writer = Writer(fs, sync_first, self._journal, self._lock.in_place, self._handles)
         self._spares = Spares(
             found.spares, self._directory_of, self._writer.stale_spares, self._salt
         )
@@ -119,7 +124,7 @@ class FileStorage:
             self._writer,
             clock=clock,
             threaded=threaded,
-            notify=notify if notify is not None else _ignore,
+            notify=notify if notify is not None else ignore,
             interval_ns=interval_ns,
         )
         self._shelf = Shelf(
@@ -128,12 +133,13 @@ class FileStorage:
             clock=clock,
             segment_bytes=segment_bytes,
             cache_bytes=cache_bytes,
+            handles=self._handles,
             salt=self._salt,
             report=self._found,
             soil=self._soil,
             restage=self._restage,
             chore=self._committer.submit,
-            notify=notify if notify is not None else _ignore,
+            notify=notify if notify is not None else ignore,
         )
         self._threaded = threaded
         self._closed = False
@@ -229,7 +235,7 @@ class FileStorage:
             log = open_log(name, directory, self._shelf, self._quarantine, expiry_of)
         except OSError as error:
             raise explain(error, f"opening stream {name!r}") from error
-        del self._unopened[name]
+        self._unopened.pop(name, None)
         self._logs[name] = log
         if not log.clean:
             self._staged.dirty[log] = None
@@ -256,8 +262,7 @@ class FileStorage:
     def delete_stream(self, name: str) -> None:
         """Drop a stream with all its messages, durably with the next flush.
 
-        What only stands in its place is put aside, and not touched otherwise. Raises StoreError if there
-        is none.
+        What only stands in its place is put aside untouched. Raises StoreError if there is none.
         """
         self._check()
         self._places.identify(name, self._layout.stream(name))
@@ -315,8 +320,7 @@ class FileStorage:
     def _complete_one(self, flight: Flight, faults: list[Exception]) -> None:
         """Take note of one flush and call who waits for it.
 
-        What goes wrong with that is told when everybody has been called: an acknowledgement that was
-        promised does not fail to come because somebody else's went wrong.
+        What goes wrong is told when everybody has been called: what others were promised does not fail by it.
         """
         self._pending_bytes -= flight.batch.nbytes
         error = flight.refused or flight.batch.error
@@ -494,7 +498,3 @@ class FileStorage:
     def _restage(self, log: EditableLog) -> None:
         if self._logs.get(log.name) is log:
             self._staged.dirty[log] = None
-
-
-def _ignore() -> None:
-    """Nobody cares."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...errors import StoreReadError
 from .bulk import Thinning
 from .edits import EditableLog
 from .index import Segment
@@ -15,13 +16,19 @@ class ThinningLog(EditableLog):
     """The half of a stream store that thins; see ``StreamStore`` in ``core/ports.py``."""
 
     def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
-        """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences."""
+        """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences.
+
+        A StoreReadError ends it where it is, and tells what was removed before.
+        """
         self._check_writable()
         before, thinned = len(self._removed), dict[Segment, None]()
-        for subject in subjects:
-            sid = self._table.ids.get(subject)
-            if sid is not None and not self._is_in_hand(sid):
-                self._thin_one(sid, keep, thinned)
+        try:
+            for sid in map(self._table.ids.get, subjects):
+                if sid is not None and not self._is_in_hand(sid):
+                    self._thin_one(sid, keep, thinned)
+        except StoreReadError as error:
+            error.removed = self._end_thinning(before, thinned)
+            raise
         return self._end_thinning(before, thinned)
 
     def thinning(self, keep: int) -> Thinning:
@@ -34,7 +41,10 @@ class ThinningLog(EditableLog):
         return thinning is not None and thinning.covers(self._table.names[sid])
 
     def thin_superseded(self) -> list[int]:
-        """Remove what is in ``superseded``, so that each subject has one again; returns the sequences."""
+        """Remove what is in ``superseded``, so that each subject has one again; returns the sequences.
+
+        A StoreReadError ends it, as ``thin``; what is left stays in ``superseded``.
+        """
         self._check_writable()
         noted = self.superseded
         if not noted:
@@ -42,16 +52,22 @@ class ThinningLog(EditableLog):
         self.superseded = []
         counts, removed, locate = self._table.counts, self._removed, self._locate
         before, thinned = len(removed), dict[Segment, None]()
-        for sid, sequence in noted:
-            segment, position = locate(sequence)
-            if position >= 0 and segment.sids[position] == sid and counts[sid] > 1:
-                segment.mark_dead(position)
-                self._drop(segment, position)
-                removed.append(sequence)
-                if segment.sealed:
-                    thinned[segment] = None
-            elif not self._is_in_hand(sid):  # it was removed otherwise, or is the newest again
-                self._thin_one(sid, 1, thinned)
+        at = 0
+        try:
+            for at, (sid, sequence) in enumerate(noted):  # noqa: B007 - it tells how far that went
+                segment, position = locate(sequence)
+                if position >= 0 and segment.sids[position] == sid and counts[sid] > 1:
+                    segment.mark_dead(position)
+                    self._drop(segment, position)
+                    removed.append(sequence)
+                    if segment.sealed:
+                        thinned[segment] = None
+                elif not self._is_in_hand(sid):  # it was removed otherwise, or is the newest again
+                    self._thin_one(sid, 1, thinned)
+        except StoreReadError as error:
+            self.superseded = noted[at:]
+            error.removed = self._end_thinning(before, thinned)
+            raise
         return self._end_thinning(before, thinned)
 
     def _thin_one(self, sid: int, keep: int, thinned: dict[Segment, None]) -> None:

@@ -19,7 +19,6 @@ from .spare import SpareWrite
 
 __all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "Work", "Writer"]
 
-_HANDLES: Final = 256
 _FIRST_ALLOCATION: Final = 64 * 1024
 _GROWTH: Final = 4
 MARGIN: Final = 16 * 1024
@@ -115,6 +114,7 @@ class Writer:
         sync: bool,
         meta_log: MetaWriter,
         in_place: Callable[[], bool] = lambda: True,
+        handles: int = 256,
     ) -> None:
         self.fs = fs
         self._sync = sync
@@ -122,7 +122,7 @@ class Writer:
         self._in_place = in_place
         self.stale_spares: set[str] = set()
         """Copies of metadata that could not be written; whoever takes a path out writes it anew."""
-        self.handles = Handles(fs, _HANDLES)
+        self.handles = Handles(fs, handles)
         self._allocated: dict[str, int] = {}
         self._preallocate = True
         self._unsynced: dict[str, None] = {}
@@ -368,6 +368,8 @@ class Writer:
         The order matters: a later segment may hold the record that an earlier one is dead. If a
         removal is refused, it and those after it wait for the next one, or the next start.
         """
+        if self._unsynced:
+            self.sync_pending()  # what says that it is dead, where a batch does not wait for that
         self.forget(path)
         self._dead.append(path)
         try:

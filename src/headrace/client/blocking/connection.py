@@ -195,10 +195,17 @@ class Connection(Blocking):
         return self._inner.new_inbox()
 
     def jetstream(
-        self, *, domain: str = "", prefix: str = "", timeout: float | None = None
+        self,
+        *,
+        domain: str = "",
+        prefix: str = "",
+        timeout: float | None = None,
+        delivery_timeout: float | None = None,
     ) -> JetStream:
         """The JetStream context of this connection; see ``headrace.JetStream`` for the arguments."""
-        inner = self._inner.jetstream(domain=domain, prefix=prefix, timeout=timeout)
+        inner = self._inner.jetstream(
+            domain=domain, prefix=prefix, timeout=timeout, delivery_timeout=delivery_timeout
+        )
         return JetStream(self._portal, inner)
 
     # Ending

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.core.account_options import AssetLimits
 from headrace.broker.core.jetstream import JetStreamOptions
 from jetstream_world import SECOND, Client, World
 
@@ -95,7 +96,9 @@ def test_limits_of_the_stream_are_defaults_and_ceilings() -> None:
 
 
 def test_limits_of_the_server_hold() -> None:
-    client = World(options=JetStreamOptions(max_ack_pending=10, max_request_batch=5)).client()
+    client = World(
+        options=JetStreamOptions(assets=AssetLimits(max_ack_pending=10, max_request_batch=5))
+    ).client()
     client.stream()
     config = client.consumer()["config"]
     assert (config["max_ack_pending"], config["max_batch"]) == (10, 5)

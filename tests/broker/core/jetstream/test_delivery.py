@@ -226,3 +226,13 @@ def test_the_floor_stays_below_what_is_pending_although_a_redelivery_is_acknowle
     assert state.acknowledge_all(2, 4) == [2]
     assert (state.floor_consumer, state.floor_stream) == (2, 2)
     assert state.refuse(3, 3, 0)
+
+
+def test_ack_all_ends_what_is_pending_whatever_number_a_former_life_gave_it() -> None:
+    """A crash made the first delivery of 31 forgotten, which was number 1: that is another one now."""
+    subject = state()
+    deliver(subject, 26, 31, 37)
+    subject.forget([26])
+    assert floor(subject)[0] == 1
+    assert subject.acknowledge_all(31, 1) == [31]
+    assert 31 not in subject.pending

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from headrace.broker.store import FileStorage
+from headrace.errors import StoreFailedError, StoreFullError
 from headrace.testing.faultfs import FaultFS
-from jetstream_world import SECOND, Client, World, publication
+from jetstream_world import SECOND, Client, HeldStorage, World, publication
 
 
 def bottle() -> tuple[FaultFS, World, Client]:
@@ -139,3 +144,21 @@ def test_a_message_passed_over_while_its_removal_was_on_its_way_is_delivered_whe
     world.settle()
     world.tick()
     assert [message.stream_seq for message in pulled.take()] == [1, 2]
+
+
+@pytest.mark.parametrize("error", [StoreFullError("full"), StoreFailedError("broken")])
+def test_a_publish_again_is_no_duplicate_of_what_the_disk_refuses(error: Exception) -> None:
+    """The first is on its way to the disk when the second comes: both are refused, and none is stored."""
+    storage = HeldStorage()
+    world = World(storage)
+    client = world.client()
+    client.stream()
+    storage.hold, storage.fail = True, error
+    first = client.request(b"s.a", b"x", Nats_Msg_Id="once")
+    second = client.request(b"s.a", b"x", Nats_Msg_Id="once")
+    assert first.take() + second.take() == []
+    storage.release()
+    storage.hold = False
+    world.tick()
+    answers = [json.loads(answer.payload) for answer in first.take() + second.take()]
+    assert ["error" in answer for answer in answers] == [True, True], answers

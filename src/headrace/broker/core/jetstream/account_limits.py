@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Quota", "ServerStore"]
 
 _RECORD_BYTES: Final = 30  # what nats-server counts for a message beside its content
-_STREAM_MAX_BYTES: Final = ErrorSpec(
-    10120, 500, "stream max bytes exceeds account limit max stream bytes"
-)
 
 
 class _Counted(Protocol):
@@ -76,16 +73,17 @@ class Quota:
         """Refuse a stream that reserves more than there is; ``before`` is what it was."""
         wanted, limits = config.max_bytes, self.limits
         storage = config.storage
-        if wanted <= 0:
-            if limits.max_bytes_required:
-                raise Refused(Errors.STREAM_MAX_BYTES_REQUIRED)
-            return
+        if wanted <= 0 and limits.max_bytes_required:
+            raise Refused(Errors.STREAM_MAX_BYTES_REQUIRED)
         per_stream = limits.max_stream_memory if storage == "memory" else limits.max_stream_storage
-        if -1 < per_stream < wanted:
-            raise Refused(_STREAM_MAX_BYTES)
+        if 0 < per_stream < wanted:
+            raise Refused(Errors.STREAM_MAX_BYTES_EXCEEDED)
+        if 0 < limits.max_consumers < config.max_consumers:
+            raise Refused(Errors.MAX_CONSUMERS)
         already = 0 if before is None else max(before.max_bytes, 0)
-        if wanted <= already:
+        if wanted <= already and before is not None:
             return
+        wanted = wanted if wanted > 0 else 1  # a stream of any size needs a place, too
         reserved = _reserved(self._registry.usage(), storage) - already
         everywhere = self._server.reserved(storage) - already
         if (

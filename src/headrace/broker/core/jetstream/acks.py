@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
+from ....errors import StoreReadError
 from .ack_body import nak_delay_ns
 from .delivery import Entry, Run
 from .sampling import Sampling, percentage
@@ -37,7 +38,7 @@ class Acks:
 
     def configure(self) -> None:
         """Take what the configurations of consumer and stream say."""
-        self._acks_all = self._consumer.config.ack_policy == "all"
+        self._acks_all = self._consumer.config.ack_policy in ("all", "flow_control")
         self._settles = self._consumer.stream.config.retention != "limits"
         percent = percentage(self._consumer.config.sample_freq)
         sampled = percent and self._consumer.config.ack_policy == "explicit"
@@ -71,6 +72,13 @@ class Acks:
             return
         if reply:
             self._consumer.context.gate.reply(reply, b"")
+
+    def take_position(self, consumer_seq: int, stream_seq: int) -> None:
+        """Everything delivered up to here has arrived, says an answer to flow control."""
+        state = self._consumer.state
+        stream_seq = min(stream_seq, state.delivered_stream)
+        if consumer_seq > state.floor_consumer and stream_seq > state.floor_stream:
+            self._done(stream_seq, consumer_seq)
 
     def takes_many(self, body: bytes) -> bool:
         """Whether ``take_many`` is for acknowledgements with this body."""
@@ -140,10 +148,19 @@ class Acks:
             self.stalled = False
             consumer.wake()
 
+    @property
+    def unsettled(self) -> bool:
+        """Whether the stream's retention has not been told everything."""
+        return bool(self._settling)
+
     def settle(self) -> None:
-        """Tell the stream's retention what this consumer is done with."""
+        """Tell the stream's retention what this consumer is done with. Raises StoreReadError."""
         finished, self._settling = self._settling, []
-        self._consumer.stream.retention.acknowledged(self._consumer, finished)
+        try:
+            self._consumer.stream.retention.acknowledged(self._consumer, finished)
+        except StoreReadError:
+            self._settling = finished + self._settling
+            raise
 
     def give_up_exhausted(self) -> None:
         """Messages delivered as often as allowed are not pending any more."""
@@ -176,10 +193,16 @@ class Acks:
     def remember(self, entries: Sequence[Entry]) -> None:
         """A flush failed, and messages that had left the stream are back: they are pending again."""
         consumer = self._consumer
-        get = consumer.stream.store.get
-        consumer.state.remember([entry for entry in entries if get(entry[0]) is not None])
+        consumer.state.remember([entry for entry in entries if self._is_there(entry[0])])
         if consumer.state.pending:
             consumer.stream.holding[consumer] = None
+
+    def _is_there(self, stream_seq: int) -> bool:
+        """Whether a message is in the stream; one that cannot be read has not been removed."""
+        try:
+            return self._consumer.stream.store.holds(stream_seq)
+        except StoreReadError:
+            return True
 
     def _forget(self, stream_seqs: Sequence[int]) -> None:
         consumer = self._consumer

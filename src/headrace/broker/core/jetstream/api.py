@@ -155,7 +155,13 @@ class ApiDispatcher:
     def sink(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
     ) -> bool | None:
-        """Take one request. An unknown one is met with silence, as by the public server."""
+        """Take one request. An unknown one is met with silence, as by the public server.
+
+        Only clients ask. What the server itself sends, where somebody had it sent, is no request of
+        his: he might not have been allowed to make it.
+        """
+        if origin is None:
+            return False
         text = subject.decode(errors="replace")
         tokens = text.split(".")[_PREFIX_TOKENS:]
         for size in (3, 2, 1):
@@ -176,18 +182,20 @@ class ApiDispatcher:
         ) -> bool:
             tokens = subject.decode(errors="replace").split(".")[_PREFIX_TOKENS:]
             for size in (3, 2, 1):
-                route = self._routes.get(".".join(tokens[:size]))
+                verb = ".".join(tokens[:size])
+                if verb in self._raw:
+                    return False
+                route = self._routes.get(verb)
                 if route is not None and len(tokens) - size in route.names:
                     error = Errors.NOT_ENABLED_FOR_ACCOUNT.to_wire()
                     body = encode_response(route.kind, None, error=error, **route.blank)
                     bus.publish(reply, b"", b"", body)
                     return True
-            return False
+            return True  # no call there is: silence, as by an account that has streams
 
         return refuse
 
     def _call(self, route: _Route, call: Call) -> None:
-        self.total += 1
         call.route = route
         try:
             if required_level_too_high(call.headers, self._context.options.api_level):
@@ -218,6 +226,7 @@ class ApiDispatcher:
         """Answer a call whose endpoint has returned None, when what it asked for is staged."""
         route = call.route
         assert route is not None  # the dispatcher has set it
+        self.total += 1  # after its answer was made: the account's own numbers do not count it yet
         document, extra = answer if isinstance(answer, Answer) else (answer, {})
         body = encode_response(route.kind, document, **extra)
         if route.changes or call.wait:
@@ -234,6 +243,7 @@ class ApiDispatcher:
         self._refuse(call.route, call, Refused(store_refusal(error)))
 
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
+        self.total += 1
         self.errors += 1
         error = refusal.error.to_wire()
         self._answer(call, encode_response(route.kind, None, error=error, **route.blank))

@@ -47,7 +47,7 @@ _LEAST: Final = (
     2  # headers of ours in every message: with no more of them, there is nothing to read
 )
 _ID_BYTES_MAX: Final = 64
-_IDLE_NS: Final = round(ATOMIC_BATCH_IDLE_S * 1_000_000_000)
+_NS: Final = 1_000_000_000
 
 
 class _Batch:
@@ -115,9 +115,9 @@ class Batches:
         if sequence != batch.sequence or (sequence == 1 and ends):
             self._abandon(batch_id, "incomplete")
             raise Refused(Errors.BATCH_INCOMPLETE)
-        if sequence - ends > ATOMIC_BATCH_MESSAGES_MAX:
+        if sequence - ends > (most := self._messages_max()):
             self._abandon(batch_id, "large")
-            raise Refused(Errors.BATCH_TOO_LARGE, size=ATOMIC_BATCH_MESSAGES_MAX)
+            raise Refused(Errors.BATCH_TOO_LARGE, size=most)
         if not ends:
             self._keep(batch_id, batch, (subject, headers, payload))
         if commit:
@@ -127,17 +127,25 @@ class Batches:
 
     def _begin(self, batch_id: bytes, size: int, sequence: int) -> _Batch:
         if sequence != 1:
-            if size > ATOMIC_BATCH_MESSAGES_MAX:
-                raise Refused(Errors.BATCH_TOO_LARGE, size=ATOMIC_BATCH_MESSAGES_MAX)
+            if size > (most := self._messages_max()):
+                raise Refused(Errors.BATCH_TOO_LARGE, size=most)
             raise Refused(Errors.BATCH_INCOMPLETE)
-        room = self._context.batch_room
-        if len(self._open) >= ATOMIC_BATCHES_PER_STREAM_MAX or room.batches >= ATOMIC_BATCHES_MAX:
+        room, limits = self._context.batch_room, self._context.options.assets
+        if len(self._open) >= (
+            limits.batches_per_stream or ATOMIC_BATCHES_PER_STREAM_MAX
+        ) or room.batches >= (limits.batches or ATOMIC_BATCHES_MAX):
             raise Refused(Errors.BATCH_TOO_MANY)
         room.batches += 1
         now_ns = self._context.clock.monotonic_ns()
         batch = self._open[batch_id] = _Batch(now_ns)
-        self._arm(batch_id, batch, now_ns + _IDLE_NS)
+        self._arm(batch_id, batch, now_ns + self._idle_ns())
         return batch
+
+    def _messages_max(self) -> int:
+        return self._context.options.assets.batch_messages or ATOMIC_BATCH_MESSAGES_MAX
+
+    def _idle_ns(self) -> int:
+        return round((self._context.options.assets.batch_idle or ATOMIC_BATCH_IDLE_S) * _NS)
 
     def _without_level(self, batch_id: bytes, wanted: bytes, headers: bytes) -> bytes:
         level = read_number(wanted)
@@ -173,7 +181,7 @@ class Batches:
 
     def _arm(self, batch_id: bytes, batch: _Batch, deadline_ns: int) -> None:
         def on_idle() -> None:
-            due_ns = batch.touched_ns + _IDLE_NS
+            due_ns = batch.touched_ns + self._idle_ns()
             if due_ns > self._context.clock.monotonic_ns():
                 self._arm(batch_id, batch, due_ns)  # something came meanwhile
             else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ....errors import StoreReadError
 from ....message import StoredRow
 
 if TYPE_CHECKING:
@@ -51,9 +52,9 @@ class Chosen:
         while left and left[-1] < first:
             left.pop()
         if left and self._removals != stream.removals:
-            self._removals = stream.removals
             left[:] = stream.store.present(left[::-1])
             left.reverse()
+            self._removals = stream.removals
         return len(left)
 
     def read(self, max_messages: int) -> list[StoredRow]:
@@ -63,7 +64,12 @@ class Chosen:
         for sequence in reversed(self._left):
             if sequence > store.durable_seq or len(found) >= max_messages:
                 break
-            message = store.get(sequence)
+            try:
+                message = store.get(sequence)
+            except StoreReadError:
+                if not found:
+                    raise
+                break
             if message is not None:
                 found.append(message)
         return found

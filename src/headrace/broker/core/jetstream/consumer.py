@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from ....api.consumers import ConsumerConfig
 from ....api.times import parse_time
+from ....errors import StoreReadError
 from ....message import StoredRow
 from ....subjects import SubjectFilter
+from ..server_headers import with_place
 from . import journal, statuses
 from .acks import Acks
 from .alarm import Alarm
@@ -26,6 +28,7 @@ from .push_turn import PushTurn
 from .replay import OriginalReplay
 from .stream import Stream
 from .turn import Turn, TurnEnd
+from .unread import Unread
 
 __all__ = ["Consumer"]
 
@@ -33,6 +36,7 @@ _NS: Final = 1_000_000_000
 _SNAPSHOT_AT: Final = 64 * 1024  # bytes of deltas after which a snapshot replaces them
 _PIN_ID_CHARS: Final = 22
 _UNLIMITED: Final = 1 << 30
+_UNREADABLE: Final = statuses.status((500, "the next message cannot be read now"))
 
 
 class Consumer:
@@ -59,6 +63,8 @@ class Consumer:
         self.push: Push | None = Push(self) if config.deliver_subject else None
         self.turn = Turn(self) if self.push is None else PushTurn(self, self.push)
         self.chosen = Chosen(stream)
+        self.unread = Unread(context, f"consumer {name!r} of stream {stream.name!r}")
+        """Delivery waits here while the store cannot read what comes next."""
         self.replay: OriginalReplay | None = None
         self.last_delivered_ns = 0
         self._delta_bytes = 0
@@ -138,6 +144,7 @@ class Consumer:
         if self.push is not None:
             self.push.close()
         self.alarm.cancel()
+        self.unread.cancel()
         context, stream = self.context, self.stream
         marks: tuple[dict[Any, None], ...] = (
             context.ready,
@@ -155,6 +162,7 @@ class Consumer:
         """The server goes: tell the waiting requests what they did not get."""
         self.pulls.end_all(statuses.SERVER_SHUTDOWN, with_pending=True)
         self.alarm.cancel()
+        self.unread.cancel()
 
     def _configure(self, config: ConsumerConfig) -> None:
         self.filter: SubjectFilter | None = filter_of(config)
@@ -187,8 +195,17 @@ class Consumer:
         if self.has_takers:
             self.context.ready[self] = None
 
+    def try_again(self) -> None:
+        """Something failed a while ago: give the retention what it has not taken, and have a turn."""
+        if self.acks.unsettled:
+            self.context.settling[self] = None
+        self.wake()
+
     def deliver(self) -> None:
-        """Take one turn, and arrange for what wakes the next."""
+        """Take one turn, and arrange for what wakes the next.
+
+        What the store cannot read now is not passed over: the consumer stays where it is.
+        """
         clock = self.context.clock
         if not self.has_takers:
             return
@@ -198,9 +215,19 @@ class Consumer:
         now_ns = clock.monotonic_ns()
         if self.pinning is not None and self.pinning.holds(now_ns):
             return
+        if self.unread.holds:
+            self.pulls.end_one_shots(_UNREADABLE)
+            return
         self.stream.expire()
         runs_before = len(self.state.runs)
-        end = self.turn.run(now_ns)
+        try:
+            end = self.turn.run(now_ns)
+        except StoreReadError as error:
+            end = TurnEnd.UNREADABLE
+            self.unread.failed(error, self.try_again)
+            self.pulls.end_one_shots(statuses.unreadable(error))
+        else:
+            self.unread.worked()
         if self.pinning is not None:
             self.pinning.after_turn()
         if self.turn.delivered:
@@ -225,7 +252,7 @@ class Consumer:
             self.context.later[self] = None
         elif end is TurnEnd.BLOCKED:
             self.stream.blocked[self] = None
-        elif end is not TurnEnd.STALLED and end is not TurnEnd.HELD:
+        elif end not in (TurnEnd.STALLED, TurnEnd.HELD, TurnEnd.UNREADABLE):
             # Requests that end with what is there, and redeliveries, wait for more than their filter.
             impatient = self.queue.has_one_shots or self.state.late > 0
             caught_up = end is TurnEnd.EXHAUSTED and not self.chosen
@@ -247,6 +274,11 @@ class Consumer:
                 room = min(room, due)
         return room
 
+    @property
+    def is_full(self) -> bool:
+        """Whether as many messages are pending as may be."""
+        return 0 < self._max_ack_pending <= len(self.state.pending)
+
     def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
         """The next messages to deliver for the first time; only durable ones."""
         store = self.stream.store
@@ -264,13 +296,13 @@ class Consumer:
         """A message as this consumer's configuration wants it delivered."""
         if self.config.headers_only:
             size = b"Nats-Msg-Size: %d\r\n" % len(payload)
-            return statuses.with_headers(headers, size), b""
+            return with_place(headers, size), b""
         return headers, payload
 
     def with_policy_header(self, headers: bytes) -> bytes:
         """A message's headers with what the priority policy adds."""
         line = self.policy.header()
-        return statuses.with_headers(headers, line) if line else headers
+        return with_place(headers, line) if line else headers
 
     # -- journal
 

@@ -28,6 +28,7 @@ from ....subjects import is_valid_pattern
 from .consumer_start import filters_of
 from .context import Refused
 from .durations import format_duration
+from .flow_acks import check_flow_acks
 from .options import JetStreamOptions
 from .priority_config import check_priority, check_priority_update
 from .push_config import check_direct, check_push, check_side
@@ -98,13 +99,13 @@ def with_consumer_defaults(
     if config.backoff:
         changes["ack_wait"] = config.backoff[0]
     if config.ack_policy != "none":
-        if config.ack_wait == 0 and not config.backoff:
+        if config.ack_wait == 0 and not config.backoff and config.ack_policy != "flow_control":
             changes["ack_wait"] = ACK_WAIT_S_DEFAULT
         limit = config.max_ack_pending or stream.consumer_limits.max_ack_pending
-        limit = max(limit or MAX_ACK_PENDING_DEFAULT, -1)
-        if options.max_ack_pending > 0 and not config.max_ack_pending:
-            limit = min(limit, options.max_ack_pending)
-        changes["max_ack_pending"] = limit
+        if not limit:
+            most = (options.assets.max_ack_pending, options.limits.max_ack_pending)
+            limit = min([MAX_ACK_PENDING_DEFAULT, *(limit for limit in most if limit > 0)])
+        changes["max_ack_pending"] = max(limit, -1)
     elif not config.max_ack_pending and stream.consumer_limits.max_ack_pending > 0:
         changes["max_ack_pending"] = stream.consumer_limits.max_ack_pending
     if not config.deliver_subject and config.max_waiting <= 0:
@@ -113,8 +114,8 @@ def with_consumer_defaults(
         changes["inactive_threshold"] = stream.consumer_limits.inactive_threshold
     if config.priority_policy == "pinned_client" and config.priority_timeout <= 0:
         changes["priority_timeout"] = PINNED_TTL_S_DEFAULT
-    if options.max_request_batch > 0 and not config.max_batch:
-        changes["max_batch"] = options.max_request_batch
+    if options.assets.max_request_batch > 0 and not (config.max_batch or config.deliver_subject):
+        changes["max_batch"] = options.assets.max_request_batch
     changes["metadata"] = without_dynamic_metadata(config.metadata)
     return msgspec.structs.replace(config, **changes)
 
@@ -153,7 +154,7 @@ def check_pedantic(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         "inactive_threshold must be set if it's configured in stream limits",
     )
     insist(
-        options.max_request_batch > 0 and not config.max_batch,
+        options.assets.max_request_batch > 0 and not (config.max_batch or config.deliver_subject),
         "max_request_batch must be set if it's JetStream limits are set",
     )
 
@@ -170,8 +171,9 @@ def check_consumer(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         _check_pull(config, stream, options)
     if config.direct:
         check_direct(config)
-    if 0 < options.max_ack_pending < config.max_ack_pending:
-        raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=options.max_ack_pending)
+    for most in (options.assets.max_ack_pending, options.limits.max_ack_pending):
+        if 0 < most < config.max_ack_pending:
+            raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=most)
     limits = stream.consumer_limits
     if 0 < limits.max_ack_pending < config.max_ack_pending:
         raise Refused(Errors.CONSUMER_MAX_PENDING_ACK_EXCESS, limit=limits.max_ack_pending)
@@ -212,14 +214,11 @@ def _check_replicas(config: ConsumerConfig, stream: StreamConfig) -> None:
 
 
 def _check_acks(config: ConsumerConfig) -> None:
-    if config.ack_policy == "flow_control" and not config.deliver_subject:
-        raise Refused(Errors.CONSUMER_FLOW_CONTROL_ACKS_REQUIRE_PUSH)
-    if config.ack_policy == "flow_control":
-        raise Refused(Errors.CONSUMER_ACK_POLICY_INVALID)
     if any(pause < 0 for pause in config.backoff):
         raise Refused(Errors.CONSUMER_BACKOFF_NEGATIVE)
     if config.ack_wait < 0:
         raise Refused(Errors.CONSUMER_ACK_WAIT_NEGATIVE)
+    check_flow_acks(config)
     if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)
 
@@ -235,8 +234,9 @@ def _check_pull(config: ConsumerConfig, stream: StreamConfig, options: JetStream
         raise Refused(Errors.CONSUMER_FLOW_CONTROL_REQUIRES_PUSH)
     if 0 < config.max_expires < _MIN_EXPIRES_S:
         raise Refused(Errors.CONSUMER_MAX_REQUEST_EXPIRES_TOO_SMALL)
-    if 0 < options.max_request_batch < config.max_batch:
-        raise Refused(Errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED, limit=options.max_request_batch)
+    if 0 < options.assets.max_request_batch < config.max_batch:
+        limit = options.assets.max_request_batch
+        raise Refused(Errors.CONSUMER_MAX_REQUEST_BATCH_EXCEEDED, limit=limit)
 
 
 def _check_filters(config: ConsumerConfig) -> None:

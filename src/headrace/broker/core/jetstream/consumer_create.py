@@ -23,6 +23,7 @@ from .consumer_config import (
 from .consumer_info import consumer_info
 from .consumer_start import filters_of
 from .context import Context, Refused
+from .flow_acks import with_flow_control
 from .priority_config import with_explicit_acks
 from .push_config import check_rate
 from .ranges import check_ranges
@@ -95,6 +96,8 @@ class ConsumerCreation:
             check_pedantic(config, stream.config, options)
         config = with_explicit_acks(config, call.payload, pedantic=request.pedantic)
         config = with_consumer_defaults(config, stream.config, options)
+        if not request.pedantic:
+            config = with_flow_control(config)
         if config.durable_name and not config.name:
             config = msgspec.structs.replace(config, name=config.durable_name)
         if name:
@@ -154,13 +157,18 @@ def _check_listened(consumer: Consumer, config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_NAME_EXISTS)
 
 
+def _copies(config: ConsumerConfig) -> bool:
+    """Whether a consumer is of the kind other servers' mirrors and sources use: it does not count."""
+    return config.direct or config.sourcing
+
+
 def _check_work_queue(stream: Stream, config: ConsumerConfig, itself: Consumer | None) -> None:
     """On a work queue each message has one consumer, which acknowledges and starts at the front."""
-    if stream.config.retention != "workqueue":
+    if stream.config.retention != "workqueue" or _copies(config):
         return
-    if config.ack_policy != "explicit":
+    if config.ack_policy not in ("explicit", "flow_control"):
         raise Refused(Errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
-    others = [other for other in stream.consumers.values() if other is not itself]
+    others = [c for c in stream.consumers.values() if c is not itself and not _copies(c.config)]
     filters = filters_of(config)
     if others and not filters:
         raise Refused(Errors.CONSUMER_WQ_MULTIPLE_UNFILTERED)

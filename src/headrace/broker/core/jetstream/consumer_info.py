@@ -58,7 +58,7 @@ def _time(at_ns: int) -> str | None:
 def _shown_config(consumer: Consumer, *, listed: bool) -> ConsumerConfig:
     config = consumer.config
     needs_level = config.pause_until is not None or config.priority_policy != "none"
-    level = "1" if needs_level else "0"
+    level = "4" if config.ack_policy == "flow_control" else "1" if needs_level else "0"
     dynamic = dynamic_metadata(consumer.context.options, level, listed=listed)
     return msgspec.structs.replace(config, metadata={**config.metadata, **dynamic})
 

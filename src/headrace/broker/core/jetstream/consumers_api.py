@@ -138,8 +138,7 @@ class ConsumersApi:
         target = wanted or consumer.state.floor_stream + 1
         if wanted:
             _check_reset(consumer, wanted)
-        consumer.restart_at(target)
-        self._registry.journal_consumer(consumer)
+        self._registry.restart_consumer(consumer, target)
         consumer.stream.retention.consumers_changed()  # what was passed over is not waited for
         return Answer(consumer_info(consumer), {"reset_seq": target})
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .delivery import Entry
     from .gate import DurableGate
     from .options import JetStreamOptions
+    from .reach import Elsewhere
     from .stream import Stream
 
 __all__ = ["BatchRoom", "Context", "Refused"]
@@ -58,6 +59,7 @@ class Context:
         "copies",
         "dirty_consumers",
         "dirty_streams",
+        "elsewhere",
         "forgotten",
         "gate",
         "later",
@@ -92,6 +94,8 @@ class Context:
         self.timers = timers
         self.options = options
         self.advisories = Advisories(self)
+        self.elsewhere: Elsewhere | None = None
+        """Finds the streams of other accounts; None where there are none."""
         self.batch_room = BatchRoom()
         self.removals = Removals(self)
         self.dirty_streams: list[Stream] = []

@@ -7,20 +7,23 @@ has come is committed with the messages; see ``intake``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamSource, StreamSourceInfo
 from ....api.times import parse_time
-from ....errors import StoreError
+from ....errors import StoreError, StoreReadError
 from ....message import StoredMessage
 from .context import Refused
+from .feed import Feed
 from .gate import store_refusal
 from .source_config import compile_route, index_name
 from .source_header import SourceStamp, identity_of
 
 if TYPE_CHECKING:
     from .context import Context
+    from .copies import Copies
     from .stream import Stream
 
 __all__ = ["Copy", "MirrorCopy", "SourceCopy"]
@@ -42,6 +45,11 @@ class Touch(Protocol):
 class Copy:
     """What sources and mirrors have in common."""
 
+    other_policy: ErrorSpec
+    """The refusal of a consumer to copy through that does not acknowledge by flow control …"""
+    setup_failed: ErrorSpec
+    """… and of one that can not be used for another reason."""
+
     def __init__(
         self, context: Context, target: Stream, source: StreamSource, touch: Touch
     ) -> None:
@@ -52,6 +60,8 @@ class Copy:
         self.index = index_name(source)
         self.filter, self._rename = compile_route(source, context.random)
         self.origin: Stream | None = None
+        self.home: Copies | None = None
+        """Who tells when the origin comes and goes: of its account; None if that is out of reach."""
         self.position = 0
         """Everything of the origin up to this sequence is copied or not wanted."""
         self.settled = 0
@@ -69,7 +79,23 @@ class Copy:
         self._touched = 0
         self._passed_over = False  # something was neither stored nor left for later
         self._last_copied = 0  # as a source shows it; of a mirror the last sequence says it
+        self.feed: Feed | None = None
+        """Where messages come from, if not from the origin's store: a consumer."""
+        self._make_feed()
         self._done: list[int] = []  # copied, of an origin that lets go of what everybody has
+
+    def _make_feed(self) -> None:
+        consumer = self.source.consumer
+        if consumer is not None:
+            self.feed = Feed(self, consumer, self.other_policy, self.setup_failed)
+
+    def take_source(self, source: StreamSource) -> None:
+        """The same source, of a new configuration: its consumer may deliver to another subject now."""
+        moved = source.consumer != self.source.consumer
+        self.source = source
+        if moved and self.feed is not None:
+            self.feed.stop()
+            self._make_feed()
 
     # -- the origin
 
@@ -87,6 +113,8 @@ class Copy:
 
     def detach(self) -> None:
         """The origin goes, or the copy does."""
+        if self.feed is not None:
+            self.feed.stop()
         origin, self.origin = self.origin, None
         self.error = Errors.STREAM_NOT_FOUND
         if origin is not None:
@@ -115,10 +143,21 @@ class Copy:
         origin = self.origin
         if origin is None:
             return 0
+        if self.feed is not None:
+            if self.feed.listening:
+                self.feed.answer()
+            else:
+                self._start(self.feed)
+            return 0
         store = origin.store
         start = max(self.position + 1, store.first_seq)
         last = min(store.durable_seq, start + _SPAN - 1)
-        batch = store.read(start, self.filter, room, _BATCH_BYTES, last)
+        try:
+            batch = store.read(start, self.filter, room, _BATCH_BYTES, last)
+        except StoreReadError as error:
+            self.is_idle = True
+            self.error = store_refusal(error)
+            return 0
         self._heard_ns = self.context.clock.monotonic_ns()
         copied = self._store_all(batch) if batch else 0
         if copied:
@@ -136,8 +175,44 @@ class Copy:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the origin has more."""
+        """Whether the origin has more, or has to be asked to send it."""
+        if self.feed is not None:
+            return self.origin is not None and not self.feed.listening
         return self.origin is not None and self.position < self.origin.store.durable_seq
+
+    def _start(self, feed: Feed) -> None:
+        failed = self.context.storage.failed
+        if failed is not None:  # nothing could be stored, nor the consumer begun anew
+            self.error = store_refusal(failed)
+            self.is_idle = True
+            return
+        try:
+            feed.start()
+            self.error = None
+            self._heard_ns = self.context.clock.monotonic_ns()
+        except Refused as refusal:
+            self.error = refusal.error
+            self.is_idle = True
+
+    def receive(self, message: StoredMessage) -> None:
+        """Take a message the consumer delivered; what is copied already is passed over."""
+        if message.sequence <= self.position:
+            return
+        self._heard_ns = self.context.clock.monotonic_ns()
+        if self._store_all([message]):
+            self.position = self._touched = message.sequence
+            self._note_copied(message.sequence)
+            self._touch(save=self._passed_over)
+            self._passed_over = False
+            return
+        assert self.feed is not None
+        self.feed.stop()
+        if self.error is not None:
+            self.context.copies.try_later(self)
+
+    def want_settled(self) -> None:
+        """Have ``settle`` called, even if nothing is new."""
+        self._touch(save=False)
 
     def _store_all(self, batch: list[StoredMessage]) -> int:
         """Store a batch in the target; returns how many got in before something was in the way."""
@@ -172,6 +247,8 @@ class Copy:
 
     def wants(self, subject: bytes) -> bool:
         """Whether a message on this subject is one to copy."""
+        if self.feed is not None:
+            return False  # the consumer wants it
         return self.filter is None or self.filter.matches(subject)
 
     def needs(self, stream_seq: int, subject: bytes) -> bool:
@@ -186,19 +263,25 @@ class Copy:
     def settle(self, position: int, done: list[int]) -> None:
         """Everything up to ``position`` is durable here; ``done`` was copied of it."""
         self.settled = position
+        if self.feed is not None and self.feed.can_answer:
+            self.context.copies.ask_turn(
+                self
+            )  # more comes then: not in this tick, which had its share
         origin = self.origin
         if origin is None or not done:
             return
         if origin.config.retention == "workqueue":
-            origin.remove_copied(done)
+            origin.unread.attempt(partial(origin.remove_copied, done))
         else:
-            origin.retention.acknowledged(self, done)
+            origin.unread.attempt(partial(origin.retention.acknowledged, self, done))
 
     def let_go(self) -> None:
         """After a restart: a work queue may still hold what was copied, if the power went in between."""
         origin = self.origin
-        if origin is None or origin.config.retention != "workqueue":
-            return
+        if self.feed is None and origin is not None and origin.config.retention == "workqueue":
+            origin.unread.attempt(partial(self._let_go, origin))
+
+    def _let_go(self, origin: Stream) -> None:
         start, last = self._before_start(origin) + 1, self.settled
         while start <= last and (
             batch := origin.store.read(start, self.filter, _LET_GO, _BATCH_BYTES, last)
@@ -210,13 +293,23 @@ class Copy:
         """What was copied since did not become durable."""
         self.position = self._touched = position
         self._done.clear()
+        if self.feed is not None:
+            self.feed.stop()
 
     # -- information
 
     def info(self, *, fresh: bool = False) -> StreamSourceInfo:
         """How far it has come; of one just made, a missing origin is nothing to speak of yet."""
         source, origin = self.source, self.origin
-        lag = 0 if origin is None else origin.store.count(self.filter, self.position + 1)
+        lag = 0
+        try:
+            if self.feed is not None:
+                lag = 0 if self.feed.consumer is None else self.feed.consumer.num_pending()
+            elif origin is not None:
+                lag = origin.store.count(self.filter, self.position + 1)
+        except StoreReadError:
+            if origin is not None:
+                lag = max(0, origin.store.last_seq - self.position)  # not more than that
         active = _NEVER_S
         if origin is not None and not self.is_behind:
             active = 0.0
@@ -228,6 +321,7 @@ class Copy:
             active=active,
             filter_subject=source.filter_subject,
             subject_transforms=source.subject_transforms,
+            external=source.external,
             seq=self._last_copied,
             error=None if self.error is None or fresh else self.error.to_wire(),
         )
@@ -235,6 +329,9 @@ class Copy:
 
 class SourceCopy(Copy):
     """A source: messages get sequences and times of the target, and a header that says whence."""
+
+    other_policy = Errors.SOURCE_CONSUMER_REQUIRES_FLOW_ACKS
+    setup_failed = Errors.SOURCE_CONSUMER_SETUP_FAILED
 
     def __init__(
         self, context: Context, target: Stream, source: StreamSource, touch: Touch
@@ -264,6 +361,9 @@ class SourceCopy(Copy):
 
 class MirrorCopy(Copy):
     """A mirror: messages keep their sequences and times."""
+
+    other_policy = Errors.MIRROR_CONSUMER_REQUIRES_FLOW_ACKS
+    setup_failed = Errors.MIRROR_CONSUMER_SETUP_FAILED
 
     def _meet(self, origin: Stream, is_new: bool) -> None:
         last = self.target.store.last_seq

@@ -17,6 +17,7 @@ from ....api.streams import StreamConfig
 from .context import Refused
 from .publish_headers import header_value
 from .statuses import with_headers
+from .ttl import without_header
 
 __all__ = [
     "INCREMENT",
@@ -88,6 +89,8 @@ def counted(
     ``before`` are headers and body of the subject's last message. Raises Refused when that is no counter.
     """
     total = increment
+    if SOURCES in headers:  # whom to trust for the totals of others is not for a publisher to say
+        headers = without_header(headers, SOURCES)
     if before is not None:
         last_headers, body = before
         total += read_total(body)

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from itertools import count, repeat
 
+from ....errors import StoreReadError
 from ....limits import DUPLICATE_IDS_MAX
 
 __all__ = ["DuplicateWindow"]
@@ -19,7 +20,15 @@ class DuplicateWindow:
     Times must not go back from call to call; a stream's timestamps do not.
     """
 
-    __slots__ = ("_by_time", "_ids_max", "_sequences", "last_id", "last_sequence", "window_ns")
+    __slots__ = (
+        "_by_time",
+        "_ids_max",
+        "_sequences",
+        "last_id",
+        "last_sequence",
+        "unread",
+        "window_ns",
+    )
 
     def __init__(self, window_ns: int, ids_max: int = DUPLICATE_IDS_MAX) -> None:
         self.window_ns = window_ns
@@ -27,6 +36,8 @@ class DuplicateWindow:
         self._sequences: dict[bytes, int] = {}
         # An id may be there twice: copied from, or found again with, a shorter window than this one.
         self._by_time: deque[tuple[int, bytes, int]] = deque()
+        self.unread: StoreReadError | None = None
+        """Why it is not complete, after a restart with a disk that could not read all of it yet."""
         self.last_id = b""
         """The id of the newest message that had one."""
         self.last_sequence = 0
@@ -36,15 +47,24 @@ class DuplicateWindow:
         return len(self._sequences)
 
     def find(self, message_id: bytes, now_ns: int) -> int:
-        """The sequence stored under this id within the window, or 0."""
+        """The sequence stored under this id within the window, or 0.
+
+        Raises StoreReadError for an id that may have been stored, while the window is not complete.
+        """
         by_time = self._by_time
         if by_time and by_time[0][0] <= now_ns - self.window_ns:
             self.expire(now_ns)
-        return self._sequences.get(message_id, 0)
+        found = self._sequences.get(message_id, 0)
+        if not found and self.unread is not None:
+            unread = self.unread
+            raise StoreReadError(str(unread), unread.path, unread.errno)
+        return found
 
     def are_new(self, message_ids: Collection[bytes], now_ns: int) -> bool:
         """Whether ``find`` would find none of them, each being added before the next is looked for."""
         self.expire(now_ns)
+        if self.unread is not None:
+            return False
         if not self.window_ns:
             return True
         different = set(message_ids)

@@ -39,8 +39,9 @@ class Run:
 class DeliveryState:
     """The delivery state of one consumer.
 
-    ``ack_wait_ns`` and ``backoff_ns`` set the deadline of each delivery; ``max_deliver`` below 1 means no
-    limit. With ``tracks`` false (ack policy ``none``) a delivery is its own acknowledgement.
+    ``ack_wait_ns`` and ``backoff_ns`` set the deadline of each delivery; without either there is none,
+    and a message is delivered again only if it is refused. ``max_deliver`` below 1 means no limit. With
+    ``tracks`` false (ack policy ``none``) a delivery is its own acknowledgement.
     """
 
     def __init__(
@@ -224,9 +225,12 @@ class DeliveryState:
 
     def acknowledge_all(self, stream_seq: int, consumer_seq: int) -> list[int]:
         """Everything up to a message is done; returns the stream sequences that were pending."""
-        if consumer_seq <= self.floor_consumer or stream_seq <= self.floor_stream:
-            return []
         known = self.pending.get(stream_seq)
+        if stream_seq <= self.floor_stream or (
+            # Of a delivery that a crash made forgotten the number is taken again: it says nothing.
+            known is None and consumer_seq <= self.floor_consumer
+        ):
+            return []
         consumer_seq = min(consumer_seq, self.delivered_consumer) if known is None else known[0]
         finished = []
         order = self._order
@@ -417,6 +421,8 @@ class DeliveryState:
         self._deadline_entries += 1
 
     def _push_deadline(self, deadline_ns: int, group: list[int]) -> None:
+        if not (self.ack_wait_ns or self.backoff_ns):
+            return
         if self._deadline_entries + len(self._deadlines) > 2 * len(self.pending) + _SWEEP_AT:
             self._sweep_deadlines()
         self._tie += 1
@@ -425,7 +431,8 @@ class DeliveryState:
     def _sweep_deadlines(self) -> None:
         """Rebuild the heap from what is pending; sequences with one deadline stay together."""
         groups: dict[int, list[int]] = {}
-        for sequence, (_, deadline_ns) in self.pending.items():
+        has_deadlines = bool(self.ack_wait_ns or self.backoff_ns)
+        for sequence, (_, deadline_ns) in self.pending.items() if has_deadlines else ():
             if sequence not in self._queued:
                 groups.setdefault(deadline_ns, []).append(sequence)
         self._deadline_entries = sum(map(len, groups.values()))

@@ -14,14 +14,16 @@ from ....api import names
 from ....api.base import DocumentError, decode
 from ....api.messages import DirectGetRequest
 from ....api.times import format_time, parse_time
+from ....errors import StoreReadError
 from ....message import StoredMessage
 from ....subjects import SubjectFilter, is_valid_pattern
 from ..ports import Origin, StreamStore
+from ..server_headers import with_place
 from .api import ApiDispatcher, required_level_too_high
 from .context import Context
 from .messages_api import find_message
 from .ranges import check_ranges
-from .statuses import status, with_headers
+from .statuses import status, unreadable, with_headers
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -98,6 +100,8 @@ class DirectGet:
                 self._send_one(stream, request, reply)
         except DocumentError:
             self._status(reply, status(names.MALFORMED_REQUEST))
+        except StoreReadError as error:  # it may come behind some of the messages asked for
+            self._status(reply, unreadable(error))
 
     def _send_one(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
         message = find_message(stream, request)
@@ -260,4 +264,4 @@ def _headers(
     )
     if pending is not None:
         added += b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
-    return with_headers(message.headers, added)
+    return with_place(message.headers, added)

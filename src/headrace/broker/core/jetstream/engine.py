@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ....api.base import to_wire
 from ....clock import Clock
+from ....errors import StoreError, StoreReadError
 from ..ports import Bus, Randomness, Sink, Storage, Timers
 from .account_limits import Quota, ServerStore
 from .ack_dispatch import AckDispatch
@@ -19,12 +20,14 @@ from .consumer import Consumer
 from .consumer_info import consumer_info
 from .consumers_api import ConsumersApi
 from .context import Context
+from .copies import Copies
 from .delivery import Entry
 from .direct_get import DirectGet
 from .gate import DurableGate
 from .messages_api import MessagesApi
 from .options import JetStreamOptions
 from .push_flow import FLOW, FlowDispatch
+from .reach import Elsewhere
 from .refused_api import RefusedApi
 from .registry import Registry
 from .stream import Stream
@@ -34,6 +37,7 @@ __all__ = ["JetStream"]
 
 _API: Final = b"$JS.API.>"
 _ACK: Final = b"$JS.ACK.>"
+_SERVING_NS: Final = 5_000_000  # for deliveries in one tick
 
 
 class JetStream:
@@ -75,6 +79,15 @@ class JetStream:
         bus.add_sink(FLOW, FlowDispatch(self.registry).sink)
         bus.on_unblocked(self._unblocked)
 
+    @property
+    def copies(self) -> Copies:
+        """All copying into the streams of this engine."""
+        return self._context.copies
+
+    def can_reach(self, elsewhere: Elsewhere) -> None:
+        """Copy from streams of other accounts, too: those that ``elsewhere`` finds."""
+        self._context.elsewhere = elsewhere
+
     def recover(self) -> None:
         """Open the streams and consumers the storage holds. Raises StoreError."""
         self.registry.recover()
@@ -97,7 +110,10 @@ class JetStream:
         if context.dirty_streams:
             streams, context.dirty_streams = context.dirty_streams, []
             for stream in streams:
-                stream.end_of_batch()
+                try:
+                    stream.end_of_batch()
+                except (StoreError, OSError) as error:
+                    stream.unread.failed(error, stream.arm)
         if context.ready or context.later:
             self._serve()
         if context.settling:
@@ -148,9 +164,9 @@ class JetStream:
                 **to_wire(stream_info(stream, self._context, listed=True)),
                 "name": stream.name,
             }
+            detail.pop("domain", None)
             if consumers:
-                infos = [to_wire(consumer_info(c, listed=True)) for c in stream.consumers.values()]
-                detail["consumer_detail"] = infos
+                detail["consumer_detail"] = list(map(_consumer_detail, stream.consumers.values()))
             if not config:
                 for document in (detail, *detail.get("consumer_detail", ())):
                     document.pop("config", None)
@@ -158,11 +174,20 @@ class JetStream:
         return found
 
     def _serve(self) -> None:
-        """Give every ready consumer one turn; who is not done gets the next by a timer."""
+        """Give ready consumers a turn each; who is not done, or had none, gets the next by a timer."""
         context = self._context
+        monotonic_ns = context.clock.monotonic_ns
+        ends_ns = monotonic_ns() + _SERVING_NS
         ready, context.ready = context.ready, {}
-        for consumer in ready:
-            consumer.deliver()
+        waiting = iter(ready)
+        for consumer in waiting:
+            try:
+                consumer.deliver()
+            except (StoreError, OSError) as error:  # it is nobody's trouble but this one's
+                consumer.unread.failed(error, consumer.try_again)
+            if monotonic_ns() >= ends_ns:
+                context.later = {**dict.fromkeys(waiting), **context.later}
+                break
         if context.later and not self._turn_asked:
             self._turn_asked = True
             context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)
@@ -177,7 +202,10 @@ class JetStream:
         """Tell the streams what their consumers are done with, once per tick."""
         settling, self._context.settling = self._context.settling, {}
         for consumer in settling:
-            consumer.acks.settle()
+            try:
+                consumer.acks.settle()
+            except (StoreError, OSError) as error:
+                consumer.unread.failed(error, consumer.try_again)
 
     def _stage(self) -> None:
         """The last changes before a flush starts."""
@@ -201,7 +229,10 @@ class JetStream:
             self.registry.take_back(removed, forgotten)
         self._context.copies.completed(error)
         for stream in streams:
-            stream.on_durable()
+            try:
+                stream.on_durable()
+            except (StoreError, OSError) as error:
+                stream.unread.failed(error, stream.arm)
         if self._context.ready:
             self._serve()
 
@@ -209,3 +240,12 @@ class JetStream:
         """Some receiver can take more: try all who stopped because of one."""
         for stream in self.registry.streams.values():
             stream.resume_blocked()
+
+
+def _consumer_detail(consumer: Consumer) -> dict[str, Any]:
+    """A consumer for monitoring; only who it is, while what it has to deliver cannot be counted."""
+    try:
+        found: dict[str, Any] = to_wire(consumer_info(consumer, listed=True))
+    except StoreReadError as error:
+        return {"stream_name": consumer.stream.name, "name": consumer.name, "error": str(error)}
+    return found

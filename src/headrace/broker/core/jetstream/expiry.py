@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from ....errors import StoreReadError
 from ..ports import Timer
 from .ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from .wheel import Wheel
@@ -39,6 +40,7 @@ class Expiry:
         self._aged_to = 0  # below this sequence nothing is left that the age could remove
         self._young_ns = 0  # when the message there was stored
         self._rebuilding = False
+        self._complete = True  # whether every message that expires by itself, or never, is known
         self._timer: Timer | None = None
         self._timer_ns = 0
         self._minds_age = False  # whether the timer was set with a message in view that ages
@@ -60,16 +62,22 @@ class Expiry:
         elif expires_ns != NOTED_NS:
             self._wheel.add(expires_ns, sequence)
             if self._wheel.crowded and not self._rebuilding:
-                self.rebuild()
+                self._stream.unread.attempt(self.rebuild)
 
     def rebuild(self) -> None:
-        """Begin anew with what the store holds: after opening it, and when it has taken back a batch."""
+        """Begin anew with what the store holds: after opening it, and when it has taken back a batch.
+
+        Raises StoreReadError; until it has worked nothing expires, as what never does is not known.
+        """
+        self._complete = False
+        found = list(self._stream.store.expiries())
         self._wheel = Wheel()
         self._immortal = self._aged_to = self._young_ns = 0
         self._rebuilding = True
-        for sequence, expires_ns in self._stream.store.expiries():
+        for sequence, expires_ns in found:
             self.add(sequence, expires_ns)
         self._rebuilding = False
+        self._complete = True
         self._wheel.settled()
 
     # -- the timer
@@ -83,7 +91,13 @@ class Expiry:
         is_set = self._timer is not None and self._timer_ns <= due_ns
         if is_set and (self._minds_age or not age_ns):
             return
-        oldest_ns = self._oldest_ns() if age_ns and self._stream.store.messages else NEVER_NS
+        oldest_ns = NEVER_NS
+        if age_ns and self._stream.store.messages:
+            try:
+                oldest_ns = self._oldest_ns()
+            except StoreReadError as error:
+                self._stream.unread.failed(error, self.arm)
+                return
         if oldest_ns != NEVER_NS:
             due_ns = min(due_ns, oldest_ns + age_ns)
         if due_ns == NEVER_NS:
@@ -110,8 +124,8 @@ class Expiry:
     def _oldest_ns(self) -> int:
         """When the oldest message was stored that may age; NEVER_NS without one."""
         store = self._stream.store
-        if not self._immortal:
-            return store.state.first_ns
+        if not self._immortal and (first_ns := store.state.first_ns):
+            return first_ns
         found = store.read(max(self._aged_to, 1), None, 1, _READ_BYTES, store.last_seq)
         return found[0].timestamp_ns if found else NEVER_NS
 
@@ -120,16 +134,17 @@ class Expiry:
     def run(self) -> bool:
         """Remove what has expired by now; of a subject's last message a marker stays, if asked for.
 
-        A bounded number at a time: returns whether nothing is left that has expired.
+        A bounded number at a time: returns whether nothing is left that has expired, as far as that is
+        known. Raises StoreReadError; what was due is due again then.
         """
-        if self._running:
+        if self._running or not self._complete:
             return True
         self._running = True
+        now_ns = self._clock.now_ns()
+        most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
+        due = self._wheel.due(now_ns, most) if self._wheel else []
         try:
-            now_ns = self._clock.now_ns()
             store = self._stream.store
-            most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
-            due = self._wheel.due(now_ns, most) if self._wheel else []
             gone = {seq for seq in due if 0 < store.expires_ns(seq) <= now_ns}
             done = len(due) < most
             if self._age_ns and done:
@@ -143,6 +158,11 @@ class Expiry:
             if gone:
                 self._remove(sorted(gone))
             return done
+        except StoreReadError:
+            for sequence in due:
+                self._wheel.add(now_ns, sequence)
+            self._aged_to = self._young_ns = 0
+            raise
         finally:
             self._running = False
 
@@ -177,5 +197,12 @@ class Expiry:
         stream.remove(sequences)
         headers = marker_headers(self._marker_ns)
         for subject, wanted in marked.items():
-            if wanted and stream.store.subject(subject) is None:
+            if wanted and self._is_empty(subject):
                 stream.put(subject, headers, b"", self._marker_ns)
+
+    def _is_empty(self, subject: bytes) -> bool:
+        """Whether no message of a subject is left; if there is one, it need not be readable."""
+        try:
+            return self._stream.store.subject(subject) is None
+        except StoreReadError:
+            return False

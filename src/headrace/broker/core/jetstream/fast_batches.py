@@ -25,6 +25,7 @@ from ....limits import (
 )
 from ....wire.frames import Frame
 from ..ports import Bus
+from ..server_headers import without_requester
 from .context import Refused
 from .fast_batch import FastBatch
 from .fast_reply import COMMIT, END, PING, START, FastReply, read_fast_reply
@@ -41,7 +42,7 @@ __all__ = ["FastBatches"]
 _LEVEL: Final = b"Nats-Required-Api-Level"
 _NO_HEADERS: Final = b"NATS/1.0\r\n\r\n"
 _ID_BYTES_MAX: Final = 64
-_IDLE_NS: Final = round(FAST_BATCH_IDLE_S * 1_000_000_000)
+_NS: Final = 1_000_000_000
 
 _Carried = tuple[FastBatch, int, int, bytes]
 """A batch in a flush: the last place and stream sequence it carries, and where to speak of them."""
@@ -130,6 +131,7 @@ class FastBatches:
         asked = self._read(reply, headers, payload)
         batch = self._open.get(asked.batch_id) or self._begin(asked, reply)
         self._expected.pop(batch.expected, None)
+        headers = without_requester(headers)
         if _LEVEL in headers:
             headers = self._without_level(batch, headers)
         batch.touched_ns = self._context.clock.monotonic_ns()
@@ -161,14 +163,16 @@ class FastBatches:
     def _begin(self, asked: FastReply, reply: bytes) -> FastBatch:
         if asked.sequence != 1 or asked.operation == PING:
             raise Refused(Errors.FAST_BATCH_UNKNOWN)
-        room = self._context.batch_room
-        if len(self._open) >= FAST_BATCHES_PER_STREAM_MAX or room.fast >= FAST_BATCHES_MAX:
+        room, limits = self._context.batch_room, self._context.options.assets
+        if len(self._open) >= (
+            limits.batches_per_stream or FAST_BATCHES_PER_STREAM_MAX
+        ) or room.fast >= (limits.batches or FAST_BATCHES_MAX):
             raise Refused(Errors.FAST_BATCH_TOO_MANY)
         room.fast += 1
         now_ns = self._context.clock.monotonic_ns()
         batch = FastBatch(asked, reply, now_ns, len(self._open) + 1)
         self._open[batch.batch_id] = batch
-        self._arm(batch, now_ns + _IDLE_NS)
+        self._arm(batch, now_ns + self._idle_ns())
         return batch
 
     def _without_level(self, batch: FastBatch, headers: bytes) -> bytes:
@@ -318,13 +322,17 @@ class FastBatches:
         if batch.timer is not None:
             batch.timer.cancel()
 
+    def _idle_ns(self) -> int:
+        return round((self._context.options.assets.batch_idle or FAST_BATCH_IDLE_S) * _NS)
+
     def _arm(self, batch: FastBatch, deadline_ns: int) -> None:
         def on_idle() -> None:
             now_ns = self._context.clock.monotonic_ns()
             if not batch.is_settled:
                 batch.touched_ns = now_ns  # the disk is slow, not the publisher
-            if batch.touched_ns + _IDLE_NS > now_ns:
-                self._arm(batch, batch.touched_ns + _IDLE_NS)
+            due_ns = batch.touched_ns + self._idle_ns()
+            if due_ns > now_ns:
+                self._arm(batch, due_ns)
             else:
                 self._drop(batch)
 

@@ -16,7 +16,7 @@ import msgspec
 from ....api.envelope import encode_error, encode_pub_error
 from ....api.errors import Errors, ErrorSpec
 from ....clock import Clock
-from ....errors import StoreFullError
+from ....errors import StoreFullError, StoreReadError
 from ..ports import Bus, Timer, Timers
 from .commits import Commits
 from .turns import Turns
@@ -28,9 +28,11 @@ _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without
 
 
 def store_refusal(error: Exception) -> ErrorSpec:
-    """What a client is told when the store did not keep something."""
+    """What a client is told when the store did not keep something, or cannot read it now."""
     if isinstance(error, StoreFullError):
         return Errors.INSUFFICIENT_RESOURCES
+    if isinstance(error, StoreReadError):
+        return Errors.STREAM_GENERAL.with_(err=str(error))
     return Errors.STREAM_STORE_FAILED.with_(err=str(error) or type(error).__name__)
 
 
@@ -191,6 +193,10 @@ class DurableGate:
         replies: list[_Reply],
         error: Exception | None,
     ) -> None:
+        if error is not None:
+            # Messages that came meanwhile go with it. Nobody may hear that his is a duplicate of one.
+            releases += [acks.take() for acks in self._acks]
+            self._acks.clear()
         for release in releases:
             release(self._bus, error)
         for reply, body, kind, headers in replies:

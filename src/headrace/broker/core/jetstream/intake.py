@@ -107,7 +107,7 @@ class Intake:
                 copy.position, copy.identity = positions.get(index, (0, ""))
                 copy.settled = copy.position
                 fresh.append(copy)
-            copy.source = source
+            copy.take_source(source)
             self.copies[index] = copy
         return fresh, list(before.values())
 

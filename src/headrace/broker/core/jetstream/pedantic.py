@@ -8,6 +8,7 @@ from ....api.errors import Errors
 from ....api.streams import StreamConfig
 from ....limits import DUPLICATE_WINDOW_S_DEFAULT
 from .context import Refused
+from .options import JetStreamOptions
 
 __all__ = ["check_pedantic"]
 
@@ -20,12 +21,19 @@ _AT_LEAST_UNLIMITED: Final = (
 )
 
 
-def check_pedantic(config: StreamConfig) -> None:
+def check_pedantic(config: StreamConfig, options: JetStreamOptions) -> None:
     """Refuse a configuration, as it was asked for, that needs to be set right; texts as nats-server's."""
     for name in _AT_LEAST_UNLIMITED:
         if getattr(config, name) < -1:
             raise Refused(Errors.PEDANTIC, err=f"{name} must be set to -1")
     copies = config.mirror is not None or bool(config.sources)
+    if (
+        0 < options.assets.duplicate_window < DUPLICATE_WINDOW_S_DEFAULT
+        and not copies
+        and not config.duplicate_window
+    ):
+        text = "duplicate window limits are higher than current limits"
+        raise Refused(Errors.PEDANTIC, err=text)
     short = 0 < config.max_age < DUPLICATE_WINDOW_S_DEFAULT
     if short and not copies and not config.duplicate_window:
         raise Refused(Errors.PEDANTIC, err="duplicate window cannot be bigger than max age")

@@ -224,7 +224,10 @@ class PullQueue:
         return times[0][0] if times else None
 
     def due(self, now_ns: int) -> Iterator[tuple[WaitingRequest, bool]]:
-        """What is due, by time: (request, True when it has expired, False for a heartbeat)."""
+        """What is due, by time: (request, True when it has expired, False for a heartbeat).
+
+        Who stops early is given the rest the next time.
+        """
         times = self._times
         while times and times[0][0] <= now_ns:
             request = heapq.heappop(times)[2]
@@ -233,10 +236,12 @@ class PullQueue:
             if request.expires_ns and request.expires_ns <= now_ns:
                 yield request, True
             elif request.heartbeat_ns:
-                if request.quiet_since_ns + request.heartbeat_ns <= now_ns:
+                is_quiet = request.quiet_since_ns + request.heartbeat_ns <= now_ns
+                if is_quiet:
                     request.quiet_since_ns = now_ns
-                    yield request, False
                 self._push_time(request.quiet_since_ns + request.heartbeat_ns, request)
+                if is_quiet:
+                    yield request, False
 
     def _push_time(self, at_ns: int, request: WaitingRequest) -> None:
         self._tie += 1

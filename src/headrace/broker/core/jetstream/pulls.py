@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from ....api import names
+from ....errors import StoreReadError
 from ..ports import Origin
 from . import statuses
 from .api import required_level_too_high
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Pulls"]
 
 _EVICT_EVERY_NS: Final = 1_000_000_000  # a full queue is searched for dead requests this often
+_DUE_PER_TICK: Final = 1024
 _TOO_MANY: Final = statuses.status(names.EXCEEDED_MAX_WAITING)
 _REQUESTS_PENDING: Final = statuses.status(names.REQUESTS_PENDING)
 _PUSH_BASED: Final = statuses.status(names.CONSUMER_IS_PUSH)
@@ -49,7 +52,11 @@ class Pulls:
         if consumer.pinning is not None and not consumer.pinning.take(request, now_ns):
             self.say(reply, PIN_ID_MISMATCH)
             return
-        if request.no_wait and not self._may_join(request):
+        try:
+            if request.no_wait and not self._may_join(request):
+                return
+        except StoreReadError as error:  # it cannot be counted now
+            self.say(reply, statuses.unreadable(error))
             return
         if consumer.queue.is_full and not self._evict(now_ns):
             if not request.heartbeat_ns:  # with one, the client notices the silence
@@ -113,8 +120,8 @@ class Pulls:
         for request in list(self._consumer.queue):
             self.end(request, block, with_pending=with_pending)
 
-    def end_one_shots(self) -> None:
-        """There is nothing more now: finish those who asked not to wait.
+    def end_one_shots(self, block: bytes = statuses.NO_MESSAGES) -> None:
+        """There is nothing more now, or ``block`` says what else it is: finish who asked not to wait.
 
         One that came while messages were on their way to the disk waits for these.
         """
@@ -123,7 +130,7 @@ class Pulls:
         durable_seq = self._consumer.stream.store.durable_seq
         for request in list(self._consumer.queue):
             if request.one_shot and request.seen_seq <= durable_seq:
-                self.end(request, statuses.NO_MESSAGES, with_pending=False)
+                self.end(request, block, with_pending=False)
 
     def run_due(self, now_ns: int) -> None:
         """Expired requests get their 408, quiet ones a heartbeat, abandoned ones nothing.
@@ -134,7 +141,8 @@ class Pulls:
         state = self._consumer.state
         quiet: list[WaitingRequest] = []
         some_due = False
-        for request, expired in self._consumer.queue.due(now_ns):
+        # Those due beyond that are so in the next tick.
+        for request, expired in islice(self._consumer.queue.due(now_ns), _DUE_PER_TICK):
             some_due = True
             if self._bus.resolve(request.inbox) is None:
                 self._consumer.queue.finish(request)
@@ -142,7 +150,7 @@ class Pulls:
                 self.end(request, statuses.REQUEST_TIMEOUT, with_pending=True)
             else:
                 quiet.append(request)
-        if some_due:
+        if some_due and not self._consumer.unread.holds:
             self.end_one_shots()
         for request in quiet:
             if request.waiting:

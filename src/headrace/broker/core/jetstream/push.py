@@ -14,6 +14,7 @@ from ....api.consumers import ConsumerConfig
 from ....limits import PAYLOAD_BYTES_MAX
 from ..interest import Watch
 from . import statuses
+from .flow_acks import reached
 from .push_window import FlowWindow, RateLimit
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Push:
         self._heartbeat_ns = round(config.idle_heartbeat * _NS)
         if config.flow_control and self.window is None:
             self.window = FlowWindow()
+        self._acks_by_flow = config.ack_policy == "flow_control"
         self._limit_rate(config.rate_limit_bps)
         self.is_metered = self.window is not None or self.rate is not None
         """Whether each message is to be reported with ``sent``."""
@@ -132,15 +134,21 @@ class Push:
             self.window.sent(size)
             self._ask()
 
-    def answered(self, request: bytes) -> None:
-        """The client says that it has come to a request."""
-        if self.window is not None and self.window.answered(request):
-            self._ask()
-            self._consumer.wake()
+    def answered(self, request: bytes, headers: bytes) -> None:
+        """The client says that it has come to a request; ``headers`` may say how far it is."""
+        if self.window is None or not self.window.answered(request):
+            return
+        position = reached(headers) if self._acks_by_flow else None
+        if position is not None:
+            self._consumer.acks.take_position(*position)
+        self._ask()
+        self._consumer.wake()
 
-    def _ask(self) -> None:
+    def _ask(self, *, at_once: bool = False) -> None:
         window = self.window
-        if window is not None and window.should_ask:
+        if window is None or not self.active:
+            return  # who asks where nobody is never hears an answer
+        if window.should_ask or (at_once and not window.request):
             request = self._flow_prefix + self._consumer.context.new_name(_ID_CHARS).encode()
             window.ask(request)
             self._bus.publish(self.subject, request, _FLOW_REQUEST, b"")
@@ -150,6 +158,8 @@ class Push:
     def delivered(self, now_ns: int) -> None:
         """A turn delivered something: heartbeats are due that much later."""
         self._quiet_since_ns = now_ns
+        if self._acks_by_flow and self._consumer.is_full:
+            self._ask(at_once=True)  # nothing else would ever make room
 
     def next_time_ns(self) -> int | None:
         """When ``run_due`` has something to do."""
@@ -171,6 +181,8 @@ class Push:
         if self._heartbeat_ns and self._quiet_since_ns + self._heartbeat_ns <= now_ns:
             self._quiet_since_ns = now_ns
             self._bus.publish(self.subject, b"", self._heartbeat(), b"")
+            if self._acks_by_flow and self._consumer.state.pending:
+                self._ask(at_once=True)
         if 0 < self._rests_until_ns <= now_ns:
             self._rests_until_ns = 0
             self._consumer.wake()

@@ -33,5 +33,5 @@ class FlowDispatch:
         consumer = stream.consumers.get(name) if stream is not None else None
         if consumer is None or consumer.push is None or consumer.push.window is None:
             return False
-        consumer.push.answered(subject)
+        consumer.push.answered(subject, headers)
         return None

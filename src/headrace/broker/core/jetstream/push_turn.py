@@ -50,7 +50,7 @@ class PushTurn:
         """Whether the last turn delivered anything."""
 
     def run(self, now_ns: int) -> TurnEnd:
-        """Deliver what can be delivered now."""
+        """Deliver what can be delivered now. Raises StoreReadError at what cannot be read now."""
         self._now_ns = now_ns
         self._left = _TURN_MESSAGES
         self._counted = False
@@ -60,10 +60,11 @@ class PushTurn:
             self._push.rest_until(now_ns + _REST_NS)
             return TurnEnd.HELD
         self._target = self._resolve(self._push.subject)
-        end = self._redeliver() or self._deliver_new()
-        if self.delivered:
-            self._push.delivered(now_ns)
-        return end
+        try:
+            return self._redeliver() or self._deliver_new()
+        finally:
+            if self.delivered:
+                self._push.delivered(now_ns)
 
     def _obstacle(self) -> TurnEnd | None:
         """What keeps the next message from going out, if anything."""

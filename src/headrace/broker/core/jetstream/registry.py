@@ -48,7 +48,7 @@ class Registry:
         self._acks = acks
         self.streams: dict[str, Stream] = {}
         self.lost = LostStreams(context)
-        context.copies = self._copies = Copies(context, self.streams)
+        context.copies = self._copies = Copies(context, self.streams, self.restart_consumer)
 
     # -- streams
 
@@ -111,7 +111,11 @@ class Registry:
         """Make a consumer of a checked configuration."""
         consumer = Consumer(self._context, stream, name, config, self._context.clock.now_ns())
         consumer.on_inactive = self.delete_consumer
-        consumer.start()
+        try:
+            consumer.start()
+        except StoreError:
+            consumer.close()
+            raise
         self._admit(consumer)
         self.journal_consumer(consumer)
         advisories = self._context.advisories
@@ -139,6 +143,11 @@ class Registry:
             for kind in (CONSUMER, STATE):
                 self._context.storage.meta.keep_beside(kind + consumer.key, consumer.stream.name)
 
+    def restart_consumer(self, consumer: Consumer, sequence: int) -> None:
+        """Have a consumer forget every delivery, and go on at a sequence."""
+        consumer.restart_at(sequence)
+        self.journal_consumer(consumer)
+
     def delete_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer; its waiting requests are told."""
         self._drop_consumer(consumer)
@@ -146,14 +155,18 @@ class Registry:
 
     def _admit(self, consumer: Consumer) -> None:
         consumer.stream.consumers[consumer.name] = consumer
-        if consumer.config.ack_policy != "none":
+        if consumer.config.ack_policy not in ("none", "flow_control"):
             self._acks.add(consumer)
+        if consumer.stream.readers:
+            self._copies.consumer_came(consumer)
 
     def _drop_consumer(self, consumer: Consumer) -> None:
         consumer.close()
         stream = consumer.stream
         del stream.consumers[consumer.name]
         self._acks.remove(consumer)
+        if stream.readers:
+            self._copies.consumer_left(consumer)
         self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
             meta = self._context.storage.meta

@@ -3,21 +3,24 @@
 Between two slices everybody else is served, and sees the stream as it is then: some of the messages are gone,
 and every count is exact. Whoever asked is answered when the last slice is durable. A crash leaves a message
 there or removed. A flush that fails ends what is under way: who waits for it is told, and limits begin anew.
+A slice that needs what the store cannot read now has removed nothing: it waits, and is tried again.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ....errors import StoreError
+from ....errors import StoreError, StoreReadError
 from ..ports import Bus, StreamStore
 from ..removal_ports import Removal
 
 if TYPE_CHECKING:
     from .context import Context
     from .stream_removal import RemovingStream
+    from .unread import Unread
 
 __all__ = ["SLICE", "Disposal", "Limits", "Purge", "Removals", "Task"]
 
@@ -31,7 +34,13 @@ class Task(Protocol):
     """Something that removes."""
 
     def run(self) -> bool:
-        """Do one slice; whether it was the last. Raises StoreError."""
+        """Do one slice; whether it was the last. Raises StoreError; if it is a StoreReadError,
+        nothing was removed.
+        """
+        ...
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        """The store cannot read what this slice takes: who tries again later; None if it is given up."""
         ...
 
     def end(self, error: Exception | None) -> None:
@@ -45,11 +54,13 @@ class Removals:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._tasks: deque[Task] = deque()
+        self._stalled: dict[Task, Unread] = {}  # and what they waited for, until a slice works
+        self._parked: set[Task] = set()  # those that wait now
         self._asked = False
 
     def __len__(self) -> int:
         """How many are under way."""
-        return len(self._tasks)
+        return len(self._tasks) + len(self._parked)
 
     def begin(self, task: Task) -> None:
         """Do the first slice now, and what is left in turns."""
@@ -75,15 +86,42 @@ class Removals:
         """A flush takes along what was removed so far; see ``gate.Awaiting``."""
         return self._flushed
 
+    def wake(self, unread: Unread) -> None:
+        """Whoever waits here is not called any more: try at once what he was to be called for."""
+        for task in [task for task in self._parked if self._stalled[task] is unread]:
+            self._resume(task)
+
     def _advance(self, task: Task) -> bool:
         try:
-            if not task.run():
-                return False
+            done = task.run()
+        except StoreReadError as error:
+            self._stall(task, error)
+            return True
         except StoreError as error:
+            self._stalled.pop(task, None)
             task.end(error)
-        else:
+            return True
+        unread = self._stalled.pop(task, None)
+        if unread is not None:
+            unread.worked()
+        if done:
             task.end(None)
-        return True
+        return done
+
+    def _stall(self, task: Task, error: StoreReadError) -> None:
+        """Nothing of this slice has happened: do it when it can be read."""
+        unread = task.stall(error)
+        if unread is None:
+            task.end(error)
+            return
+        self._stalled[task] = unread
+        self._parked.add(task)
+        unread.failed(error, partial(self._resume, task))
+
+    def _resume(self, task: Task) -> None:
+        if task in self._parked:
+            self._parked.remove(task)
+            self.add(task)
 
     def _go_on(self) -> None:
         if not self._asked:
@@ -97,17 +135,32 @@ class Removals:
         self._asked = False
         tasks, self._tasks = self._tasks, deque()
         for task in tasks:
+            self._stalled.pop(task, None)
             task.end(error)
 
 
 class Purge:
-    """One purge of a stream; ``then`` is told of its end."""
+    """One purge of a stream; ``then`` is told of its end.
 
-    def __init__(self, stream: RemovingStream, removal: Removal, then: Then | None = None) -> None:
+    If it cannot even begin, as the store cannot read what it takes, it is given up. Not so if it
+    ``is_patient``: then it waits, but nobody waits for it.
+    """
+
+    def __init__(
+        self,
+        stream: RemovingStream,
+        removal: Removal,
+        then: Then | None = None,
+        *,
+        is_patient: bool = False,
+    ) -> None:
         self._stream = stream
         self._removal = removal
+        self._is_patient = is_patient
         self._waiting = [] if then is None else [then]
+        self._has_begun = False
         self.done = False
+        """Whether nobody needs to wait for it any more."""
 
     @property
     def removed(self) -> int:
@@ -115,7 +168,14 @@ class Purge:
         return self._removal.removed
 
     def run(self) -> bool:
-        return self._stream.purge_some(self._removal)
+        is_over = self._stream.purge_some(self._removal)
+        self._has_begun = True
+        return is_over
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        if self._is_patient:
+            self.end(None)
+        return self._stream.unread if self._is_patient or self._has_begun else None
 
     def end(self, error: Exception | None) -> None:
         self.done = True
@@ -137,12 +197,24 @@ class Limits:
     def __init__(self, stream: RemovingStream) -> None:
         self._stream = stream
         self.waiting: list[Then] = []
+        self.waits = False
+        """For what cannot be read now, so nobody else waits."""
 
     def run(self) -> bool:
-        return self._stream.catch_up()
+        is_over = self._stream.catch_up()
+        self.waits = False
+        return is_over
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        self.waits = True
+        self._release(None)
+        return self._stream.unread
 
     def end(self, error: Exception | None) -> None:
         self._stream.behind = None
+        self._release(error)
+
+    def _release(self, error: Exception | None) -> None:
         waiting, self.waiting = self.waiting, []
         for then in waiting:
             then(error)
@@ -164,6 +236,10 @@ class Disposal:
 
     def run(self) -> bool:
         return self._store.dispose(SLICE)
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        """It reads nothing."""
+        return None
 
     def end(self, error: Exception | None) -> None:
         """Nobody waits for it."""

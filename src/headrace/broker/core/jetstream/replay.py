@@ -32,8 +32,8 @@ class OriginalReplay:
         if state.next_seq > self._last_seq:
             return None
         if state.delivered_consumer and state.delivered_stream != self._delivered:
+            message = store.get(state.delivered_stream)
             self._delivered = state.delivered_stream
-            message = store.get(self._delivered)
             self._stored_ns = message.timestamp_ns if message is not None else 0
             self._sent_ns = now_ns
         following = consumer.read(1, 1)

@@ -19,8 +19,8 @@ from ....errors import InvalidSubjectError
 from ....subjects import is_literal, is_valid_subject, overlaps
 from ....transforms import SubjectTransform
 from ..ports import Bus, Randomness
+from ..server_headers import with_new_place
 from .context import Refused
-from .statuses import with_headers
 
 __all__ = ["Republisher", "check_republish", "republisher_of", "with_republish_defaults"]
 
@@ -139,7 +139,7 @@ class Republisher:
             if self._headers_only:
                 added += b"Nats-Msg-Size: %d\r\n" % len(payload)
                 payload = b""
-            bus.publish(entry.target, b"", with_headers(entry.headers, added), payload)
+            bus.publish(entry.target, b"", with_new_place(entry.headers, added), payload)
 
     def take_back(self, last_seq: int) -> None:
         """Messages after ``last_seq`` were not kept after all."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ....errors import StoreReadError
 from ..removal_ports import Removal
 
 if TYPE_CHECKING:
     from .stream import Stream
+    from .unread import Unread
 
 __all__ = [
     "InterestRetention",
@@ -162,6 +164,9 @@ class _Sweep:
         if headings:
             self._next = headings[-1][0] + 1
         return not headings
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        return self._stream.unread
 
     def end(self, error: Exception | None) -> None:
         self._swept()

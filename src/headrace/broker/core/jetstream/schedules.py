@@ -15,7 +15,7 @@ from ....api.base import DocumentError
 from ....api.errors import Errors
 from ....api.streams import StreamConfig
 from ....api.times import format_time, parse_time
-from ....errors import StoreError
+from ....errors import StoreError, StoreReadError
 from ....message import StoredMessage
 from ....subjects import is_literal, is_valid_subject, overlaps
 from ..ports import Timer
@@ -47,6 +47,7 @@ _LEFT_OUT: Final = (
     b"Nats-TTL:",
     b"Nats-Rollup:",
     b"Nats-Batch-",
+    b"Nats-Stream-Source:",  # what a schedule makes was not copied, whatever its content was
 )
 _GRAIN_NS: Final = 250_000_000  # schedules fire no more often than this
 _GONE_MAX: Final = 1024  # so many schedules that were purged may be remembered in any case
@@ -173,9 +174,10 @@ class Schedules:
 
     def rebuild(self) -> None:
         """Begin anew with what is stored: after opening the stream, and when a batch was taken back."""
+        store = self._stream.store
+        list(store.expiries())  # what it takes to find them is read before anything is forgotten
         self._current.clear()
         self._wheel = Wheel()
-        store = self._stream.store
         over: list[int] = []
         for sequence, _ in store.expiries():
             message = store.get(sequence)
@@ -251,7 +253,12 @@ class Schedules:
         if self._stream.writable() and not self._stream.config.sealed:
             due = set(self._wheel.due(self._clock.now_ns()))
             for sequence in sorted(due):
-                message = self._stream.store.get(sequence)
+                try:
+                    message = self._stream.store.get(sequence)
+                except StoreReadError as error:
+                    self._wheel.add(self._clock.now_ns() + _PATIENCE_NS // 60, sequence)
+                    self._stream.unread.failed(error, self.arm)
+                    continue
                 entry = self._current.get(message.subject) if message is not None else None
                 if message is None:
                     self._gone += 1

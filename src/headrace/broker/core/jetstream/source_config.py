@@ -16,9 +16,10 @@ from ....api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from ....api.times import parse_time
 from ....errors import InvalidSubjectError
 from ....pattern_tree import PatternTree
-from ....subjects import SubjectFilter, is_valid_pattern, overlaps
+from ....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from ....transforms import SubjectTransform
 from .context import Refused
+from .source_header import short_hash
 
 if TYPE_CHECKING:
     from ..ports import Randomness
@@ -48,6 +49,7 @@ class _Words(NamedTuple):
     transform: ErrorSpec
     overlap: ErrorSpec
     size: ErrorSpec
+    consumer: ErrorSpec
 
 
 _SOURCE: Final = _Words(
@@ -57,6 +59,7 @@ _SOURCE: Final = _Words(
     Errors.SOURCE_INVALID_TRANSFORM,
     Errors.SOURCE_OVERLAPPING_FILTERS,
     Errors.SOURCE_MAX_MESSAGE_SIZE_TOO_BIG,
+    Errors.SOURCE_CONSUMER_INVALID,
 )
 _MIRROR: Final = _Words(
     Errors.MIRROR_INVALID_NAME,
@@ -65,6 +68,7 @@ _MIRROR: Final = _Words(
     Errors.MIRROR_INVALID_TRANSFORM,
     Errors.MIRROR_OVERLAPPING_FILTERS,
     Errors.MIRROR_MAX_MESSAGE_SIZE_TOO_BIG,
+    Errors.MIRROR_CONSUMER_INVALID,
 )
 
 
@@ -78,12 +82,17 @@ def index_name(source: StreamSource) -> str:
 
     Three words; blanks inside of a transform's functions mean nothing and are left out.
     """
+    name = source.name
+    if source.external is not None:  # streams of other accounts may have the same name
+        name += ":" + short_hash(source.external.api)
+    if source.consumer is not None:
+        name += ":C=" + short_hash(source.consumer.name)
     transforms = source.subject_transforms
     if not transforms:
-        return f"{source.name} {source.filter_subject or _EVERYTHING} {_EVERYTHING}"
+        return f"{name} {source.filter_subject or _EVERYTHING} {_EVERYTHING}"
     sources = "\f".join(rule.src or _EVERYTHING for rule in transforms)
     destinations = "\f".join("".join(rule.dest.split()) or _EVERYTHING for rule in transforms)
-    return f"{source.name} {sources} {destinations}"
+    return f"{name} {sources} {destinations}"
 
 
 def compile_route(source: StreamSource, random: Randomness) -> Route:
@@ -126,13 +135,15 @@ def check_copies(
     """The configuration as it is stored, or a refusal of its mirror or sources."""
     if config.mirror is not None:
         _check_mirror(config)
+        _check_consumer(config.mirror, _MIRROR)
         _check_source(config, config.mirror, streams, random, _MIRROR)
-        origin = streams.get(config.mirror.name)
+        origin = streams.get(config.mirror.name) if config.mirror.external is None else None
         if origin is not None and config.mirror_direct != origin.config.allow_direct:
             config = msgspec.structs.replace(config, mirror_direct=origin.config.allow_direct)
     if config.sources and config.allow_msg_schedules:
         raise Refused(Errors.SOURCE_WITH_SCHEDULES)
     known: set[str] = set()
+    consumers: set[tuple[str, str, str]] = set()
     for source in config.sources:
         _check_name(source, _SOURCE)
         index = index_name(source)
@@ -140,6 +151,13 @@ def check_copies(
             raise Refused(Errors.SOURCE_DUPLICATE)
         known.add(index)
         _check_source(config, source, streams, random, _SOURCE)
+        if source.consumer is not None:
+            api = source.external.api if source.external is not None else ""
+            consumer = (source.name, api, source.consumer.name)
+            if consumer in consumers:
+                raise Refused(Errors.SOURCE_CONSUMER_DUPLICATE)
+            consumers.add(consumer)
+    _check_prefixes(config, streams)
     _check_cycles(config, streams)
     return config
 
@@ -185,25 +203,58 @@ def _check_source(
     if source.filter_subject and not is_valid_pattern(source.filter_subject.encode()):
         raise Refused(words.filter, err=f"invalid subject {source.filter_subject}")
     _check_name(source, words)
-    external = source.external
-    if external is not None and overlaps(external.api.encode(), _API):
-        raise Refused(
-            Errors.STREAM_EXTERNAL_API_OVERLAP, prefix=external.api, subject=_API.decode()
-        )
-    if source.domain or (external is not None and (external.api or external.deliver)):
-        raise Refused(
-            Errors.STREAM_INVALID_CONFIG,
-            err=f"stream {source.name} of another domain or account can not be reached: "
-            "external is not supported by this server",
-        )
+    if words is _SOURCE:
+        _check_consumer(source, words)
+    if source.domain:  # which is for clients to turn into an external API
+        raise Refused(Errors.INVALID_JSON, err='json: unknown field "domain"')
     if source.opt_start_time:
         try:
             parse_time(source.opt_start_time)
         except DocumentError as error:
             raise Refused(Errors.INVALID_JSON, err=error) from error
-    origin = streams.get(source.name)
+    origin = streams.get(source.name) if source.external is None else None
     if origin is not None and 0 < config.max_msg_size < origin.config.max_msg_size:
         raise Refused(words.size)
+
+
+def _check_consumer(source: StreamSource, words: _Words) -> None:
+    """Refuse a consumer to copy through that can not be, or that something else contradicts."""
+    consumer = source.consumer
+    if consumer is None:
+        return
+    if (
+        not consumer.name
+        or not _FORBIDDEN_IN_NAMES.isdisjoint(consumer.name)
+        or not is_valid_subject(consumer.deliver_subject.encode())
+        or source.opt_start_seq
+        or source.opt_start_time
+        or source.filter_subject
+    ):
+        raise Refused(words.consumer)
+
+
+def _check_prefixes(config: StreamConfig, streams: Mapping[str, Stream]) -> None:
+    """Refuse prefixes of other accounts' streams that are none, or that mean our own."""
+    sources = copies(config)
+    externals = [source.external for source in sources if source.external is not None]
+    for prefix in [external.deliver for external in externals if external.deliver]:
+        if not is_valid_subject(prefix.encode()):
+            raise Refused(Errors.STREAM_EXTERNAL_DELIVER_INVALID, prefix=prefix)
+        for source in sources:
+            origin = streams.get(source.name) if source.external is None else None
+            for subject in origin.config.subjects if origin is not None else ():
+                if overlaps(subject.encode(), f"{prefix}.{subject}".encode()):
+                    raise Refused(
+                        Errors.STREAM_EXTERNAL_DELIVER_OVERLAP, prefix=prefix, subject=subject
+                    )
+    for prefix in [external.api for external in externals if external.api]:
+        if not is_valid_subject(prefix.encode()):
+            text = (
+                f'stream external api prefix "{prefix}" must be a valid subject without wildcards'
+            )
+            raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+        if overlaps(prefix.encode(), _API):
+            raise Refused(Errors.STREAM_EXTERNAL_API_OVERLAP, prefix=prefix, subject=_API.decode())
 
 
 def _check_rules(source: StreamSource, random: Randomness, words: _Words) -> None:
@@ -232,6 +283,8 @@ def _check_cycles(config: StreamConfig, streams: Mapping[str, Stream]) -> None:
         current = to_visit.pop(0)
         visited.add(current.name)
         for source in copies(current):
+            if source.external is not None:
+                continue  # of the same name, perhaps, but another stream
             if source.name in visited:
                 if current.mirror is not None or _meets(current.subjects, source.filter_subject):
                     raise Refused(Errors.STREAM_INVALID_CONFIG, err="detected cycle")

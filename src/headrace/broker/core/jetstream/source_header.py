@@ -12,7 +12,14 @@ from typing import Final, NamedTuple
 
 from .publish_headers import MARK
 
-__all__ = ["Origination", "SourceStamp", "identity_of", "read_origination", "without_expectations"]
+__all__ = [
+    "Origination",
+    "SourceStamp",
+    "identity_of",
+    "read_origination",
+    "short_hash",
+    "without_expectations",
+]
 
 _BEGIN: Final = b"NATS/1.0\r\n"
 _NAME: Final = b"Nats-Stream-Source: "
@@ -31,7 +38,12 @@ class Origination(NamedTuple):
 
 def identity_of(created_ns: int) -> str:
     """A short name for one life of a stream."""
-    digest = sha256(b"%d" % created_ns).digest()[:8]
+    return short_hash(str(created_ns))
+
+
+def short_hash(text: str) -> str:
+    """Eight letters and digits that stand for a text, as the public server makes them."""
+    digest = sha256(text.encode()).digest()[:8]
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "bad_request",
     "heartbeat",
     "status",
+    "unreadable",
     "with_headers",
     "with_pending",
 ]
@@ -56,6 +57,11 @@ def heartbeat(consumer_seq: int, stream_seq: int) -> bytes:
 def with_headers(block: bytes, added: bytes) -> bytes:
     """A message's header block with further ``Name: value\\r\\n`` lines at its end."""
     return (block[:-2] if block else _VERSION) + added + b"\r\n"
+
+
+def unreadable(error: Exception) -> bytes:
+    """The status of a request for something the store cannot read now."""
+    return status((500, " ".join(str(error).split())))
 
 
 _HEARTBEAT: Final = status(names.IDLE_HEARTBEAT)

@@ -7,18 +7,20 @@ completed, and consumers see the message from then on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from ....api.envelope import encode_pub_error
 from ....api.errors import Errors, ErrorSpec
 from ....api.streams import StreamConfig
-from ....errors import StoreError
+from ....errors import StoreError, StoreReadError
 from ....limits import HEADER_BYTES_MAX
 from ....subjects import SubjectFilter
 from ....wire.direct import PublishRun
 from ....wire.frames import Frame
 from ..ports import Origin, StreamStore
+from ..server_headers import without_requester
 from .batch_publish import BATCH_MARK, Batches
 from .context import Context, Refused
 from .dedupe import DuplicateWindow
@@ -34,6 +36,7 @@ from .retention import Retention, retention_of
 from .schedules import Schedules
 from .stream_config import compile_transform
 from .stream_copies import CopyingStream
+from .unread import Unread
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -65,6 +68,7 @@ class Stream(CopyingStream):
         self.crowded: dict[bytes, None] = {}
         self.thinning = self.behind = self.rolling = None
         self.removals = 0
+        self.unread = Unread(context, f"stream {config.name!r}")
         self.readers = {}
         self.crowd = {}
         self.intake = None
@@ -97,6 +101,8 @@ class Stream(CopyingStream):
     def close(self) -> None:
         """Stop listening; consumers are closed by the registry."""
         self.is_closed = True
+        self.unread.cancel()
+        self.context.removals.wake(self.unread)  # they end now, as there is nothing to remove
         self._listen([])
         self.expiry.cancel()
         if self.schedules is not None:
@@ -119,15 +125,28 @@ class Stream(CopyingStream):
 
     def recover(self) -> None:
         """Rebuild what is not stored by itself: reminders of what is due, and the duplicate window."""
-        self.expiry.rebuild()
+        self._rebuild_reminders()
+        self._last_ns = self.store.state.last_ns
+        if self.window.window_ns:
+            self.unread.attempt(self._rebuild_window)
+
+    def _rebuild_reminders(self) -> None:
+        self.unread.attempt(self.expiry.rebuild)
         if self.schedules is not None:
-            self.schedules.rebuild()
-        window_ns = self.window.window_ns
+            self.unread.attempt(self.schedules.rebuild)
+
+    def _rebuild_window(self) -> None:
+        try:
+            self._read_window()
+        except StoreReadError as error:
+            self.window.unread = error
+            raise
+        self.window.unread = None
+
+    def _read_window(self) -> None:
         store = self.store
-        self._last_ns = store.state.last_ns
-        if not window_ns:
-            return
-        position = store.next_with_headers(store.sequence_at(self._now_ns() - window_ns))
+        since_ns = self._now_ns() - self.window.window_ns
+        position = store.next_with_headers(store.sequence_at(since_ns))
         while messages := store.read(position, None, _REBUILD_BATCH, 1 << 24, store.last_seq):
             position = store.next_with_headers(messages[-1].sequence + 1)
             for message in messages:
@@ -267,7 +286,11 @@ class Stream(CopyingStream):
         """Take a message that has at most an id, and nothing else a plain stream would look at."""
         now_ns = self.time()
         if name:
-            duplicate_of = self.window.find(name, now_ns)
+            try:
+                duplicate_of = self.window.find(name, now_ns)
+            except StoreReadError as error:
+                self._refuse(reply, store_refusal(error))
+                return
             if duplicate_of:
                 self._acknowledge_duplicate(duplicate_of, reply)
                 return
@@ -291,6 +314,7 @@ class Stream(CopyingStream):
             if name is not None:
                 self._ingest_named(subject, reply, headers, payload, name)
                 return
+        headers = without_requester(headers)
         if self.config.no_ack:
             reply = b""
         if BATCH_MARK in headers:
@@ -411,7 +435,7 @@ class Stream(CopyingStream):
         if self.is_crowded:
             self.thin()
         if self._bounded:
-            self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
+            self.unread.attempt(self.trim_to_size)
         self.arm()
 
     def flush_begins(self) -> None:
@@ -447,14 +471,12 @@ class Stream(CopyingStream):
         ``done`` are the removed ones that nobody needs: they are removed once more.
         """
         self.removals += 1
-        self.expiry.rebuild()
-        if self.schedules is not None:
-            self.schedules.rebuild()
+        self._rebuild_reminders()
         self.arm()
         if self.republisher is not None:
             self.republisher.take_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
-        self.remove_done(done)
+        self.unread.attempt(partial(self.remove_done, done))
         self.retention.taken_back()
         self.trim()
 

@@ -5,6 +5,7 @@ Texts and error numbers are the public server's; what this server does not do is
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import msgspec
@@ -24,6 +25,7 @@ from ....transforms import SubjectTransform
 from ..ports import Randomness
 from .context import Refused
 from .counters import check_counter_config
+from .durations import format_duration
 from .options import JetStreamOptions
 from .republish import with_republish_defaults
 from .schedules import check_schedule_config
@@ -43,6 +45,7 @@ _API: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _EVENTS: Final = b"$JS.EVENT.>"
 _SYSTEM: Final = b"$SYS.>"
 _SYSTEM_ACCOUNTS: Final = b"$SYS.ACCOUNT.>"
+_MAY_BE_SYSTEM: Final = (b"$", b"*", b">")  # what a pattern begins with that overlaps any of these
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _MIN_AGE_S: Final = 0.1
 _MAX_REPLICAS: Final = 5
@@ -68,7 +71,7 @@ def check_stream_name(name: str) -> None:
         raise _invalid(f"stream name is too long, maximum allowed is {NAME_CHARS_MAX}")
 
 
-def with_stream_defaults(config: StreamConfig) -> StreamConfig:
+def with_stream_defaults(config: StreamConfig, options: JetStreamOptions) -> StreamConfig:
     """The configuration as it is stored: absent values filled in, dynamic metadata left out."""
     changes: dict[str, object] = {"pedantic": False, "template_owner": ""}
     for name in _UNLIMITED_WHEN_ZERO:
@@ -85,7 +88,7 @@ def with_stream_defaults(config: StreamConfig) -> StreamConfig:
     if not config.subjects and not copies:
         changes["subjects"] = (config.name,)
     if config.duplicate_window == 0 and not copies:
-        window = DUPLICATE_WINDOW_S_DEFAULT
+        window = min(DUPLICATE_WINDOW_S_DEFAULT, options.assets.duplicate_window or math.inf)
         changes["duplicate_window"] = min(window, config.max_age) if config.max_age > 0 else window
     if config.subject_delete_marker_ttl >= 1:
         changes["allow_msg_ttl"] = True
@@ -122,7 +125,7 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     if config.num_replicas > 1:
         raise Refused(Errors.STREAM_REPLICAS_NOT_SUPPORTED)
     _check_persistence(config)
-    _check_times(config)
+    _check_times(config, options.assets.duplicate_window)
     _check_discard(config)
     check_counter_config(config)
     check_schedule_config(config)
@@ -143,7 +146,7 @@ def _check_persistence(config: StreamConfig) -> None:
         raise _invalid("async persist mode is not supported with atomic batch publish")
 
 
-def _check_times(config: StreamConfig) -> None:
+def _check_times(config: StreamConfig, most: float) -> None:
     if config.max_age < 0:
         raise _invalid("max age can not be negative")
     if 0 < config.max_age < _MIN_AGE_S:
@@ -152,6 +155,9 @@ def _check_times(config: StreamConfig) -> None:
         raise _invalid("duplicates window can not be negative")
     if config.max_age and config.duplicate_window > config.max_age:
         raise _invalid("duplicates window can not be larger then max age")
+    if 0 < most < config.duplicate_window:
+        limit = format_duration(round(most * 1e9))
+        raise _invalid(f"duplicates window can not be larger then server limit of {limit}")
     if 0 < config.duplicate_window < _MIN_AGE_S:
         raise _invalid("duplicates window needs to be >= 100ms")
 
@@ -191,6 +197,8 @@ def _check_subjects(config: StreamConfig) -> None:
     if b">" in patterns:
         raise _invalid("capturing all subjects requires no-ack to be true")
     for pattern in patterns:
+        if pattern[:1] not in _MAY_BE_SYSTEM:
+            continue
         if any(overlaps(pattern, taken) for taken in _API) and not is_subset(pattern, _EVENTS):
             raise _invalid("subjects that overlap with jetstream api require no-ack to be true")
         if overlaps(pattern, _SYSTEM) and not is_subset(pattern, _SYSTEM_ACCOUNTS):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ....api.streams import StreamConfig
+from ....errors import StoreReadError
 from ....subjects import SubjectFilter
 from ..ports import StreamStore
 from ..removal_ports import Removal, Thinning
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .copying import Copy
     from .expiry import Expiry
     from .intake import Intake
+    from .unread import Unread
 
 __all__ = ["RemovingStream"]
 
@@ -44,6 +46,8 @@ class RemovingStream:
     behind: Limits | None
     """What goes on with applying the limits, if that takes more than a turn."""
     is_closed: bool
+    unread: Unread
+    """What could not be done because the store cannot read now."""
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
@@ -53,11 +57,15 @@ class RemovingStream:
             return
         limit = self.config.max_msgs_per_subject
         self.thinning = self.store.thinning(limit) if limit > 0 else None
-        if self.behind is None and not self.catch_up():
-            self.fall_behind()
+        if self.behind is None:
+            self.behind = Limits(self)
+            self.context.removals.begin(self.behind)
 
     def catch_up(self) -> bool:
-        """Remove some of what is beyond the limits; whether nothing is left to remove."""
+        """Remove some of what is beyond the limits; whether nothing is left to remove.
+
+        Raises StoreReadError when the first that has to go cannot be read now.
+        """
         if self.is_closed or not self.writable():
             return True
         limits = {"max_messages": self.config.max_msgs, "max_bytes": self.config.max_bytes}
@@ -81,19 +89,28 @@ class RemovingStream:
             self.context.removals.add(self.behind)
 
     def when_within(self, then: Callable[[Exception | None], None]) -> None:
-        """Call when the limits are met, with the next flush; or have not been, with an error."""
-        if self.behind is None:
+        """Call when the limits are met, with the next flush, or wait for what cannot be read now; or have
+        not been met, with an error.
+        """
+        if self.behind is None or self.behind.waits:
             then(None)
         else:
             self.behind.waiting.append(then)
 
+    def trim_to_size(self) -> None:
+        """Remove the oldest while there are too many, or too many bytes. Raises StoreReadError."""
+        self.trim_head(max_messages=self.config.max_msgs, max_bytes=self.config.max_bytes)
+
     def expire(self) -> None:
-        """Remove what has expired by now, and what is too much of its subject."""
-        if self.writable():
-            if self.is_crowded:
-                self.thin()
-            if self.behind is None and not self.expiry.run():
-                self.fall_behind()
+        """Remove what has expired by now, and what is too much of its subject; later, if need be."""
+        if self.writable() and not self.unread.holds:
+            self.unread.attempt(self._remove_due)
+
+    def _remove_due(self) -> None:
+        if self.is_crowded:
+            self._thin()
+        if self.behind is None and not self.expiry.run():
+            self.fall_behind()
 
     @property
     def is_crowded(self) -> bool:
@@ -101,12 +118,24 @@ class RemovingStream:
         return bool(self.crowded or self.store.superseded)
 
     def thin(self) -> None:
-        """Bring the crowded subjects within the limit."""
+        """Bring the crowded subjects within the limit; later, if the store cannot read them now."""
+        self.unread.attempt(self._thin)
+
+    def _thin(self) -> None:
         crowded, self.crowded = self.crowded, {}
-        if self.config.max_msgs_per_subject > 0 and self.writable():
-            removed = self.store.thin_superseded() if self.store.superseded else []
+        if self.config.max_msgs_per_subject <= 0 or not self.writable():
+            return
+        removed: list[int] = []
+        try:
+            if self.store.superseded:
+                removed += self.store.thin_superseded()
             if crowded:
                 removed += self.store.thin(crowded, self.config.max_msgs_per_subject)
+        except StoreReadError as error:
+            removed += error.removed
+            self.crowded = {**crowded, **self.crowded}
+            raise
+        finally:
             if removed:
                 self._removed(removed)
 
@@ -138,9 +167,11 @@ class RemovingStream:
     ) -> Purge:
         """Remove by subject, sequence or count: as much as fits into this turn, and then the rest.
 
-        ``then`` is told when all of it is done, or with an error that it will not be.
+        ``then`` is told when all of it is done, or waits for what cannot be read now; or with an error
+        that it will not be done.
         """
-        purge = Purge(self, self.store.purging(filter, below_seq, keep), then)
+        removal = self.store.purging(filter, below_seq, keep)
+        purge = Purge(self, removal, then, is_patient=True)
         self.context.removals.begin(purge)
         return purge
 
@@ -172,7 +203,7 @@ class RemovingStream:
             consumer.touch()
 
     def trim_head(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> None:
-        """Remove from the head until within the limits (-1 or 0: no limit)."""
+        """Remove from the head until within the limits (-1 or 0: no limit). Raises StoreReadError."""
         if not self.writable() or self.behind is not None:
             return
         if self._trim_some(max_messages, max_bytes, before_ns) and not self.store.is_within(
@@ -181,7 +212,7 @@ class RemovingStream:
             self.fall_behind()
 
     def trim_old(self, before_ns: int) -> None:
-        """Remove from the head some of what is older than that."""
+        """Remove from the head some of what is older than that. Raises StoreReadError."""
         self._trim_some(before_ns=before_ns)
 
     def _trim_some(self, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:

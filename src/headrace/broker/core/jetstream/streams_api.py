@@ -8,7 +8,7 @@ import msgspec
 
 from ....api.base import Document
 from ....api.errors import Errors
-from ....api.messages import AccountInfo, AccountLimits, ApiStats, SuccessResponse
+from ....api.messages import ApiStats, SuccessResponse
 from ....api.streams import (
     PurgeRequest,
     PurgeResponse,
@@ -23,6 +23,7 @@ from ....api.times import format_time
 from ....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
 from ....pattern_tree import PatternTree
 from ....subjects import SubjectFilter, is_valid_pattern, overlaps
+from .account_info import account_info
 from .api import Answer, ApiDispatcher, Call, dynamic_metadata
 from .consumer_limits import check_consumer_limits
 from .context import Context, Refused
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 __all__ = ["StreamsApi", "stream_info"]
 
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
+_NO_NAMES: Final = {**_NO_PAGE, "streams": None}
+_NO_STREAMS: Final = {**_NO_PAGE, "streams": []}
 
 
 def stream_info(
@@ -74,6 +77,7 @@ def stream_info(
         ),
         mirror=copies[0] if stream.config.mirror is not None and copies else None,
         sources=copies if stream.config.mirror is None else (),
+        domain="" if did_create else context.options.domain,  # as nats-server leaves it out there
         ts=format_time(context.clock.now_ns()),
         did_create=did_create,
     )
@@ -94,32 +98,19 @@ class StreamsApi:
         api.add(
             "STREAM.PURGE", "stream_purge_response", self.purge, changes=True, blank={"purged": 0}
         )
-        api.add("STREAM.NAMES", "stream_names_response", self.names, names=(0, 0))
-        api.add("STREAM.LIST", "stream_list_response", self.list_streams, names=(0, 0))
+        api.add("STREAM.NAMES", "stream_names_response", self.names, names=(0, 0), blank=_NO_NAMES)
+        api.add(
+            "STREAM.LIST",
+            "stream_list_response",
+            self.list_streams,
+            names=(0, 0),
+            blank=_NO_STREAMS,
+        )
 
     def account(self, call: Call) -> Document:
-        usage = self._registry.usage()
-        limits = self._context.options
-        return AccountInfo(
-            domain=limits.domain,
-            memory=usage.memory_bytes,
-            storage=usage.storage_bytes,
-            reserved_memory=usage.reserved_memory_bytes,
-            reserved_storage=usage.reserved_storage_bytes,
-            streams=len(self._registry.streams),
-            consumers=usage.consumers,
-            limits=AccountLimits(
-                max_memory=limits.limits.max_memory,
-                max_storage=limits.limits.max_storage,
-                max_streams=limits.limits.max_streams,
-                max_consumers=limits.limits.max_consumers,
-                max_ack_pending=limits.limits.max_ack_pending,
-                memory_max_stream_bytes=limits.limits.max_stream_memory,
-                storage_max_stream_bytes=limits.limits.max_stream_storage,
-                max_bytes_required=limits.limits.max_bytes_required,
-            ),
-            api=ApiStats(level=limits.api_level, total=self._api.total, errors=self._api.errors),
-        )
+        options = self._context.options
+        api = ApiStats(level=options.api_level, total=self._api.total, errors=self._api.errors)
+        return account_info(options, self._registry.usage(), len(self._registry.streams), api)
 
     def create(self, call: Call) -> Document:
         config = self._read_config(call)
@@ -140,6 +131,8 @@ class StreamsApi:
             return stream_info(existing, self._context, did_create=True)
         self._check_overlap(config)
         options = self._context.options
+        if not options.admits_streams:
+            raise Refused(Errors.NO_LIMITS)
         for limit in (options.max_streams, options.limits.max_streams):
             if 0 <= limit <= len(self._registry.streams):
                 raise Refused(Errors.MAX_STREAMS)
@@ -267,8 +260,8 @@ class StreamsApi:
             raise Refused(Errors.STREAM_NAME_MISMATCH)
         check_stream_name(config.name)
         if config.pedantic:
-            check_pedantic(config)
-        config = with_stream_defaults(config)
+            check_pedantic(config, self._context.options)
+        config = with_stream_defaults(config, self._context.options)
         check_stream(config, self._context.options)
         compile_transform(config, self._context.random)
         check_republish(config, self._context.random)

@@ -36,6 +36,7 @@ class TurnEnd(Enum):
     BLOCKED = "room in a receiver's output"
     HELD = "an answer of the receiver, or time"
     BUDGET = "the next tick"
+    UNREADABLE = "time"
 
 
 class Turn:
@@ -60,7 +61,7 @@ class Turn:
         """Whether the last turn delivered anything."""
 
     def run(self, now_ns: int) -> TurnEnd:
-        """Deliver what can be delivered now."""
+        """Deliver what can be delivered now. Raises StoreReadError at what cannot be read now."""
         consumer = self._consumer
         self._number += 1
         self._now_ns = now_ns
@@ -68,10 +69,11 @@ class Turn:
         self._blocked = False
         self.delivered = False
         self._counted = False
-        served = not consumer.state.redeliver or self._redeliver()
-        end = self._deliver_new() if served else self._stopped()
-        self._put_back()
-        return end
+        try:
+            served = not consumer.state.redeliver or self._redeliver()
+            return self._deliver_new() if served else self._stopped()
+        finally:
+            self._put_back()
 
     def _recall(self) -> None:
         """Those aside are looked at again once enough acks are pending for one of them."""

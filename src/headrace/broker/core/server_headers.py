@@ -1,0 +1,75 @@
+"""Headers that only the server may say: who asks a service, and where a message stands in its stream.
+
+Whatever a client says under such a name is taken away before the server says it, however it is written: in
+capitals or not, twice, behind a bare line feed, folded. A reader may take for a line what the wire does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["with_new_place", "with_place", "with_requester", "without_requester"]
+
+_REQUESTER: Final = b"Nats-Request-Info"
+_MARK: Final = b"\r\n" + _REQUESTER + b":"
+_FORGED: Final = (
+    rb"(?:\r\n|\r|\n)[ \t]*((?:%b)[ \t]*:[^\r\n]*(?:(?:\r\n|\r|\n)[ \t][^\r\n]*)*)"  # and its folds
+)
+_NAME: Final = re.compile(rb"^([^:\r\n]+):", re.M)
+_OURS: Final = b"nats-"
+_EMPTY_LINE: Final = re.compile(rb"\r\n\r\n|\n\r?\n|\r\r")
+_VERSION: Final = b"NATS/1.0"
+
+
+def with_requester(headers: bytes, who: Mapping[str, Any]) -> bytes:
+    """The header block of a request with ``who`` asks, and nobody else who is said to."""
+    line = b"%b: %b\r\n" % (_REQUESTER, msgspec.json.encode(who))
+    return _with(headers, line)
+
+
+def without_requester(headers: bytes) -> bytes:
+    """A block to be stored: ``b""`` if it says nothing else. Nobody asked who reads it later."""
+    if _MARK not in headers:
+        return headers
+    kept = [line for line in headers.split(b"\r\n") if not line.startswith(_MARK[2:])]
+    return b"" if kept[0] == _VERSION and not any(kept[1:]) else b"\r\n".join(kept)
+
+
+def with_place(headers: bytes, lines: bytes) -> bytes:
+    """A stored message's block with what the stream says of it, and without what its publisher did."""
+    if not headers:
+        return b"%b\r\n%b\r\n" % (_VERSION, lines)
+    return _with(headers, lines)
+
+
+def with_new_place(headers: bytes, lines: bytes) -> bytes:
+    """The same for a copy that goes on; what was said before becomes ``Was-…``.
+
+    So streams that republish into each other end when the headers are full.
+    """
+    if not headers:
+        return b"%b\r\n%b\r\n" % (_VERSION, lines)
+    return _with(headers, lines, rb"\r\nWas-\1")
+
+
+def _with(headers: bytes, lines: bytes, instead: bytes = b"") -> bytes:
+    """The block with true lines at its end, and no others of their names.
+
+    What stands behind an empty line, where readers stop, is cut off: the last lines have to be seen.
+    """
+    end = _EMPTY_LINE.search(headers)
+    block = (headers if end is None else headers[: end.start()]) or _VERSION
+    if _OURS in block.lower():
+        block = _lines_named(tuple(_NAME.findall(lines))).sub(instead, block)
+    return b"%b\r\n%b\r\n" % (block.rstrip(b"\r\n"), lines)
+
+
+@cache
+def _lines_named(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
+    """Finds the lines of a block with one of these names; there are few sets of them."""
+    return re.compile(_FORGED % b"|".join(map(re.escape, names)), re.I)

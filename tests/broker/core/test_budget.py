@@ -1,0 +1,323 @@
+"""Turns of a session: what there is no time for is kept, in its order, and others are served meanwhile."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jetstream_world
+from headrace.broker.core.budget import Budget
+from headrace.broker.core.direct import DirectSession
+from headrace.broker.core.hub import Hub
+from headrace.broker.core.leaving import AT_ONCE_MAX
+from headrace.broker.core.session import Peer, Session
+from headrace.clock import ManualClock
+from headrace.wire.direct import Chunk, FrameBatch
+from headrace.wire.frames import MSG, PUB
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+UNITS_PER_LINE = 8
+
+
+class Rounds:
+    """A hub whose sessions get a slice of so many units per turn, one after the other."""
+
+    def __init__(self, looks: int, grain: int = 64, hub: Hub | None = None) -> None:
+        self.hub = hub or Hub(ManualClock(), random.Random(1))
+        self.looks = looks
+        self.left = 0
+        self.hub.budget.is_over = self._look
+        self.hub.budget.grain = grain
+        self.turns = 0
+
+    def _look(self) -> bool:
+        self.left -= 1
+        return self.left <= 0
+
+    def connect(self, kind: type[Session] = Session) -> Session:
+        session = self.hub.connect(Peer(), kind)
+        session.take_output()
+        self.slice(session, CONNECT)
+        return session
+
+    def slice(self, session: Session, chunk: bytes | None = None) -> None:
+        """One turn of one session, which has just said something or has not."""
+        self.left = self.looks
+        self.hub.budget.begin()
+        self.turns += 1
+        if chunk is None:
+            session.go_on()
+        else:
+            session.receive(chunk)
+
+    def all_of(self, session: Session, chunk: bytes) -> None:
+        """As many turns as it takes."""
+        self.slice(session, chunk)
+        while session.wants_turn:
+            self.slice(session)
+
+    def said(self, session: Session) -> bytes:
+        self.hub.end_of_tick()
+        return b"".join(session.take_output())
+
+
+def test_others_are_served_between_two_slices_of_one_client() -> None:
+    rounds = Rounds(looks=40)
+    hostile, good = rounds.connect(), rounds.connect()
+    count = 20_000
+    chunk = b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(count)) + b"PING\r\n"
+    rounds.slice(hostile, chunk)
+    taken = len(hostile.subscriptions)
+    # A slice is 40 times 64 units, of which a line takes 8.
+    assert 0 < taken <= 40 * 64 / UNITS_PER_LINE + 40
+    assert hostile.holds_input
+    assert hostile.wants_turn
+    rounds.slice(good, b"PING\r\n")
+    assert rounds.said(good) == b"PONG\r\n"
+    assert rounds.said(hostile) == b""
+    before = rounds.turns
+    while hostile.wants_turn:
+        kept, subscriptions = hostile.kept_bytes, len(hostile.subscriptions)
+        assert kept <= len(chunk)
+        rounds.slice(hostile)
+        assert hostile.kept_bytes <= kept
+        assert len(hostile.subscriptions) - subscriptions <= taken + 40
+    assert rounds.turns - before >= count // (taken + 40)
+    assert len(hostile.subscriptions) == count
+    assert rounds.said(hostile) == b"PONG\r\n"
+    assert not hostile.holds_input
+
+
+def test_what_comes_while_something_is_kept_comes_after_it() -> None:
+    rounds = Rounds(looks=1, grain=1)
+    session = rounds.connect()
+    rounds.slice(session, b"SUB a 1\r\nPUB a 1\r\n1\r\nPUB a 1\r\n2")
+    assert session.wants_turn
+    rounds.slice(session, b"\r\nPUB a 1\r\n3\r\nPI")
+    rounds.all_of(session, b"NG\r\n")
+    messages = b"".join(b"MSG a 1 1\r\n%d\r\n" % n for n in (1, 2, 3))
+    assert rounds.said(session) == messages + b"PONG\r\n"
+
+
+def test_a_call_of_the_api_may_be_all_of_a_slice() -> None:
+    world = jetstream_world.World()
+    client = world.client()
+    call = b"PUB $JS.API.INFO r 0\r\n\r\n"
+    client.send(b"SUB r 1\r\n")
+    rounds = Rounds(looks=1, hub=world.hub)
+    session = client.session
+    rounds.slice(session, call * 3)
+    world.hub.end_of_tick()
+    assert b"".join(session.take_output()).count(b"MSG r") == 1
+    rounds.slice(session)
+    rounds.slice(session)
+    assert b"".join(session.take_output()).count(b"MSG r") == 2
+    assert not session.holds_input
+
+
+def test_a_message_for_many_counts_as_many() -> None:
+    rounds = Rounds(looks=1)
+    listener, publisher = rounds.connect(), rounds.connect()
+    rounds.all_of(listener, b"".join(b"SUB a %d\r\n" % n for n in range(1_000)))
+    rounds.slice(publisher, b"PUB a 1\r\nx\r\n" * 3)
+    assert rounds.said(listener).count(b"MSG a ") == 1_000
+    rounds.slice(publisher)
+    assert rounds.said(listener).count(b"MSG a ") == 1_000
+
+
+def test_a_slice_of_a_publisher_ends_though_its_messages_go_together() -> None:
+    world = jetstream_world.World()
+    client = world.client()
+    body = b'{"name":"S","subjects":["s"],"storage":"memory"}'
+    client.send(b"PUB $JS.API.STREAM.CREATE.S 0 %d\r\n%b\r\n" % (len(body), body))
+    rounds = Rounds(looks=1, hub=world.hub)
+    publish = b"PUB s 10\r\n0123456789\r\n"
+    rounds.slice(client.session, publish * 20_000)
+    (stream,) = world.hub.engine.registry.streams.values()  # type: ignore[union-attr]
+    taken = stream.store.last_seq
+    assert 0 < taken < 10_000
+    while client.session.wants_turn:
+        rounds.slice(client.session)
+    assert stream.store.last_seq == 20_000
+
+
+def test_who_is_hung_up_on_is_not_heard_out() -> None:
+    rounds = Rounds(looks=1, grain=1)
+    session = rounds.connect()
+    rounds.slice(session, b"PING\r\n" * 100 + b"PUB a 99999999\r\n" + b"PING\r\n" * 100)
+    assert session.wants_turn
+    session.close("Stale Connection")
+    assert not session.holds_input
+    assert session.kept_bytes == 0
+    session.go_on()
+    assert rounds.said(session).endswith(b"-ERR 'Stale Connection'\r\n")
+
+
+def test_frames_of_a_client_in_process_are_cut_like_bytes() -> None:
+    rounds = Rounds(looks=2)
+    session = rounds.connect(DirectSession)
+    assert isinstance(session, DirectSession)
+    frames = [(PUB, b"a", b"", b"", b"%d" % n) for n in range(5_000)]
+    rounds.left = rounds.looks
+    rounds.hub.budget.begin()
+    chunks: list[Chunk] = [b"SUB a 1\r\n", FrameBatch(list(frames), 200_000), b"PING\r\n"]
+    session.receive_chunks(chunks)
+    assert session.wants_turn
+    heard: list[object] = [*session.take_output()]
+    assert 0 < len(heard) < 1_000
+    while session.wants_turn:
+        rounds.slice(session)
+        heard += session.take_output()
+    assert heard == [(MSG, b"a", b"1", b"", b"", b"%d" % n) for n in range(5_000)] + [b"PONG\r\n"]
+
+
+def test_a_message_for_many_thousand_is_handed_over_in_parts() -> None:
+    rounds = Rounds(looks=1)
+    publisher = rounds.connect()
+    listeners = [rounds.connect() for _ in range(4)]
+    for listener in listeners:
+        rounds.all_of(listener, b"".join(b"SUB a %d\r\n" % n for n in range(1_000)))
+    rounds.slice(publisher, b"SUB a 1\r\nPUB a 1\r\n1\r\nPUB a 1\r\n2\r\nPING\r\n")
+    heard = [rounds.said(listener) for listener in listeners]
+    assert [each.count(b"MSG a") for each in heard] == [1_000, 24, 0, 0]
+    assert publisher.wants_turn
+    # Who leaves before its part comes gets nothing; who is hung up on neither.
+    rounds.all_of(listeners[2], b"UNSUB 7\r\n")
+    listeners[3].disconnected()
+    while publisher.wants_turn:
+        rounds.slice(publisher)
+        for index, listener in enumerate(listeners):
+            heard[index] += rounds.said(listener)
+    counts = [each.count(b"MSG a") for each in heard]
+    assert counts == [2_000, 2_000, 2 * 999, 0]
+    assert b"MSG a 7 " not in heard[2]
+    for each in heard[:2]:
+        assert each.index(b"MSG a 5 1\r\n1\r\n") < each.index(b"MSG a 5 1\r\n2\r\n")
+    own = rounds.said(publisher)
+    assert own == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPONG\r\n"
+    assert publisher.in_messages == 2
+
+
+def test_subscriptions_of_who_is_gone_leave_the_router_some_at_a_time() -> None:
+    rounds = Rounds(looks=1 << 30)
+    hub, count = rounds.hub, 5_000
+    leaver, publisher, colleague = rounds.connect(), rounds.connect(), rounds.connect()
+    lines = [b"SUB a.%d q %d\r\n" % (n, n) for n in range(count)]
+    rounds.slice(leaver, b"".join(lines) + b"SUB r.* 9999999\r\n")
+    rounds.slice(publisher, b"SUB _I 1\r\n")
+    last = count - 1
+    rounds.slice(colleague, b"SUB a.%d q 1\r\n" % last)
+    leaver.disconnected()
+    assert leaver.subscriptions == {}
+    before = hub.router.subscriptions
+    assert before >= count - AT_ONCE_MAX
+    # Its place in a group is nobody's, and an inbox of it is no longer there.
+    rounds.slice(publisher, b"PUB a.%d 1\r\nx\r\n" % last * 20)
+    assert rounds.said(colleague).count(b"MSG a") == 20
+    assert hub.router.resolve(b"r.1") is None
+    # Who has few does not stand in that queue.
+    small = rounds.connect()
+    rounds.slice(small, b"SUB few 1\r\n")
+    small.disconnected()
+    assert not hub.router.has_interest(b"few")
+    steps = 0
+    while hub.leaving:
+        left = hub.router.subscriptions
+        assert hub.next_deadline_ns() is not None
+        hub.run_timers()
+        assert 0 < left - hub.router.subscriptions <= AT_ONCE_MAX
+        steps += 1
+    assert steps >= count // AT_ONCE_MAX - 1
+    assert hub.router.subscriptions == 2
+    assert leaver.take_output() == []
+
+
+LINES = [
+    b"PING\r\n",
+    b"SUB a 1\r\n",
+    b"SUB a.* 2\r\n",
+    b"SUB > q 3\r\n",
+    b"SUB r 4\r\n",
+    b"UNSUB 1\r\n",
+    b"UNSUB 2 3\r\n",
+    b"UNSUB 3\r\n",
+    b"PUB a 1\r\nx\r\n",
+    b"PUB a.b r 2\r\nxy\r\n",
+    b"PUB nobody r 0\r\n\r\n",
+    b"HPUB a 12 13\r\nNATS/1.0\r\n\r\nx\r\n",
+    b"PUB $JS.API.INFO r 0\r\n\r\n",
+    b"PUB $JS.API.STREAM.INFO.S r 0\r\n\r\n",
+    b"PUB s r 5\r\nhello\r\n",
+    b"PUB s r 5\r\nhello\r\n" * 12,
+    b"PUB s 0\r\n\r\n" * 30,
+    b"PUB $JS.API.CONSUMER.MSG.NEXT.S.c r 1\r\n9\r\n",
+    b"PUB $JS.ACK.S.c.1.1.1.1.1 0\r\n\r\n" * 3,
+    b"PUB a $JS.ACK.x 0\r\n\r\n",
+    b'CONNECT {"verbose":true,"headers":true}\r\n',
+    b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n',
+    b"NONSENSE\r\n",
+]
+WEIGHED = [*LINES[:-1], *LINES[:-1], LINES[-1]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    script=st.lists(st.sampled_from(WEIGHED), min_size=1, max_size=40),
+    cuts=st.lists(st.integers(1, 200), max_size=20),
+    looks=st.integers(1, 5),
+    grain=st.sampled_from([1, 7, 64]),
+)
+def test_turns_of_every_size_give_the_transcript_of_none(
+    script: list[bytes], cuts: list[int], looks: int, grain: int
+) -> None:
+    """The same chunks to two hubs, of which one handles each in one go."""
+    worlds = [jetstream_world.World(), jetstream_world.World()]
+    sessions: list[Session] = []
+    for world in worlds:
+        client = world.client()
+        config = b'{"name":"S","subjects":["s"],"storage":"memory"}'
+        consumer = b'{"stream_name":"S","config":{"durable_name":"c","ack_policy":"explicit"}}'
+        for subject, body in (
+            (b"$JS.API.STREAM.CREATE.S", config),
+            (b"$JS.API.CONSUMER.CREATE.S.c", consumer),
+        ):
+            client.send(b"PUB %b 0 %d\r\n%b\r\n" % (subject, len(body), body))
+        world.tick()
+        sessions.append(client.session)
+    rounds = Rounds(looks, grain, worlds[1].hub)
+    data, at = b"".join(script), 0
+    for size in [*cuts, len(data)]:
+        chunk = data[at : at + size]
+        at += size
+        if chunk:
+            sessions[0].receive(chunk)
+            rounds.all_of(sessions[1], chunk)
+        heard = []
+        for world, session in zip(worlds, sessions, strict=True):
+            world.hub.end_of_tick()
+            heard.append(b"".join(session.take_output()))
+        assert heard[0] == heard[1]
+    assert sessions[0].closed == sessions[1].closed
+    assert sessions[0].in_messages == sessions[1].in_messages
+    assert sessions[0].in_bytes == sessions[1].in_bytes
+
+
+@pytest.mark.parametrize("grain", [1, 64])
+def test_units_are_there_again_after_a_look(grain: int) -> None:
+    over = False
+    budget = Budget(lambda: over, grain)
+    budget.charge(grain)
+    assert not budget.spent
+    assert budget.left == 0
+    budget.charge(1)
+    assert not budget.spent
+    assert budget.left == grain
+    over = True
+    budget.charge(grain + 1)
+    assert budget.spent
+    budget.begin()
+    assert not budget.spent
+    assert budget.left == grain

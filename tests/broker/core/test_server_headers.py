@@ -1,0 +1,78 @@
+"""``Nats-Request-Info``: only the server says who asks, however a client writes that it were another."""
+
+from __future__ import annotations
+
+import email.parser
+import json
+import time
+
+import pytest
+
+from headrace.broker.core.server_headers import with_requester, without_requester
+
+WHO = {"acc": "TOWN"}
+TRUE = b'Nats-Request-Info: {"acc":"TOWN"}\r\n\r\n'
+LIE = b'Nats-Request-Info: {"acc":"MILL"}'
+
+
+@pytest.mark.parametrize(
+    ("said", "heard"),
+    [
+        (b"", b"NATS/1.0\r\n" + TRUE),
+        (b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        (b"NATS/1.0\r\n%b\r\nA: b\r\n\r\n" % LIE, b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: b\r\n%b\r\nC: d\r\n%b\r\n\r\n" % (LIE, LIE),
+         b"NATS/1.0\r\nA: b\r\nC: d\r\n" + TRUE),
+        (b"NATS/1.0 503 Gone\r\n%b\r\n\r\n" % LIE, b"NATS/1.0 503 Gone\r\n" + TRUE),
+        # What a reader less strict than the wire would take for a line of its own.
+        (b"NATS/1.0\r\nA: b\n%b\r\n\r\n" % LIE, b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: b\r%b\r\n\r\n" % LIE, b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        (b"NATS/1.0\r\n%b\r\n\r\n" % LIE.lower(), b"NATS/1.0\r\n" + TRUE),
+        (b"NATS/1.0\r\n%b\r\n\r\n" % LIE.upper(), b"NATS/1.0\r\n" + TRUE),
+        (b"NATS/1.0\r\n%b\r\n\r\n" % LIE.replace(b":", b" \t:", 1), b"NATS/1.0\r\n" + TRUE),
+        (b"NATS/1.0\r\n \t%b\r\n\r\n" % LIE, b"NATS/1.0\r\n" + TRUE),
+        (b"NATS/1.0\r\nNats-Request-Info:\r\n {}\r\n\t\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        # The truth must be seen: not behind an empty line, nor as the tail of another.
+        (b"NATS/1.0\r\n\r\nA: b\r\n\r\n", b"NATS/1.0\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: b\n\nC: d\r\n\r\n", b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: b\r\rC: d\r\n\r\n", b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: b", b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: b\r\n", b"NATS/1.0\r\nA: b\r\n" + TRUE),
+        # What only looks like it is somebody's own.
+        (b"NATS/1.0\r\nX-Nats-Request-Info: 1\r\n\r\n",
+         b"NATS/1.0\r\nX-Nats-Request-Info: 1\r\n" + TRUE),
+        (b"NATS/1.0\r\nNats-Request-Info-2: 1\r\n\r\n",
+         b"NATS/1.0\r\nNats-Request-Info-2: 1\r\n" + TRUE),
+        (b"NATS/1.0\r\nA: Nats-Request-Info: 1\r\n\r\n",
+         b"NATS/1.0\r\nA: Nats-Request-Info: 1\r\n" + TRUE),
+    ],
+)  # fmt: skip
+def test_the_server_has_the_only_word(said: bytes, heard: bytes) -> None:
+    found = with_requester(said, WHO)
+    assert found == heard
+    read = email.parser.BytesParser().parsebytes(found.partition(b"\r\n")[2])  # as nats-py reads it
+    assert [json.loads(value) for value in read.get_all("nats-request-info", [])] == [WHO]
+
+
+@pytest.mark.parametrize(
+    "unit", [b"\r\n", b"\n", b"\r", b"\r\n ", b" ", b"\r\nnats-request-info", b"\r\n\t:"]
+)
+def test_a_large_block_takes_no_longer_than_its_size(unit: bytes) -> None:
+    said = b"NATS/1.0\r\nnats-request-info: 1" + unit * (1_000_000 // len(unit)) + b"\r\n\r\n"
+    before = time.process_time()
+    with_requester(said, WHO)
+    assert time.process_time() - before < 2.0  # it is some milliseconds; squared, it were hours
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (b"", b""),
+        (b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n"),
+        (b"NATS/1.0\r\n%b\r\n\r\n" % LIE, b""),
+        (b"NATS/1.0\r\n%b\r\nA: b\r\n%b\r\n\r\n" % (LIE, LIE), b"NATS/1.0\r\nA: b\r\n\r\n"),
+    ],
+)
+def test_nobody_asked_who_is_read_later(said: bytes, kept: bytes) -> None:
+    assert without_requester(said) == kept

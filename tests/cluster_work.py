@@ -1,0 +1,282 @@
+"""What programs do on a cluster that is being hurt, each with what must be true of it afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from headrace.client import JetStream, KeyExistsError, ObjectDamagedError, ObjectNotFoundError
+from headrace.errors import HeadraceError
+from headrace.jobs.config import FeedConfig
+from headrace.jobs.feed import feed_channel
+from headrace.jobs.http import create_app
+from headrace.jobs.models import Options
+from headrace.jobs.runtime import Runtime
+from headrace.jobs.store import open_database
+from jobs_contract import ContractTransport
+from jobs_world import World
+
+__all__ = ["WORK", "Work"]
+
+ALL_S = 40.0  # for what was under way to come to its end, once the cluster is whole
+
+
+class Work(ABC):
+    """Goes on until it is told to stop. ``check`` waits for what is under way, and fails if any of it was
+    lost, doubled, given up or put out of order."""
+
+    def __init__(self, js: JetStream, name: str, directory: Path) -> None:
+        self.js = js
+        self.name = name
+        self.directory = directory
+        self.stopping = asyncio.Event()
+        self.done = 0
+        self.in_order = True
+        self.helpers: list[asyncio.Task[None]] = []
+
+    async def prepare(self) -> None:
+        """Make what it works on."""
+        await self.stream()
+
+    @abstractmethod
+    async def run(self) -> None: ...
+
+    @abstractmethod
+    async def check(self) -> None: ...
+
+    async def end(self) -> None:
+        """End what helps, whatever came of it."""
+        for task in self.helpers:
+            task.cancel()
+        await asyncio.gather(*self.helpers, return_exceptions=True)
+
+    async def stream(self, **options: Any) -> None:
+        await self.js.create_stream(
+            name=self.name, subjects=[f"{self.name}.>"], num_replicas=3, **options
+        )
+
+    async def stored(self) -> list[tuple[str, int]]:
+        """Subjects and numbers of the stream, in its order."""
+        found: list[tuple[str, int]] = []
+        stream = await self.js.stream(self.name)
+        ordered = await stream.ordered_consumer()
+        total = (await stream.info()).state.messages
+        async with asyncio.timeout(ALL_S), ordered.consume() as messages:
+            while len(found) < total:
+                message = await anext(messages)
+                found.append((message.subject, int(message.payload)))
+        await ordered.delete()
+        return found
+
+    async def check_stored(self, total: int) -> None:
+        """Each number once, and in order within each subject."""
+        found = await self.stored()
+        assert sorted(number for _, number in found) == [*range(total)]
+        by_subject = defaultdict(list)
+        for subject, number in found:
+            by_subject[subject].append(number)
+        if self.in_order:
+            assert all(a < b for numbers in by_subject.values() for a, b in pairwise(numbers))
+
+
+class Windowed(Work):
+    """A windowed publisher with ids, and somebody who consumes, and somebody who fetches."""
+
+    fast = False
+
+    async def prepare(self) -> None:
+        await self.stream(allow_batched=self.fast)
+        for name in ("consuming", "fetching"):
+            await self.js.create_consumer(self.name, durable_name=name, ack_wait=4)
+        self.seen: dict[str, set[int]] = {"consuming": set(), "fetching": set()}
+
+    async def run(self) -> None:
+        self.helpers = [asyncio.create_task(self.consume()), asyncio.create_task(self.fetch())]
+        async with self.js.publisher(
+            window=2_000, ack_timeout=3, deduplicate=True, fast=self.fast
+        ) as publisher:
+            while not self.stopping.is_set():
+                await publisher.send_many(
+                    (f"{self.name}.{n % 7}", b"%d" % n) for n in range(self.done, self.done + 10)
+                )
+                self.done += 10
+                await asyncio.sleep(0.01)
+            await publisher.flush()
+            assert (publisher.acked, publisher.failed) == (self.done, 0)
+
+    async def consume(self) -> None:
+        consumer = await self.js.consumer(self.name, "consuming")
+        async with consumer.consume(expires=2, on_error=lambda error: None) as messages:
+            async for message in messages:
+                self.seen["consuming"].add(int(message.payload))
+                message.ack()
+
+    async def fetch(self) -> None:
+        consumer = await self.js.consumer(self.name, "fetching")
+        while True:
+            try:
+                batch = await consumer.fetch(500, max_wait=2, eager=True)
+            except HeadraceError:
+                await asyncio.sleep(0.2)  # an error is what a fetch has instead of patience
+                continue
+            self.seen["fetching"].update(map(int, batch.payloads))
+            batch.ack()
+
+    async def check(self) -> None:
+        await self.check_stored(self.done)
+        async with asyncio.timeout(ALL_S):
+            while any(len(numbers) < self.done for numbers in self.seen.values()):
+                await asyncio.sleep(0.05)
+
+
+class Fast(Windowed):
+    """The same in fast batches."""
+
+    fast = True
+
+
+class Awaited(Work):
+    """One message after the other, each awaited."""
+
+    async def run(self) -> None:
+        while not self.stopping.is_set():
+            await self.js.publish(
+                f"{self.name}.a", b"%d" % self.done, msg_id=f"{self.done}", timeout=2
+            )
+            self.done += 1
+
+    async def check(self) -> None:
+        await self.check_stored(self.done)
+
+
+class Batches(Work):
+    """Atomic batches of three, that expect what the one before left."""
+
+    async def prepare(self) -> None:
+        await self.stream(allow_atomic=True)
+
+    async def run(self) -> None:
+        last = 0
+        while not self.stopping.is_set():
+            async with self.js.batch(timeout=2) as batch:
+                for number in range(3):
+                    options: Any = {"expected_last_sequence": last} if not number else {}
+                    batch.add(f"{self.name}.a", b"%d" % (self.done + number), **options)
+            assert batch.ack is not None
+            assert batch.ack.seq == last + 3
+            last = batch.ack.seq
+            self.done += 3
+            await asyncio.sleep(0.01)
+
+    async def check(self) -> None:
+        await self.check_stored(self.done)
+
+
+class Keys(Work):
+    """A counter in each of three keys, raised by what it was; and another one that is put."""
+
+    async def prepare(self) -> None:
+        self.bucket = await self.js.create_key_value(self.name, history=64, num_replicas=3)
+        self.revisions = {key: await self.bucket.create(key, b"0") for key in "abc"}
+
+    async def run(self) -> None:
+        while not self.stopping.is_set():
+            self.done += 1
+            for key, revision in self.revisions.items():
+                self.revisions[key] = await self.bucket.update(key, b"%d" % self.done, revision)
+            await self.bucket.put("put", b"%d" % self.done)
+            entry = await self.bucket.get("a")  # of a replica, which may be behind
+            assert int(entry.value) <= self.done
+
+    async def check(self) -> None:
+        for key in ("a", "b", "c", "put"):
+            values = [int(entry.value) for entry in await self.bucket.history(key)]
+            assert values == [*range(values[0], self.done + 1)]
+            assert len(values) >= min(self.done, 64)
+        try:
+            await self.bucket.create("a", b"")
+        except KeyExistsError:
+            return
+        raise AssertionError("a key that is there was created")
+
+
+class Objects(Work):
+    """Objects of half a MiB, read again at once."""
+
+    async def prepare(self) -> None:
+        self.bucket = await self.js.create_object_store(self.name, num_replicas=3)
+
+    async def run(self) -> None:
+        while not self.stopping.is_set():
+            content = bytes([self.done % 256]) * 500_000 + b"%d" % self.done
+            await self.bucket.put(f"{self.done % 5}", content, chunk_size=20_000)
+            while await self.read(f"{self.done % 5}") != content:
+                await asyncio.sleep(0.05)
+            self.done += 1
+            await asyncio.sleep(0.05)
+
+    async def read(self, name: str) -> bytes:
+        """What a replica has, which may be behind."""
+        try:
+            return await self.bucket.get(name)
+        except (ObjectNotFoundError, ObjectDamagedError):
+            return b""
+
+    async def check(self) -> None:
+        for name in {number % 5 for number in range(self.done)}:
+            last = max(number for number in range(self.done) if number % 5 == name)
+            assert (await self.read(f"{name}")).endswith(b"%d" % last)
+
+
+class Feed(Work):
+    """A stream that feeds a channel of jobs."""
+
+    async def prepare(self) -> None:
+        await self.stream()
+        database = open_database(f"sqlite:///{self.directory / self.name}.db", threads=2)
+        self.runtime = Runtime(database, Options())
+        await self.runtime.start()
+        transport = ContractTransport(create_app(self.runtime))
+        self.http = httpx2.AsyncClient(transport=transport, base_url="http://jobs")
+        self.world = World(self.http, self.runtime, None)  # type: ignore[arg-type]
+        await self.world.define()
+        servers = ",".join(self.js.connection.servers)
+        config = FeedConfig(channel="c", stream=self.name, url=servers, batch=50)
+        self.helpers = [asyncio.create_task(feed_channel(self.runtime, config))]
+
+    async def run(self) -> None:
+        while not self.stopping.is_set():
+            await self.js.publish(
+                f"{self.name}.a", b"%d" % self.done, msg_id=f"{self.done}", timeout=2
+            )
+            self.done += 1
+            await asyncio.sleep(0.1)
+
+    async def check(self) -> None:
+        async with asyncio.timeout(ALL_S):
+            while len(jobs := await self.world.queued(1000)) < min(self.done, 1000):
+                await asyncio.sleep(0.1)
+        payloads = [int(job["Message"]["Payload"]) for job in jobs]
+        assert sorted(payloads) == [*range(len(payloads))]
+
+    async def end(self) -> None:
+        await super().end()
+        await self.http.aclose()
+        await self.runtime.close()
+
+
+WORK: dict[str, type[Work]] = {
+    "windowed": Windowed,
+    "fast": Fast,
+    "awaited": Awaited,
+    "batches": Batches,
+    "keys": Keys,
+    "objects": Objects,
+    "feed": Feed,
+}

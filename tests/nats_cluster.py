@@ -1,0 +1,245 @@
+"""Three nats-servers that are one: what the tests of the client kill, freeze, cut off and restart.
+
+Routes between servers go through cables, which a test may cut. Streams with three replicas are led by one of
+the servers at a time; who that is, is asked of the servers' monitoring, as a user would.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable
+from itertools import permutations
+from pathlib import Path
+from typing import Any, Final
+
+import peers
+
+__all__ = ["Cable", "Cluster", "Node"]
+
+NODES: Final = 3
+READY_S: Final = 40.0
+POLL_S: Final = 0.05  # a leader of another process is elected without an event for us
+
+
+class Cable:
+    """Forwards TCP from a port of its own to another one, until it is cut: bytes then go nowhere, nothing is
+    closed, and what connects is not answered. Mended, the old connections are dropped."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._cut = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._ready = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"cable to {port}", daemon=True)
+        self._thread.start()
+        self._ready.wait(10)
+
+    def cut(self) -> None:
+        self._cut = True
+
+    def mend(self) -> None:
+        self._loop.call_soon_threadsafe(self._drop)
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join(10)
+
+    def _run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._over = asyncio.Event()
+        server = await asyncio.start_server(self._forward, "127.0.0.1", 0)
+        self.port: int = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await self._over.wait()
+        server.close()
+        self._drop()
+        while self._writers:
+            await asyncio.sleep(0.001)
+
+    def _drop(self) -> None:
+        self._cut = False
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            self._writers.add(far_writer)
+            try:
+                await asyncio.gather(self._pump(reader, far_writer), self._pump(far_reader, writer))
+            finally:
+                far_writer.transport.abort()
+                self._writers.discard(far_writer)
+        except OSError:
+            pass  # nobody is there: the one who called learns it by its end
+        finally:
+            writer.transport.abort()
+            self._writers.discard(writer)
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(1 << 16):
+            if not self._cut:
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort()
+
+
+class Node:
+    """One of the servers."""
+
+    def __init__(self, name: str, server: peers.ServerProcess, monitoring_port: int) -> None:
+        self.name = name
+        self.server = server
+        self._monitoring = f"http://127.0.0.1:{monitoring_port}"
+
+    def ask(self, path: str) -> dict[str, Any]:
+        """What its monitoring says; nothing while it does not answer."""
+        try:
+            with urllib.request.urlopen(f"{self._monitoring}{path}", timeout=2) as answer:
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            with error:
+                return {"status": f"{error.code}"}
+        except OSError:
+            return {}
+
+    @property
+    def healthy(self) -> bool:
+        """Whether it has caught up with all streams it holds."""
+        return self.ask("/healthz").get("status") == "ok"
+
+    def leads(self, stream: str) -> bool:
+        """Whether it believes that it leads a stream."""
+        accounts = self.ask("/jsz?accounts=true&streams=true").get("account_details") or []
+        return any(
+            detail["name"] == stream and detail.get("cluster", {}).get("leader") == self.name
+            for account in accounts
+            for detail in account.get("stream_detail") or []
+        )
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def freeze(self) -> None:
+        self.server.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.server.process.send_signal(signal.SIGCONT)
+
+    def start_again(self) -> None:
+        self.server.start_again()
+
+
+class Cluster:
+    """Three servers, started and ready; a context manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.nodes: list[Node] = []
+        routes = [peers.free_port() for _ in range(NODES)]
+        self._cables = {(a, b): Cable(routes[b]) for a, b in permutations(range(NODES), 2)}
+        try:
+            for number in range(NODES):
+                self.nodes.append(self._start(directory, number, routes))
+            self.wait_until_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def _start(self, directory: Path, number: int, routes: list[int]) -> Node:
+        name, monitoring = f"n{number}", peers.free_port()
+        # It names itself, too: from the number of routes it learns how many there will be.
+        to = [
+            routes[number] if each == number else self._cables[number, each].port
+            for each in range(NODES)
+        ]
+        all_of_us = ", ".join(f'"nats://127.0.0.1:{port}"' for port in to)
+        config = f"""
+            server_name: {name}
+            http: "127.0.0.1:{monitoring}"
+            ping_interval: "1s"
+            ping_max: 2
+            cluster {{
+                name: three, host: "127.0.0.1", port: {routes[number]}, pool_size: 1
+                routes: [{all_of_us}]
+            }}
+        """
+        server = peers.start_nats_server(directory / name, config=config)
+        return Node(name, server, monitoring)
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.thaw()
+            node.server.process.kill()
+            node.server.process.wait(peers.STOP_SECONDS)
+        for cable in self._cables.values():
+            cable.close()
+
+    @property
+    def urls(self) -> str:
+        """Of all servers, for a client."""
+        return ",".join(node.server.url for node in self.nodes)
+
+    # Who leads
+
+    def leader_of(self, stream: str) -> Node | None:
+        """The server that leads a stream, if there is one now and it knows."""
+        return next((node for node in self.nodes if node.leads(stream)), None)
+
+    def wait_for_leader(self, stream: str) -> Node:
+        return self._wait(lambda: self.leader_of(stream), f"nobody leads {stream!r}")
+
+    def others(self, node: Node) -> list[Node]:
+        return [each for each in self.nodes if each is not node]
+
+    def wait_until_ready(self) -> None:
+        """Until each server runs, sees the others, and has caught up."""
+
+        def ready() -> bool:
+            for node in self.nodes:
+                meta = node.ask("/jsz").get("meta_cluster", {})
+                if not meta.get("leader") or meta.get("cluster_size") != NODES:
+                    return False
+            return all(node.healthy for node in self.nodes)
+
+        self._wait(ready, "the cluster is not ready")
+
+    def _wait(self, found: Any, otherwise: str) -> Any:
+        deadline = time.monotonic() + READY_S
+        while not (result := found()):
+            if time.monotonic() > deadline:
+                logs = "\n".join(node.server.log_text()[-3000:] for node in self.nodes)
+                raise AssertionError(f"{otherwise} after {READY_S} s:\n{logs}")
+            time.sleep(POLL_S)
+        return result
+
+    # Faults
+
+    def cut_off(self, node: Node) -> None:
+        """Cut the cables between one server and the others; clients reach it as before."""
+        for cable in self._cables_of(node):
+            cable.cut()
+
+    def mend(self) -> None:
+        for cable in self._cables.values():
+            cable.mend()
+
+    def _cables_of(self, node: Node) -> Iterable[Cable]:
+        number = self.nodes.index(node)
+        return (cable for pair, cable in self._cables.items() if number in pair)

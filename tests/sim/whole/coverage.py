@@ -1,0 +1,102 @@
+"""Proof that a seed went where it was meant to go: counted entries into the broker's own paths."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from headrace.broker.core.jetstream.ack_dispatch import AckDispatch
+from headrace.broker.core.jetstream.acks import Acks
+from headrace.broker.core.jetstream.batch_publish import Batches
+from headrace.broker.core.jetstream.copying import MirrorCopy, SourceCopy
+from headrace.broker.core.jetstream.fast_batches import FastBatches
+from headrace.broker.core.jetstream.push_turn import PushTurn
+from headrace.broker.core.jetstream.stream import Stream
+from headrace.broker.core.session import Session
+from headrace.broker.store import compaction, recovery
+from headrace.broker.store.bulk import Purging, Thinning
+from headrace.broker.store.thinning import ThinningLog
+from headrace.broker.store.writer import Writer
+
+__all__ = ["PATHS", "watched"]
+
+Taken = Callable[[tuple[Any, ...], Any], bool]
+
+
+def _entered(args: tuple[Any, ...], result: Any) -> bool:
+    return True
+
+
+def _took_some(args: tuple[Any, ...], result: Any) -> bool:
+    """Of what was handed over, not all was left for the slow way."""
+    return len(result) < len(args[1])
+
+
+def _took_all(args: tuple[Any, ...], result: Any) -> bool:
+    return not result
+
+
+def _removed_some(args: tuple[Any, ...], result: Any) -> bool:
+    return bool(result)
+
+
+class Path(NamedTuple):
+    """A method of the broker, and by what is told that it did what it is for."""
+
+    owner: type
+    method: str
+    taken: Taken = _entered
+
+
+PATHS = {
+    "relaxed publishes": Path(Session, "_publish_relaxed"),
+    "checked publishes": Path(Session, "_publish_checked"),
+    "publishes taken together": Path(Stream, "ingest_many", _took_some),
+    "publishes taken one by one": Path(Stream, "ingest"),
+    "runs taken whole": Path(Stream, "ingest_run", _took_all),
+    "acks taken together": Path(AckDispatch, "many", _took_all),
+    "acks taken one by one": Path(Acks, "take"),
+    "atomic batches committed": Path(Batches, "_commit"),
+    "fast batches taken together": Path(FastBatches, "ingest_many", _took_some),
+    "fast batches finished": Path(FastBatches, "_finish"),
+    "pushes": Path(PushTurn, "_hand_out"),
+    "copies into a mirror": Path(MirrorCopy, "_store"),
+    "copies into a stream with sources": Path(SourceCopy, "_store"),
+    "segments compacted": Path(compaction.Compaction, "_complete"),
+    "segments read at the start": Path(recovery._Opening, "_scanned"),
+    "segments opened by their footer": Path(recovery._Opening, "_sealed"),
+    "segments removed": Path(Writer, "remove"),
+    "subjects thinned": Path(ThinningLog, "thin"),
+    "successors thinned": Path(ThinningLog, "thin_superseded"),
+    "slices of purges": Path(Purging, "run", _removed_some),
+    "slices of a pass that thins": Path(Thinning, "run", _removed_some),
+    "streams deleted": Path(Writer, "_retire"),
+}
+
+
+@contextmanager
+def watched() -> Iterator[Counter[str]]:
+    """Count what is entered within."""
+    counts: Counter[str] = Counter()
+    originals = [(path, getattr(path.owner, path.method)) for path in PATHS.values()]
+    for (label, path), (_, original) in zip(PATHS.items(), originals, strict=True):
+        setattr(path.owner, path.method, _counting(label, path.taken, original, counts))
+    try:
+        yield counts
+    finally:
+        for path, original in originals:
+            setattr(path.owner, path.method, original)
+
+
+def _counting(
+    label: str, taken: Taken, original: Callable[..., Any], counts: Counter[str]
+) -> Callable[..., Any]:
+    def method(*args: Any, **named: Any) -> Any:
+        result = original(*args, **named)
+        if taken(args, result):
+            counts[label] += 1
+        return result
+
+    return method
