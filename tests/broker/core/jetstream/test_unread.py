@@ -331,6 +331,41 @@ class TestLargeRemovals:
         self.mend(disk)
         assert client.api("STREAM.INFO.S")["state"]["messages"] == 602
 
+    def test_a_rollup_that_the_disk_refuses_is_not_carried_out_later(self) -> None:
+        disk = filled(900, allow_rollup_hdrs=True)
+        client = disk.world.client()
+        disk.bar(errno.EIO)
+        disk.fs.fail(disk.fs.operations + 1, "enospc")
+        inbox = client.request(b"s.1", b"new", Nats_Rollup="sub")
+        disk.world.settle()
+        assert "error" in self.answer(inbox)
+        assert disk.said
+        disk.bar(0)
+        disk.world.advance(12)
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 900
+        inbox = client.request(b"s.1", b"new", Nats_Rollup="sub")
+        disk.world.settle()
+        assert self.answer(inbox)["seq"] == 901
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 601
+
+    def test_a_server_stops_while_a_removal_waits(self) -> None:
+        disk = filled(900)
+        client = disk.world.client()
+        self.bar_the_middle(disk)
+        self.begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
+        disk.world.advance(5)
+        left = client.api("STREAM.INFO.S")["state"]["messages"]
+        disk.world.hub.shutdown()
+        disk.world.settle()
+        for path in self.barred:
+            disk.fs.bar(path, 0)
+        disk.restart()
+        client = disk.world.client()
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == left
+        inbox = self.begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
+        disk.world.settle()
+        assert self.answer(inbox)["purged"] == left - 600
+
     def test_what_nobody_needs_any_more_goes_when_it_can_be_read(self) -> None:
         disk = filled(900, retention="interest")
         client = disk.world.client()

@@ -91,6 +91,13 @@ class Removals:
         for task in [task for task in self._parked if self._stalled[task] is unread]:
             self._resume(task)
 
+    def take_back(self, unread: Unread, last_seq: int) -> None:
+        """A flush failed: what a message asked for that is gone again is not done when it can be read."""
+        for task in [task for task in self._parked if self._stalled[task] is unread]:
+            if isinstance(task, Purge) and task.cause > last_seq:
+                self._parked.remove(task)
+                del self._stalled[task]
+
     def _advance(self, task: Task) -> bool:
         try:
             done = task.run()
@@ -143,7 +150,7 @@ class Purge:
     """One purge of a stream; ``then`` is told of its end.
 
     If it cannot even begin, as the store cannot read what it takes, it is given up. Not so if it
-    ``is_patient``: then it waits, but nobody waits for it.
+    ``is_patient``, for a message that was just stored: then it waits, but nobody waits for it.
     """
 
     def __init__(
@@ -159,6 +166,8 @@ class Purge:
         self._is_patient = is_patient
         self._waiting = [] if then is None else [then]
         self._has_begun = False
+        self.cause = stream.store.last_seq if is_patient else 0
+        """The message that asked for it, if it was one."""
         self.done = False
         """Whether nobody needs to wait for it any more."""
 

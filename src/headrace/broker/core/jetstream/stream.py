@@ -471,6 +471,7 @@ class Stream(CopyingStream):
         ``done`` are the removed ones that nobody needs: they are removed once more.
         """
         self.removals += 1
+        self.context.removals.take_back(self.unread, self.store.last_seq)
         self._rebuild_reminders()
         self.arm()
         if self.republisher is not None:
