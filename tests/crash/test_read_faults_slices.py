@@ -205,3 +205,26 @@ def test_damage_found_on_the_way_is_not_counted_as_removed() -> None:
     left = life.left()
     assert not any(ODD.matches(subject) for _, subject, _ in left)
     assert removed + len(left) == held - 1
+
+
+def test_a_segment_that_went_unread_may_turn_out_to_be_damaged() -> None:
+    """What is found in it then concerns nobody any more."""
+    fs = KNOWN[0].kill()
+    KNOWN[0]._off = False
+    life = Life("all but some", fs)
+    segment = next(s for s in life.store._segments[1:] if s.load is not None)
+    footer = segment.load._footer  # type: ignore[union-attr]
+    content = bytearray(fs.content(segment.path))
+    content[footer.data_end + 3] ^= 1
+    content[footer.data_end - 400] ^= 1
+    fs.overwrite(segment.path, bytes(content))
+    life.store.purge(None, segment.last_seq + 1)
+    before = life.summary()
+    assert segment.load is not None
+    life.store.subjects_between(segment.base, segment.last_seq)
+    assert segment.load is None
+    assert len(segment) < len(range(segment.base, segment.last_seq + 1)) or segment.spoilt
+    assert life.summary() == before
+    assert len(life.left()) == before[0]
+    flush_fails(life.storage, fs)
+    assert len(life.left()) == life.store.messages > before[0]

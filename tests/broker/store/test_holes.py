@@ -10,7 +10,9 @@ import pytest
 
 from headrace.broker.store import FileStorage
 from headrace.broker.store.files import PUNCH_BYTES, LocalFiles
-from headrace.errors import StoreFullError
+from headrace.broker.store.holes import hole_before
+from headrace.broker.store.index import Segment
+from headrace.errors import StoreFullError, StoreReadError
 from headrace.testing.faultfs import FaultFS, PowerCut
 from headrace.testing.faultplan import FaultPoint, FaultyFiles, every_fault
 
@@ -197,6 +199,15 @@ def test_the_call_may_fail(point: FaultPoint, has_power: bool) -> None:
     held = {m.sequence: len(m.payload) for m in found}
     assert kept.items() <= held.items()
     assert min(held) == min(kept)
+
+
+def test_a_segment_that_cannot_be_read_now_keeps_its_room() -> None:
+    def unreadable(segment: Segment) -> None:
+        raise StoreReadError("not now", "path")
+
+    head = Segment(1, 1)
+    head.durable, head.load = True, unreadable
+    assert hole_before(head, 50, 100) is None
 
 
 def test_zeros_in_place_of_messages_that_were_not_removed_are_damage() -> None:

@@ -177,6 +177,66 @@ def test_nothing_expires_while_it_is_not_known_what_never_does() -> None:
     assert client.api("STREAM.MSG.GET.S", {"last_by_subj": "s.keep"})["message"]["seq"] == 1
 
 
+def test_what_has_expired_by_itself_goes_when_it_can_be_read() -> None:
+    disk = Disk()
+    client = disk.world.client()
+    client.stream(allow_msg_ttl=True, duplicate_window=0)
+    for number in range(150):
+        client.put(b"s.%d" % (number % 3), b"x" * 100, Nats_TTL="30s")
+    client.put(b"s.0", b"stays")
+    disk.restart(errno.EIO)
+    client = disk.world.client()
+    disk.world.advance(60)
+    assert disk.said
+    assert client.api("STREAM.INFO.S")["state"]["messages"] > 100
+    disk.bar(0)
+    disk.world.advance(12)
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_what_has_expired_and_leaves_a_marker_goes_when_it_can_be_read() -> None:
+    disk = Disk()
+    client = disk.world.client()
+    client.stream(allow_msg_ttl=True, subject_delete_marker_ttl=20 * 10**9)
+    for number in range(150):
+        client.put(b"s.%d" % (number % 3), b"x" * 100, Nats_TTL="30s")
+    disk.restart()
+    disk.bar(errno.EIO)
+    disk.world.storage._shelf.blocks._blocks.clear()  # what the start has read
+    client = disk.world.client()
+    disk.world.advance(60)
+    assert disk.said
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 150
+    disk.bar(0)
+    disk.world.advance(12)
+    state = client.api("STREAM.INFO.S")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (3, 151, 153)
+
+
+def test_schedules_go_on_when_they_can_be_read() -> None:
+    disk = Disk()
+    client = disk.world.client()
+    client.stream(allow_msg_schedules=True, duplicate_window=0)
+    client.put(b"s.plan", Nats_Schedule="@every 10s", Nats_Schedule_Target="s.made")
+    for number in range(150):
+        client.publish(b"s.%d" % (number % 3), b"x" * 100)
+    disk.restart(errno.EIO)
+    client = disk.world.client()
+    disk.world.advance(30)
+    assert disk.said
+    assert "s.made" not in subjects_of(client)
+    disk.bar(0)
+    disk.world.advance(30)
+    assert subjects_of(client)["s.made"] >= 1
+
+
+def subjects_of(client: Client) -> dict[str, int]:
+    found: dict[str, int] = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"][
+        "subjects"
+    ]
+    return found
+
+
 def test_an_id_that_may_have_been_stored_is_refused_until_that_is_known() -> None:
     disk = Disk()
     client = disk.world.client()

@@ -69,6 +69,7 @@ class Expiry:
 
         Raises StoreReadError; until it has worked nothing expires, as what never does is not known.
         """
+        is_late = not self._complete  # what has come to be due meanwhile waits for a timer
         self._complete = False
         found = list(self._stream.store.expiries())
         self._wheel = Wheel()
@@ -79,6 +80,8 @@ class Expiry:
         self._rebuilding = False
         self._complete = True
         self._wheel.settled()
+        if is_late:
+            self.arm()
 
     # -- the timer
 
