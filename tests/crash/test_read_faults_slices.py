@@ -228,3 +228,16 @@ def test_a_segment_that_went_unread_may_turn_out_to_be_damaged() -> None:
     assert len(life.left()) == before[0]
     flush_fails(life.storage, fs)
     assert len(life.left()) == life.store.messages > before[0]
+
+
+def test_the_last_of_a_subject_is_another_once_it_is_found_damaged() -> None:
+    fs = KNOWN[0].kill()
+    KNOWN[0]._off = False
+    life = Life("all but some", fs)
+    last = life.store.lasts(ODD)[-1]
+    segment = life.store.segment_of(last)
+    segment.ensure()
+    fs.flip_bit(segment.path, 8 * (segment.offsets[segment.find(last)] + 30))
+    assert life.store.get(last) is None
+    assert last not in life.store.lasts(ODD)
+    life.left()
