@@ -62,6 +62,13 @@ class RawConnection:
         data, self._rest = self._rest[:size], self._rest[size:]
         return data
 
+    def ping(self) -> None:
+        """A round trip without any work."""
+        self.socket.sendall(b"PING\r\n")
+        while (line := self._read_line()) != b"PONG":
+            if line == b"PING":
+                self.socket.sendall(b"PONG\r\n")
+
     def request(self, subject: str, body: object = None) -> dict[str, Any]:
         """Ask the JetStream API; raises RuntimeError when the reply is an error."""
         payload = b"" if body is None else json.dumps(body).encode()

@@ -16,6 +16,7 @@ import idle
 import inprocess
 import ourclient
 import publishing
+import removals
 import report
 import scaling
 import starting
@@ -31,6 +32,7 @@ BENCHMARKS = (
     "idle",
     "costs",
     "starting",
+    "removals",
     "fairness",
 )
 
@@ -55,7 +57,9 @@ def main() -> None:
         "--loop", choices=ourclient.LOOPS, default="asyncio", help="event loop of the clients"
     )
     parser.add_argument(
-        "--small", action="store_true", help="a tenth of the messages, for trying out `costs`"
+        "--small",
+        action="store_true",
+        help="a tenth of the messages, for trying out `costs` and `removals`",
     )
     parser.add_argument(
         "--quick", action="store_true", help="seconds instead of minutes, for trying out `fairness`"
@@ -97,6 +101,9 @@ def main() -> None:
         costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
     if "starting" in chosen:
         starting.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "removals" in chosen:
+        million = 100_000 if arguments.small else 1_000_000
+        removals.run([s for s in servers if s is not contenders.NATS_ALWAYS], million)
     if "fairness" in chosen:
         fairness.run(
             servers if arguments.server else [contenders.HEADRACE],

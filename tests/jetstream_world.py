@@ -202,7 +202,11 @@ class Client:
     def api(self, verb: str, document: Any = None) -> dict[str, Any]:
         """One JSON call; no answer is an error."""
         payload = b"" if document is None else json.dumps(document).encode()
-        answers = self.request(b"$JS.API." + verb.encode(), payload).take()
+        inbox = self.request(b"$JS.API." + verb.encode(), payload)
+        answers = inbox.take()
+        if not answers:  # it takes several turns
+            self.world.settle()
+            answers = inbox.take()
         assert len(answers) == 1, f"{verb}: {answers}"
         answer: dict[str, Any] = json.loads(answers[0].payload)
         return answer

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.broker.core.jetstream.acks import Acks
 from headrace.broker.core.jetstream.dedupe import DuplicateWindow
-from headrace.broker.store.edits import EditableLog
+from headrace.broker.store.bulk import Purging
 from headrace.errors import StoreError
 from headrace.testing.faultfs import FaultFS
 from sim.whole.coverage import PATHS, watched
@@ -71,7 +71,11 @@ def sabotage_acks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sabotage_purges(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(EditableLog, "purge", lambda self, *args, **named: 0)
+    def nothing(self: Purging, work: int) -> int:
+        self.done = True
+        return 0
+
+    monkeypatch.setattr(Purging, "run", nothing)
 
 
 def sabotage_windows(monkeypatch: pytest.MonkeyPatch) -> None:

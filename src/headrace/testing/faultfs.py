@@ -24,10 +24,15 @@ Fault = Literal["crash", "crash after", "enospc", "eio", "short"]
 takes half of the bytes."""
 
 _SECTOR: Final = 512
+_BLOCK: Final = 4096
 
 
 class PowerCut(BaseException):
     """The machine is off. Not an Exception: nothing may handle it and go on."""
+
+
+class _Blank(bytes):
+    """A block that was given back: after a power cut it is there as it was, or not."""
 
 
 class _Node:
@@ -38,12 +43,14 @@ class _Node:
         self.synced = bytearray()
         self.pending: list[tuple[int, bytes] | int] = []  # writes, or the length cut to
         self.locked_by = -1
+        self.holes: set[int] = set()  # blocks that were given back
         self.unreadable = range(0)
 
     def copy(self) -> _Node:
         twin = _Node()
         twin.content = bytearray(self.content)
         twin.synced = bytearray(self.content)
+        twin.holes = set(self.holes)
         return twin
 
 
@@ -66,6 +73,8 @@ class FaultFS:
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity
+        self.punches = True
+        """Whether this disk can give back room inside a file."""
         self.operations = 0
         self.syncs = 0  # files whose content was brought to the platter
         self.log: list[str] = []
@@ -197,6 +206,7 @@ class FaultFS:
                 raise _error(errno.ENOSPC, "write")
         self._grow(node, end)
         node.content[offset:end] = taken
+        node.holes.difference_update(range(offset // _BLOCK, -(-end // _BLOCK)))
         node.pending.append((offset, taken))
         self._after()
         return len(taken)
@@ -221,6 +231,18 @@ class FaultFS:
             raise _error(errno.ENOSPC, "allocate")
         self._grow(node, offset + length)
         node.pending.append((offset + length, b""))
+        self._after()
+        return True
+
+    def punch(self, handle: int, offset: int, length: int) -> bool:
+        self._step("punch", f"{handle} {offset} {length}")
+        if not self.punches:
+            return False
+        node = self._handles[handle]
+        node.content[offset : offset + length] = bytes(length)
+        for at in range(offset, offset + length, _BLOCK):
+            node.pending.append((at, _Blank(_BLOCK)))
+        node.holes.update(range(offset // _BLOCK, (offset + length) // _BLOCK))
         self._after()
         return True
 
@@ -361,7 +383,8 @@ class FaultFS:
     def _room(self) -> int | None:
         if self.capacity is None:
             return None
-        used = sum(len(self._file(path).content) for path in self.files())
+        nodes = [self._file(path) for path in self.files()]
+        used = sum(len(node.content) - _BLOCK * len(node.holes) for node in nodes)
         return max(0, self.capacity - used)
 
     def _find(self, path: str) -> _Node | _Directory:
@@ -426,7 +449,7 @@ def _survive(node: _Node, rng: random.Random) -> _Node:
         fate = rng.random()
         if fate < 0.4:
             continue
-        if fate < 0.6:
+        if fate < 0.6 and not isinstance(data, _Blank):
             kept.extend(
                 (offset + at, data[at : at + _SECTOR])
                 for at in range(0, len(data), _SECTOR)

@@ -16,7 +16,8 @@ from headrace.broker.core.jetstream.push_turn import PushTurn
 from headrace.broker.core.jetstream.stream import Stream
 from headrace.broker.core.session import Session
 from headrace.broker.store import compaction, recovery
-from headrace.broker.store.edits import EditableLog
+from headrace.broker.store.bulk import Purging, Thinning
+from headrace.broker.store.thinning import ThinningLog
 from headrace.broker.store.writer import Writer
 
 __all__ = ["PATHS", "watched"]
@@ -35,6 +36,10 @@ def _took_some(args: tuple[Any, ...], result: Any) -> bool:
 
 def _took_all(args: tuple[Any, ...], result: Any) -> bool:
     return not result
+
+
+def _removed_some(args: tuple[Any, ...], result: Any) -> bool:
+    return bool(result)
 
 
 class Path(NamedTuple):
@@ -63,8 +68,10 @@ PATHS = {
     "segments read at the start": Path(recovery._Opening, "_scanned"),
     "segments opened by their footer": Path(recovery._Opening, "_sealed"),
     "segments removed": Path(Writer, "remove"),
-    "subjects thinned": Path(EditableLog, "thin"),
-    "successors thinned": Path(EditableLog, "thin_superseded"),
+    "subjects thinned": Path(ThinningLog, "thin"),
+    "successors thinned": Path(ThinningLog, "thin_superseded"),
+    "slices of purges": Path(Purging, "run", _removed_some),
+    "slices of a pass that thins": Path(Thinning, "run", _removed_some),
     "streams deleted": Path(Writer, "_retire"),
 }
 

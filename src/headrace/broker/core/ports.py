@@ -7,7 +7,7 @@ importing this module; ``core.router`` implements ``Bus``.
 from __future__ import annotations
 
 import builtins  # a stream store has a property called bytes
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from ...message import StoredMessage, StoredRow, StreamState, SubjectState
@@ -15,6 +15,7 @@ from ...subjects import SubjectFilter
 from ...wire.direct import PublishRun
 from ...wire.frames import Frame
 from .interest import Watch
+from .removal_ports import Removal, Thinning
 
 __all__ = [
     "Bus",
@@ -169,7 +170,7 @@ class StreamStore(Protocol):
         """Exactly how many live messages at or after ``start_seq`` match; never a scan of them all."""
         ...
 
-    def remove(self, sequences: Iterable[int]) -> int:
+    def remove(self, sequences: Collection[int]) -> int:
         """Tombstone these; returns how many existed."""
         ...
 
@@ -180,18 +181,52 @@ class StreamStore(Protocol):
     superseded: list[tuple[int, int]] | None
     """Messages that were the newest of their subject when another came; None, as at first: not noted.
     An empty list has them noted from then on, for ``thin_superseded``; by then, no subject may have more
-    than one message."""
+    than one message, unless ``thinning`` sees to it."""
 
     def thin_superseded(self) -> list[int]:
         """Remove all but the newest message of each subject; returns the sequences."""
         ...
 
-    def trim(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
-        """Remove from the head until within the limits (-1 or 0: no limit); returns how many."""
+    def thinning(self, keep: int) -> Thinning:
+        """``thin`` for every subject, some at a time; meanwhile ``thin`` leaves it what it has in hand."""
+        ...
+
+    def trim(
+        self,
+        *,
+        max_messages: int = -1,
+        max_bytes: int = -1,
+        before_ns: int = 0,
+        work: int = ...,
+    ) -> int:
+        """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
+
+        Stops after about so much ``work``, in units of about 50 ns; ``is_within`` tells whether it did.
+        """
+        ...
+
+    def is_within(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> bool:
+        """Whether ``trim`` would remove nothing."""
         ...
 
     def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
         """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``."""
+        ...
+
+    def purging(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> Removal:
+        """The same, some at a time; what is appended from now on is not concerned."""
+        ...
+
+    def dispose(self, work: int) -> bool:
+        """The stream is deleted for good: let go of some of its memory; whether that was all."""
+        ...
+
+    def present(self, sequences: Sequence[int]) -> list[int]:
+        """Those of these sequences, ascending, that are there."""
+        ...
+
+    def headings(self, start_seq: int, most: int) -> list[tuple[int, builtins.bytes]]:
+        """Sequence and subject of the next messages, at least one if there is one; reads no records."""
         ...
 
     def reset_first(self, sequence: int) -> None:
@@ -207,6 +242,14 @@ class StreamStore(Protocol):
     def subjects(
         self, filter: SubjectFilter | None
     ) -> Iterator[tuple[builtins.bytes, SubjectState]]: ...
+
+    def subject_counts(self, filter: SubjectFilter | None) -> list[tuple[builtins.bytes, int]]:
+        """Every subject that matches, and how many messages it has; in no particular order."""
+        ...
+
+    def lasts(self, filter: SubjectFilter | None) -> list[int]:
+        """The last sequence of each subject that matches, ascending."""
+        ...
 
     def subjects_between(self, start_seq: int, last_seq: int) -> Iterable[builtins.bytes]:
         """The subjects of the messages in ``[start_seq, last_seq]``, each once, in no particular order.

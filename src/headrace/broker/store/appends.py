@@ -10,9 +10,9 @@ from itertools import repeat
 from typing import Final
 
 from ...errors import StoreError
-from .edits import EditableLog
 from .expiries import Expiries
 from .record import FLAG_EXPIRES, FLAG_OPEN
+from .thinning import ThinningLog
 
 __all__ = ["TOGETHER_BYTES_MAX", "AppendingLog", "ExpiryOf", "Staged"]
 
@@ -34,7 +34,7 @@ def _footprint(message: Staged) -> int:
     return len(subject) + len(headers) + len(payload) + _OVERHEAD_MAX
 
 
-class AppendingLog(EditableLog):
+class AppendingLog(ThinningLog):
     """The appending half of a stream store; see ``StreamStore`` in ``core/ports.py``."""
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
@@ -91,6 +91,51 @@ class AppendingLog(EditableLog):
                 self._flag_last(FLAG_OPEN)
         return first
 
+    def reset_first(self, sequence: int) -> None:
+        """On an empty stream only: the next message gets this sequence.
+
+        Raises StoreError if there are messages, or if ``sequence`` was already used.
+        """
+        self._check_writable()
+        if self.messages:
+            raise StoreError(
+                f"stream {self.name!r} holds {self.messages} messages: only an empty stream can be "
+                f"given a first sequence"
+            )
+        if sequence <= self.last_seq:
+            raise StoreError(
+                f"stream {self.name!r} has used sequences up to {self.last_seq}: the first sequence "
+                f"can be set to {self.last_seq + 1} or more, not {sequence}"
+            )
+        if sequence > self.last_seq + 1:
+            self._skip_to(sequence - 1)
+
+    def skip_to(self, sequence: int) -> None:
+        """The next message gets this sequence; those in between are never used.
+
+        Raises StoreError if ``sequence`` was already used.
+        """
+        if not self.messages:
+            self.reset_first(sequence)
+            return
+        self._check_writable()
+        if sequence <= self.last_seq:
+            raise StoreError(
+                f"stream {self.name!r} has used sequences up to {self.last_seq}: the next one can not "
+                f"be {sequence}"
+            )
+        if sequence > self.last_seq + 1:
+            first = self._first
+            self._skip_to(sequence - 1)
+            self._first = first
+
+    def _intern(self, subject: bytes) -> int:
+        if len(subject) > _SUBJECT_MAX:
+            raise StoreError(
+                f"a subject may have {_SUBJECT_MAX} bytes; this one has {len(subject)}"
+            )
+        return self._table.intern(subject)
+
     def expiries(self) -> Iterator[tuple[int, int]]:
         """``(sequence, expires_ns)`` of every message there is that expires by itself."""
         for segment in self._segments:
@@ -107,6 +152,10 @@ class AppendingLog(EditableLog):
         if position < 0 or segment.expiries is None:
             return 0
         return segment.expiries.find(sequence - segment.base)
+
+    def _skip_to(self, last_seq: int) -> None:
+        """Sequences up to ``last_seq`` will not be used; the next append starts a segment there."""
+        raise NotImplementedError
 
     def _gather(self, nbytes: int) -> None:
         """Make room for so many bytes in one piece. Raises StoreError if nothing may be changed."""

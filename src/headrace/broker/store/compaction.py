@@ -11,7 +11,8 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import compress
 from typing import TYPE_CHECKING, Final
 
 from ...errors import StoreFailedError, StoreReadError
@@ -25,7 +26,7 @@ from .writer import Writer
 if TYPE_CHECKING:
     from .filestore import FileLog
 
-__all__ = ["Compaction", "Compactor", "compacted_header", "is_sparse"]
+__all__ = ["Compaction", "Compactor", "compacted_header", "is_sparse", "kept_positions"]
 
 _SLICE_BYTES: Final = 1024 * 1024
 _SMALLEST: Final = 64 * 1024  # a smaller file is not worth the trouble
@@ -40,10 +41,28 @@ def is_sparse(segment: Segment, segment_bytes: int) -> bool:
     return segment.sealed and 4 * segment.dead >= 3 * n > segment.dead and segment.data_end >= worth
 
 
+def kept_positions(segment: Segment, floor: int, doubtful: Iterable[int]) -> array[int]:
+    """The positions that a copy of the segment keeps: from ``floor`` on what is live, or may be again."""
+    segment.ensure()
+    start, stop = segment.lower(floor), len(segment)
+    span, selectors = range(start, stop), segment.alive_slice(start, stop)
+    if selectors is None:
+        return array("I", span)
+    for sequence in doubtful:
+        position = segment.lower(sequence)
+        if start <= position < stop and segment.sequence(position) == sequence:
+            selectors[position - start] = 1
+    return array("I", compress(span, selectors))
+
+
 def compacted_header(name: str, segment: Segment, created_ns: int) -> Header:
     """What the copy of a stream's segment begins with."""
     place = segment.salt, segment.serial, segment.base, created_ns, segment.jump
     return Header(name, *place, compacted=True, tells=segment.tells)
+
+
+def _chosen(column: array[int], positions: array[int]) -> array[int]:
+    return array(column.typecode, map(column.__getitem__, positions))
 
 
 class Compaction:
@@ -67,12 +86,14 @@ class Compaction:
         self.refused = False
         self.data_end = HEADER_BYTES
         self.offsets: array[int] = array("I")
-        self.rel: array[int] = array("I", [segment.sequence(p) - segment.base for p in positions])
+        # Of a sealed segment none of these changes: subjects that are numbered anew get a new array.
+        self.rel = positions if segment.rel is None else _chosen(segment.rel, positions)
         self._source = segment.path
         self._old_offsets = segment.offsets
-        self._sizes = array("I", map(segment.sizes.__getitem__, positions))
-        self._sids = array("I", map(segment.sids.__getitem__, positions))
-        self._stamps = array("q", map(segment.stamps.__getitem__, positions))
+        self._old_sids = segment.sids
+        self._sizes = _chosen(segment.sizes, positions)
+        self._sids = _chosen(segment.sids, positions)
+        self._stamps = _chosen(segment.stamps, positions)
         self._removals = list(segment.removals)
         self.expiries = segment.expiries.only(self.rel) if segment.expiries else None
         self._bare = segment.bare
@@ -85,15 +106,21 @@ class Compaction:
     def install(self, first: int) -> None:
         """Let the segment's index tell of the copy; messages below ``first`` are gone meanwhile."""
         segment, positions = self.segment, self.positions
-        live = [segment.is_live(at) and segment.sequence(at) >= first for at in positions]
+        selectors = segment.alive_slice(0, len(segment))
+        alive = bytearray(b"\1" * len(positions))
+        if selectors is not None:
+            alive = bytearray(map(selectors.__getitem__, positions))
         segment.head = bisect_left(positions, segment.lower(first))
-        segment.sizes = array("I", map(segment.sizes.__getitem__, positions))
-        segment.sids = array("I", map(segment.sids.__getitem__, positions))
-        segment.stamps = array("q", map(segment.stamps.__getitem__, positions))
-        segment.alive = bytearray(map(segment.is_live, positions))
+        segment.dead = len(positions) - alive.count(1, segment.head)
+        segment.alive = alive
+        if segment.sids is self._old_sids:
+            segment.sids = self._sids
+        else:
+            segment.sids = _chosen(segment.sids, positions)
+        segment.sizes, segment.stamps = self._sizes, self._stamps
         segment.offsets, segment.rel = self.offsets, self.rel
-        segment.dead = live.count(False)
-        segment.counts, segment.counted = {}, 0
+        segment.counts, segment.counted, segment.weight = {}, 0, 0
+        segment.hollow = 0
         segment.version += 1
         segment.expiries = self.expiries
         segment.data_end = self.data_end

@@ -6,10 +6,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-__all__ = ["NEVER_NS", "Expiries"]
+__all__ = ["NEVER_NS", "Expiries", "no_expiry"]
 
 NEVER_NS = (1 << 63) - 1
 """The time of a message that outlives every limit of age."""
+
+
+def no_expiry(headers: bytes, timestamp_ns: int) -> int:
+    """What to ask where messages do not expire by themselves."""
+    return NEVER_NS
 
 
 class Expiries:

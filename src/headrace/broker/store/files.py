@@ -6,17 +6,20 @@ full or fails at a chosen call (``headrace.testing.faultfs``).
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
 import stat
 import threading
 from collections import OrderedDict
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, cast
 
 from ...errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
 
 __all__ = [
+    "PUNCH_BYTES",
     "FileSystem",
     "Handles",
     "LocalFiles",
@@ -29,9 +32,24 @@ __all__ = [
 
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
+PUNCH_BYTES: Final = 4096
+"""What can be given back inside a file comes in pieces of so many bytes."""
+_KEEP_SIZE: Final = 1  # of linux/falloc.h
+_PUNCH_HOLE: Final = 2
 _SPOILT: Final = 2048  # what is given up around an unreadable place
 _KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
 _UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """The system call that Python lacks; None where there is none."""
+    found = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if found is not None:
+        found.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return cast("Callable[[int, int, int, int], int] | None", found)
+
+
+_fallocate: Final = _find_fallocate()
 
 
 class FileSystem(Protocol):
@@ -60,6 +78,13 @@ class FileSystem(Protocol):
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
         """Reserve space that reads as zeros; False if this disk has no such operation."""
+        ...
+
+    def punch(self, handle: int, offset: int, length: int) -> bool:
+        """Give back the room of these bytes, which read as zeros then; False if this disk can not.
+
+        ``offset`` and ``length`` are multiples of PUNCH_BYTES.
+        """
         ...
 
     def truncate(self, handle: int, length: int) -> None: ...
@@ -191,6 +216,16 @@ class LocalFiles:
                 return False
             raise
         return True
+
+    def punch(self, handle: int, offset: int, length: int) -> bool:
+        if _fallocate is None:
+            return False
+        if _fallocate(handle, _PUNCH_HOLE | _KEEP_SIZE, offset, length) == 0:
+            return True
+        number = ctypes.get_errno()
+        if number in _UNSUPPORTED:
+            return False
+        raise OSError(number, os.strerror(number))
 
     def truncate(self, handle: int, length: int) -> None:
         os.ftruncate(handle, length)

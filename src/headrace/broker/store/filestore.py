@@ -7,15 +7,16 @@ at the end of a stream never touches the disk.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Final
 from zlib import crc32
 
 from ...errors import StoreError
+from .bequest import place_of, unsaid
 from .commit import Chore
-from .compaction import Compaction, compacted_header, is_sparse
+from .compaction import Compaction, compacted_header, is_sparse, kept_positions
+from .holes import hole_before, punch_chore
 from .index import Chunk, Segment, SubjectTable
 from .part import Part
 from .reader import RecordReader
@@ -36,7 +37,7 @@ from .record import (
 from .seal import seal_chore, unlink_chore
 from .segment import HEADER_BYTES, Header, encode_header
 from .shelf import Shelf
-from .spans import clip, coalesce, note_removals, segment_path, subtract
+from .spans import coalesce, note_removals, runs, segment_path, subtract
 from .watermark import Watermark
 from .writer import SegmentWrite, Work
 
@@ -45,7 +46,6 @@ __all__ = ["FileLog"]
 _CHUNK_BYTES: Final = 256 * 1024
 _COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
 _RECORD_MAX: Final = 1 << 30
-_SUBJECT_MAX: Final = 0xFFFF
 _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
 
 _pack = HEAD.pack
@@ -100,6 +100,7 @@ class FileLog(RecordReader):
         self._opened: list[Segment] = []
         self._sealed: list[Segment] = []
         self._relog = untold  # removals to be recorded, though nothing is removed
+        self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
         self._clean = segments[-1].durable and not untold
         self._aim()
         if not segments[-1].durable:
@@ -203,12 +204,6 @@ class FileLog(RecordReader):
         parts = self._chunk.parts
         parts[-1] = flagged(parts[-1], flag, self._salt)
 
-    def _intern(self, subject: bytes) -> int:
-        if len(subject) > _SUBJECT_MAX:
-            had = len(subject)
-            raise StoreError(f"a subject may have {_SUBJECT_MAX} bytes; this one has {had}")
-        return self._table.intern(subject)
-
     def _check_writable(self) -> None:
         self._shelf.soil(self)
         self._clean = False
@@ -288,6 +283,7 @@ class FileLog(RecordReader):
             self._marked = self._end
         self._cut()
         if self._chunk.nbytes >= _CHUNK_BYTES:
+            self._segments[-1].live_counts()  # now and then some, rather than all when asked for
             self._open_chunk(self._segments[-1])
             self._aim()
         part = self._take_part()
@@ -295,6 +291,7 @@ class FileLog(RecordReader):
         part.sealed, self._sealed = self._sealed, []
         part.tail, part.end = self._segments[-1], self._end
         part.ranges, part.relog = ranges, relog
+        part.holes, self._holes = self._holes, []
         work.writes += self._writes
         self._writes = []
         self._cut_bytes = 0
@@ -307,21 +304,15 @@ class FileLog(RecordReader):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        ranges = [(sequence, sequence) for sequence in self._removed if sequence >= self._first]
+        ranges = runs([sequence for sequence in self._removed if sequence >= self._first])
         if self._first > self._floor:
             ranges.append((1, self._first - 1))  # all of it, if an earlier record gets damaged
-        ranges += map(self._place_of, self._died)
+        ranges += [place_of(self._segments, dead) for dead in self._died]
         ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)
             self._state(record)  # whatever becomes of one of them
         return ranges
-
-    def _place_of(self, dead: Segment) -> tuple[int, int]:
-        """The sequences a dead segment leaves empty, with what was never used beside it."""
-        index = self._segments.index(dead)
-        before = self._segments[index - 1].last_seq if index else 0
-        return before + 1, self._segments[index + 1].base - 1
 
     def _cut(self) -> None:
         """What has gathered for the tail's file becomes one write."""
@@ -354,8 +345,7 @@ class FileLog(RecordReader):
 
     def _header(self, tail: Segment) -> bytes:
         created = self._shelf.clock.now_ns()
-        tail.jump = self._jump
-        tail.tells = True
+        tail.jump, tail.tells = self._jump, True
         start = tail.salt, tail.serial, tail.base, created, tail.jump
         return encode_header(Header(self.name, *start, tells=True))
 
@@ -376,6 +366,11 @@ class FileLog(RecordReader):
             self._shelf.chore(seal_chore(segment, self._table.names))
             self._thinned(segment)
         super().complete(part)
+        for segment, end in part.holes:
+            if segment in self._segments:
+                self._shelf.chore(punch_chore(segment, end))
+        if self._shelf.is_full and part.first > part.floor:
+            self.give_back()
         tail = self._segments[-1]
         idle = not self._inflight and self._clean
         if idle and not tail.live and self._end > HEADER_BYTES + _ROLL_DEAD:
@@ -389,10 +384,10 @@ class FileLog(RecordReader):
 
     def fail(self) -> None:
         """Take back everything that is not on disk; see ``EditableLog.fail``."""
-        relog = [pair for part in self._inflight for pair in part.relog]
-        self._relog = relog + self._relog
+        self._relog[:0] = [pair for part in self._inflight for pair in part.relog]
         super().fail()
         self._clean = True  # nothing of it is staged any more: the next change has to say so again
+        self._holes = []
         if self._relog:
             self._restage()
         tail = self._segments[-1]
@@ -406,9 +401,7 @@ class FileLog(RecordReader):
 
     def _bury(self, segment: Segment) -> None:
         index = self._segments.index(segment)
-        earlier = coalesce(clip(segment.removals, 1, segment.base - 1))
-        said = coalesce(pair for later in self._segments[index + 1 :] for pair in later.removals)
-        needed = subtract(earlier, said)
+        needed = unsaid(self._segments, index)
         if needed:
             # What nobody after it says of those before it: say it again, then it can go.
             self._relog += needed
@@ -424,6 +417,17 @@ class FileLog(RecordReader):
             newest = segment_path(self.directory, segment.serial, segment.generation)
             self._shelf.chore(unlink_chore(newest))
         self._shelf.chore(unlink_chore(segment.path))
+
+    def give_back(self) -> None:
+        """The disk is full: free what the head of the stream has left of its segment, by the next flush."""
+        floor = self._inflight[0].floor if self._inflight else self._floor
+        head = self.head_segment()
+        found = hole_before(head, floor, self.durable_seq) if self.messages else None
+        if found is not None and not self._discarded:
+            self._relog += found[1]
+            self._marked = min(self._marked, self._end - _COMMIT_EVERY)
+            self._holes.append((head, found[0]))
+            self._restage()
 
     # -- compaction
 
@@ -442,13 +446,9 @@ class FileLog(RecordReader):
             return None
         if not self._segments[self._segments.index(segment) + 1].durable:
             return None  # if that one is taken back, this one will be appended to again
-        segment.ensure()
         doubtful = {*self._removed, *(s for part in self._inflight for s in part.removed)}
         floor = self._inflight[0].floor if self._inflight else self._floor
-        positions = array("I")
-        for position in range(segment.lower(floor), len(segment)):
-            if segment.is_live(position) or segment.sequence(position) in doubtful:
-                positions.append(position)
+        positions = kept_positions(segment, floor, doubtful)
         segment.generation += 1
         target = segment_path(self.directory, segment.serial, segment.generation)
         header = compacted_header(self.name, segment, self._shelf.clock.now_ns())
@@ -475,7 +475,7 @@ class FileLog(RecordReader):
             self._shelf.discard(segment)
         self.messages = self.bytes = 0
         self._first = self.last_seq + 1
-        self._table = SubjectTable()
+        self._remains, self._table = self._table, SubjectTable()
         self._views.clear()
         self._died.clear()
 

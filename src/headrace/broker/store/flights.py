@@ -9,7 +9,7 @@ from .filestore import FileLog
 from .memory import MemoryLog
 from .writer import Work
 
-__all__ = ["Flight", "Staged"]
+__all__ = ["Flight", "Staged", "ignore", "ignore_outcome"]
 
 
 class Staged:
@@ -26,7 +26,18 @@ class Staged:
 class Flight:
     """A batch on its way, and what it would take to undo it."""
 
-    def __init__(self, batch: Batch, staged: Staged, refused: StoreError | None) -> None:
+    def __init__(
+        self, batch: Batch, staged: Staged, refused: StoreError | None, *, own: bool
+    ) -> None:
+        self.own = own  # nobody has asked for it
         self.batch = batch
         self.staged = staged
         self.refused = refused  # it was built on a batch that failed so, and is taken back
+
+
+def ignore() -> None:
+    """Nobody cares."""
+
+
+def ignore_outcome(_: Exception | None) -> None:
+    """Nobody waits for it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress
 
 from .expiries import Expiries
@@ -35,7 +35,8 @@ class Segment:
 
     ``n``, ``first_rel``, ``end_rel`` and ``last_ns`` are only meaningful while the arrays are not loaded;
     ``load`` is the function that loads them, or None once they are there. Of a segment that is not
-    loaded no message was removed.
+    loaded no message was removed, or all in one go; then ``left`` tells how many of each subject, and
+    how many bytes, should they come back.
     """
 
     __slots__ = (
@@ -55,8 +56,10 @@ class Segment:
         "first_rel",
         "generation",
         "head",
+        "hollow",
         "jump",
         "last_ns",
+        "left",
         "load",
         "max_ns",
         "n",
@@ -73,6 +76,7 @@ class Segment:
         "stamps",
         "tells",
         "version",
+        "weight",
     )
 
     def __init__(self, serial: int, base: int, *, salt: int = 0, path: str = "") -> None:
@@ -87,10 +91,12 @@ class Segment:
         self.rel: array[int] | None = None
         self.alive: bytearray | None = None
         self.head = 0  # positions before this one are gone without being marked
+        self.hollow = 0  # up to where its file was given back
         self.dead = 0
         self.version = 0
         self.counts: dict[int, int] = {}
         self.counted = 0
+        self.weight = 0  # the bytes of what ``counts`` counts
         self.chunks: list[Chunk] = []
         self.removals: list[tuple[int, int]] = []
         self.data_end = 0
@@ -109,6 +115,7 @@ class Segment:
         self.end_rel = -1
         self.last_ns = 0
         self.max_ns: int | None = None
+        self.left: tuple[dict[bytes, int], int] | None = None
         self.load: Callable[[Segment], None] | None = None
 
     def __len__(self) -> int:
@@ -157,6 +164,11 @@ class Segment:
 
     def sequence(self, position: int) -> int:
         return self.base + (position if self.rel is None else self.rel[position])
+
+    def sequences(self, positions: Sequence[int]) -> list[int]:
+        """The sequences of several positions."""
+        rel = positions if self.rel is None else map(self.rel.__getitem__, positions)
+        return list(map(self.base.__add__, rel))
 
     def find(self, sequence: int) -> int:
         """The position of a message that has not been removed from the interior, or -1."""
@@ -217,6 +229,17 @@ class Segment:
             alive.extend(b"\1" * (len(self.stamps) - len(alive)))
         alive[position] = 0
 
+    def mark_many(self, positions: Sequence[int]) -> None:
+        """``mark_dead`` for several."""
+        self.mark_dead(positions[-1])
+        alive = self.alive
+        assert alive is not None  # it is made by marking
+        if isinstance(positions, range):
+            alive[positions.start : positions.stop] = bytes(len(positions))
+        else:
+            for position in positions:
+                alive[position] = 0
+
     def is_live(self, position: int) -> bool:
         """Whether a position has not been removed from the interior."""
         alive = self.alive
@@ -255,7 +278,9 @@ class Segment:
             part = self.sids[start:n]
             selectors = self.alive_slice(start, n)
             counts = self.counts
+            sizes = self.sizes[start:n]
             fresh = Counter(part if selectors is None else compress(part, selectors))
+            self.weight += sum(sizes if selectors is None else compress(sizes, selectors))
             for sid, count in fresh.items():
                 counts[sid] = counts.get(sid, 0) + count
             self.counted = n
@@ -274,10 +299,10 @@ class SubjectTable:
     """The subjects a stream has seen, as small integers, and what is live of each.
 
     ``firsts`` and ``lasts`` bound the truth from outside: removals do not move them, whoever asks
-    repairs them.
+    repairs them. ``loose`` are those whose entry in ``lasts`` may be too high.
     """
 
-    __slots__ = ("counts", "empty", "firsts", "ids", "lasts", "names")
+    __slots__ = ("counts", "empty", "firsts", "ids", "lasts", "loose", "names")
 
     def __init__(self) -> None:
         self.ids: dict[bytes, int] = {}
@@ -285,6 +310,7 @@ class SubjectTable:
         self.counts: array[int] = array("Q")
         self.firsts: array[int] = array("Q")
         self.lasts: array[int] = array("Q")
+        self.loose: set[int] = set()
         self.empty = 0
 
     def __len__(self) -> int:

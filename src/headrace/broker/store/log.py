@@ -6,7 +6,7 @@ the memory store add where the bytes are.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import compress, pairwise
 from operator import and_
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ...errors import StoreReadError
 from ...message import StoredMessage, StoredRow, StreamState, SubjectState
 from .index import Segment, SubjectTable
-from .occurrences import Occurrences
+from .occurrences import Occurrences, list_occurrences
 from .views import View, make_view
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["MessageLog"]
 
 _VIEWS_MAX: Final = 4096  # one more filter: the least recently made view is forgotten
+_SEARCHES: Final = 16  # so many subjects are searched for one by one
 _SCAN: Final = 8192  # positions looked at in one go when filtering
 
 
@@ -194,18 +195,87 @@ class MessageLog:
 
     def last_matching(self, filter: SubjectFilter) -> int:
         """The highest live sequence whose subject matches, or 0."""
-        sids = self._view(filter).sids()
         table = self._table
+        counts, lasts, loose = table.counts, table.lasts, table.loose
+        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        if not loose:
+            return max(map(lasts.__getitem__, sids), default=0)
+        best = max((lasts[sid] for sid in sids if sid not in loose), default=0)
         # Bounds are never too low: once the best exact one beats the next bound, the rest cannot win.
-        candidates = sorted(
-            ((table.lasts[sid], sid) for sid in sids if table.counts[sid]), reverse=True
-        )
-        best = 0
-        for bound, sid in candidates:
+        rest = sorted(((lasts[sid], sid) for sid in sids if sid in loose), reverse=True)
+        for bound, sid in rest:
             if bound <= best:
                 break
             best = max(best, self._last_of(sid))
         return best
+
+    def lasts(self, filter: SubjectFilter | None) -> list[int]:
+        """The highest live sequence of each subject that matches and has one, ascending."""
+        table = self._table
+        counts = table.counts
+        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        if table.loose:
+            self._tighten([sid for sid in sids if sid in table.loose])
+        return sorted(map(table.lasts.__getitem__, sids))
+
+    def present(self, sequences: Sequence[int]) -> list[int]:
+        """Those of these sequences, ascending, that are there."""
+        found: list[int] = []
+        for segment, positions in self._live_positions(sequences):
+            found += segment.sequences(positions)
+        return found
+
+    def headings(self, start_seq: int, most: int) -> list[tuple[int, bytes]]:
+        """Sequence and subject of the next messages, at least one if there is one; reads no records."""
+        found: list[tuple[int, bytes]] = []
+        names, everything = self._table.names, self._view(None)
+        start = max(start_seq, self._first)
+        for segment in self._segments[self._segment_index(start) :]:
+            if not segment.live or segment.last_seq < start:
+                continue
+            segment.ensure()
+            at, stop, sids = segment.lower(start), len(segment), segment.sids
+            while at < stop and len(found) < most:
+                end = min(stop, at + most)
+                positions = everything.positions(segment, at, end)
+                found += [(segment.sequence(at), names[sids[at]]) for at in positions]
+                at = end
+            if len(found) >= most:
+                break
+        return found
+
+    def subject_counts(self, filter: SubjectFilter | None) -> list[tuple[bytes, int]]:
+        """Every subject with a live message that matches, and how many; in no particular order."""
+        names, counts = self._table.names, self._table.counts
+        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        live = map(counts.__getitem__, sids)
+        return list(zip(map(names.__getitem__, sids), live, strict=True))
+
+    def _tighten(self, sids: Sequence[int]) -> None:
+        """Make the entries of these subjects in ``lasts`` exact."""
+        table = self._table
+        if len(sids) <= _SEARCHES:
+            for sid in sids:
+                self._last_of(sid)
+        else:  # one pass from the end, as far as need be
+            missing = set(sids)
+            everything = self._view(None)
+            for segment in reversed(self._segments):
+                if missing.isdisjoint(segment.live_counts() if segment.live else ()):
+                    continue
+                segment.ensure()
+                first, stop = segment.lower(self._first), len(segment)
+                while missing and stop > first:
+                    start = max(first, stop - _SCAN)
+                    for position in reversed(everything.positions(segment, start, stop)):
+                        sid = segment.sids[position]
+                        if sid in missing:
+                            missing.remove(sid)
+                            table.lasts[sid] = segment.sequence(position)
+                    stop = start
+                if not missing:
+                    break
+        table.loose.difference_update(sids)
 
     def _subject_state(self, sid: int) -> SubjectState | None:
         count = self._table.counts[sid]
@@ -278,22 +348,9 @@ class MessageLog:
         if self._scanned > 2 * self.messages + _SCAN and self._occurrences is None:
             self._scanned = 0
             try:
-                self._occurrences = self._list_occurrences()
+                self._occurrences = list_occurrences(self._segments, self._table, self._first)
             except StoreReadError:
                 return  # searching goes on as before, and has to cost as much again for the next try
-
-    def _list_occurrences(self) -> Occurrences:
-        for segment in self._segments:
-            if segment.live:
-                segment.ensure()
-        found = Occurrences(len(self._table.names))
-        everything = self._view(None)
-        for segment in self._segments:
-            if segment.live:
-                start, stop = segment.lower(self._first), len(segment)
-                for position in everything.positions(segment, start, stop):
-                    found.add(segment.sids[position], segment.sequence(position))
-        return found
 
     # -- reading and counting
 
@@ -370,6 +427,8 @@ class MessageLog:
         if start > self.last_seq or not self.messages:
             return 0
         view = self._view(filter)
+        if start == self._first:
+            return sum(map(self._table.counts.__getitem__, view.sids()))
         index = self._segment_index(start)
         segment = self._segments[index]
         segment.ensure()
@@ -394,6 +453,28 @@ class MessageLog:
 
     def _segment_index(self, sequence: int) -> int:
         return max(bisect_right(self._bases, sequence) - 1, 0)
+
+    def _live_positions(self, ordered: Sequence[int]) -> Iterator[tuple[Segment, list[int]]]:
+        """Per segment the positions of those of these ascending sequences that are there."""
+        at, end = bisect_left(ordered, self._first), bisect_right(ordered, self.last_seq)
+        while at < end:
+            index = self._segment_index(ordered[at])
+            segment = self._segments[index]
+            behind = self._bases[index + 1] if index + 1 < len(self._bases) else self.last_seq + 1
+            stop = bisect_left(ordered, behind, at, end)
+            segment.ensure()
+            if segment.rel is None:
+                fits = bisect_right(ordered, segment.last_seq, at, stop)
+                base, selectors = segment.base, segment.alive_slice(0, len(segment))
+                positions = [sequence - base for sequence in ordered[at:fits]]
+                if selectors is not None:
+                    positions = list(compress(positions, map(selectors.__getitem__, positions)))
+            else:
+                found = map(segment.find, ordered[at:stop])
+                positions = [position for position in found if position >= 0]
+            if positions:
+                yield segment, positions
+            at = stop
 
     def _locate(self, sequence: int) -> tuple[Segment, int]:
         """The segment and position of a live message; position -1 if there is none."""

@@ -149,11 +149,12 @@ class MemoryLog(AppendingLog):
         for segment in self._segments[self._segment_index(start) :]:
             if segment.base >= stop:
                 break
-            for position in range(segment.lower(start), segment.lower(stop)):
-                segment.bodies[position] = None
+            low, high = segment.lower(start), segment.lower(stop)
+            segment.bodies[low:high] = [None] * (high - low)
 
     def _roll(self, base: int) -> Segment:
         tail = self._segments[-1]
+        tail.live_counts()  # now, a few thousand at a time, rather than all when they are asked for
         tail.sealed = True
         tail.data_end = sum(tail.sizes)
         segment = Segment(tail.serial + 1, base)

@@ -7,9 +7,12 @@ subject with every message. Searching the log for it would cost as much as there
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-__all__ = ["Occurrences"]
+from .index import Segment, SubjectTable
+from .views import All
+
+__all__ = ["Occurrences", "list_occurrences"]
 
 _SLACK = 32
 
@@ -47,3 +50,18 @@ class Occurrences:
         while not holds(sid, sequences[-1]):
             sequences.pop()
         return sequences[-1]
+
+
+def list_occurrences(segments: Sequence[Segment], table: SubjectTable, first: int) -> Occurrences:
+    """Those of all messages from ``first`` on. Raises StoreReadError."""
+    for segment in segments:
+        if segment.live:
+            segment.ensure()
+    found = Occurrences(len(table.names))
+    everything = All(table)
+    for segment in segments:
+        if segment.live:
+            start, stop = segment.lower(first), len(segment)
+            for position in everything.positions(segment, start, stop):
+                found.add(segment.sids[position], segment.sequence(position))
+    return found

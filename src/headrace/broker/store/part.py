@@ -19,6 +19,7 @@ class Part:
         "end",
         "first",
         "floor",
+        "holes",
         "last_seq",
         "log",
         "opened",
@@ -44,6 +45,7 @@ class Part:
         self.first = first
         self.removed = removed
         self.died = died
+        self.holes: list[tuple[Segment, int]] = []  # … to be given back of segments, up to where
         self.opened: list[Segment] = []  # file streams: segments this part creates
         self.sealed: list[Segment] = []  # … and finishes
         self.tail: Segment | None = None  # … and the tail, with the removals recorded in it

@@ -175,6 +175,7 @@ class RecordReader(AppendingLog):
         what = "a record does not match its checksum"
         segment.spoilt = True
         self._shelf.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
+        self._table.loose.add(segment.sids[position])
         segment.mark_dead(position)
         self._drop(segment, position)
         self._advance_first()

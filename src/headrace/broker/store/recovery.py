@@ -13,10 +13,12 @@ from functools import partial
 from typing import Final
 
 from .appends import ExpiryOf
-from .expiries import NEVER_NS, Expiries
+from .blanks import Blanks
+from .expiries import Expiries, no_expiry
 from .filestore import FileLog
 from .findings import Finding, Quarantine, damage
 from .fresh import new_log
+from .holes import has_hole
 from .index import Segment, SubjectTable
 from .inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
 from .later import Later
@@ -37,11 +39,7 @@ from .record import (
     scan,
 )
 from .seal import seal_chore
-from .segment import (
-    HEADER_BYTES,
-    Footer,
-    Summary,
-)
+from .segment import HEADER_BYTES, Footer, Summary
 from .shelf import Shelf
 from .spans import coalesce, subtract
 from .watermark import Watermark, read_watermark
@@ -60,11 +58,7 @@ def open_log(
     expiry_of: ExpiryOf | None = None,
 ) -> FileLog:
     """The stream in ``directory`` as far as it can be read. Raises StoreFormatError, StoreError."""
-    return _Opening(name, directory, shelf, quarantine, expiry_of or _no_expiry).run()
-
-
-def _no_expiry(headers: bytes, timestamp_ns: int) -> int:
-    return NEVER_NS
+    return _Opening(name, directory, shelf, quarantine, expiry_of or no_expiry).run()
 
 
 class _Opening:
@@ -100,6 +94,7 @@ class _Opening:
         self._inventory = Inventory(name, directory, shelf, self._report)
         self._log: FileLog | None = None
         self._to_seal: list[Segment] = []
+        self._blanks = Blanks()
         self._missing: list[tuple[int, int]] = []  # sequences in segments that cannot be read now
         self._gaps: list[tuple[str, int, int]] = []  # between files, and who follows them
 
@@ -245,14 +240,9 @@ class _Opening:
     ) -> bool:
         """Take over the records up to a torn write; whether there was damage to acknowledged bytes."""
         damaged = hole = False
-        base = segment.base
-        intern = self._table.intern
-        offsets, sizes, sids, stamps = (
-            segment.offsets.append,
-            segment.sizes.append,
-            segment.sids.append,
-            segment.stamps.append,
-        )
+        base, intern = segment.base, self._table.intern
+        offsets, sizes = segment.offsets.append, segment.sizes.append
+        sids, stamps = segment.sids.append, segment.stamps.append
         self._end = HEADER_BYTES
         self._open_from = -1
         segment.bare = not any(item.kind == MESSAGE and item.flags & FLAG_HEADERS for item in found)
@@ -261,7 +251,9 @@ class _Opening:
             if kind == MESSAGE:
                 if sequence < self._expected or (following is not None and sequence >= following):
                     continue  # superseded: what was taken back or torn, and then written elsewhere
-                if sequence > self._expected and (hole or not compacted):
+                if self._blanks.close(sequence):
+                    pass  # what is missing may have been given back: see the end of the opening
+                elif sequence > self._expected and (hole or not compacted):
                     if not compacted and self._torn(self._expected):
                         self._stop(segment, offset)
                         break
@@ -286,6 +278,12 @@ class _Opening:
                 self._expected = max(self._expected, sequence + 1)
             elif kind == 0:
                 self._unfit = True
+                if offset < durable_end and has_hole(data, offset, offset + size):
+                    content = data[offset : offset + size]
+                    self._blanks.note(segment, offset, content, self._expected)
+                    damaged = hole = True
+                    self._end = offset + size
+                    continue
                 if following == self._expected or (
                     following is not None and self._later.removed(self._expected, following - 1)
                 ):
@@ -299,6 +297,7 @@ class _Opening:
                 )
                 self._report(segment.path, offset, f"{size} damaged bytes were skipped")
             self._end = offset + size
+        self._blanks.end()
         return damaged
 
     def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
@@ -386,6 +385,7 @@ class _Opening:
         tail = self._segments[-1]
         tail.ensure()
         self._apply_removals()
+        self._report_blanks()
         self._count_subjects()
         if tail.rel is not None or tail.base + len(tail) != self._expected:
             self._unfit = True
@@ -447,6 +447,15 @@ class _Opening:
                 self._report(path, 0, "the file of the segment before it is not there", lost)
         return []
 
+    def _report_blanks(self) -> None:
+        """What looks like a hole is one if all that lay there was removed, or else it is damage."""
+        removals, root = coalesce(self._removals), self._shelf.root
+        for blank in self._blanks.damaged(removals, self._quarantine, root):
+            what = f"{blank.size} damaged bytes were skipped"
+            self._report(blank.segment.path, blank.offset, what)
+            if blank.first <= blank.last:
+                self._lost(blank.segment, blank.offset, blank.first, blank.last)
+
     def _remove(self, segment: Segment, first: int, last: int) -> None:
         segment.ensure()
         start, stop = segment.lower(first), segment.upper(last)
@@ -468,11 +477,13 @@ class _Opening:
                     segment.counts[sid] = count
                     table.add(sid, segment.base + first, segment.base + last, count)
                 segment.counted = len(segment)
+                segment.weight = listed.nbytes
             elif segment.live:
                 segment.ensure()
                 for sid, count in segment.live_counts().items():
                     # The bounds may be wider than what is left: readers narrow them.
                     table.add(sid, segment.base, segment.last_seq, count)
+                    table.loose.add(sid)
 
     def _first(self, last_seq: int) -> int:
         for segment in self._segments:

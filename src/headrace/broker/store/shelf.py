@@ -155,6 +155,7 @@ class Shelf:
         self.restage = restage  # a stream has something for the next flush
         self.chore = chore
         self.compactor = Compactor(chore, notify)
+        self.is_full = False  # the disk has refused something since the store was opened
         self.handles = Handles(fs, handles)
         self.recent = Recent(cache_bytes - cache_bytes // 8)
         self.blocks = Blocks(fs, self.handles, cache_bytes // 8)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 
-__all__ = ["clip", "coalesce", "note_removals", "segment_path", "subtract"]
+__all__ = ["clip", "coalesce", "note_removals", "runs", "segment_path", "subtract"]
 
 
 def segment_path(directory: str, serial: int, generation: int = 0) -> str:
@@ -22,6 +23,17 @@ def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             joined.append((low, high))
     return joined
+
+
+def runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
+    """Inclusive ranges of single sequences, each given once, in any order."""
+    ordered = sorted(sequences)
+    if not ordered:
+        return []
+    gaps = [(low, high) for low, high in pairwise(ordered) if high - low != 1]
+    starts = [ordered[0], *[high for _, high in gaps]]
+    ends = [*[low for low, _ in gaps], ordered[-1]]
+    return list(zip(starts, ends, strict=True))
 
 
 def clip(ranges: Iterable[tuple[int, int]], low: int, high: int) -> list[tuple[int, int]]:

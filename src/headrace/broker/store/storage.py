@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from ...clock import Clock, SystemClock
-from ...errors import StoreError, StoreFailedError
+from ...errors import StoreError, StoreFailedError, StoreFullError
 from ...limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
 from .appends import ExpiryOf
 from .commit import Batch, CommitStats, Committer
@@ -17,7 +17,7 @@ from .edits import EditableLog
 from .files import FileSystem, LocalFiles, explain
 from .filestore import FileLog
 from .findings import Finding, Quarantine
-from .flights import Flight, Staged
+from .flights import Flight, Staged, ignore, ignore_outcome
 from .fresh import new_log
 from .journalfile import open_journal
 from .journalwriter import JournalWriter
@@ -124,7 +124,7 @@ class FileStorage:
             self._writer,
             clock=clock,
             threaded=threaded,
-            notify=notify if notify is not None else _ignore,
+            notify=notify if notify is not None else ignore,
             interval_ns=interval_ns,
         )
         self._shelf = Shelf(
@@ -139,7 +139,7 @@ class FileStorage:
             soil=self._soil,
             restage=self._restage,
             chore=self._committer.submit,
-            notify=notify if notify is not None else _ignore,
+            notify=notify if notify is not None else ignore,
         )
         self._threaded = threaded
         self._closed = False
@@ -210,7 +210,7 @@ class FileStorage:
         else:
             directory = self._layout.stream(name)
             if any(source == directory for source, _ in self._staged.work.retired):
-                self._submit(_ignore_outcome)  # the old one must be gone before the new one is made
+                self._submit(ignore_outcome)  # the old one must be gone before the new one is made
             self._staged.work.directories.append(directory)
             log = new_log(name, directory, self._shelf)
             self._staged.dirty[log] = None
@@ -262,8 +262,7 @@ class FileStorage:
     def delete_stream(self, name: str) -> None:
         """Drop a stream with all its messages, durably with the next flush.
 
-        What only stands in its place is put aside, and not touched otherwise. Raises StoreError if there
-        is none.
+        What only stands in its place is put aside untouched. Raises StoreError if there is none.
         """
         self._check()
         self._places.identify(name, self._layout.stream(name))
@@ -308,7 +307,7 @@ class FileStorage:
         self._completing = True
         faults: list[Exception] = []
         try:
-            while self._inflight and self._inflight[0].batch.finished:
+            while self._next_finished():
                 self._complete_one(self._inflight.popleft(), faults)
             self._shelf.recent.shrink()
             if self.failed is None:
@@ -321,8 +320,7 @@ class FileStorage:
     def _complete_one(self, flight: Flight, faults: list[Exception]) -> None:
         """Take note of one flush and call who waits for it.
 
-        What goes wrong with that is told when everybody has been called: an acknowledgement that was
-        promised does not fail to come because somebody else's went wrong.
+        What goes wrong is told when everybody has been called: what others were promised does not fail by it.
         """
         self._pending_bytes -= flight.batch.nbytes
         error = flight.refused or flight.batch.error
@@ -337,6 +335,13 @@ class FileStorage:
             flight.batch.done(error)
         except Exception as fault:
             faults.append(fault)
+
+    def _next_finished(self) -> bool:
+        """Whether a flush is finished; on a full disk one of our own is begun if that can free some room."""
+        busy = self._inflight or self._staged.touched or self.failed
+        if not busy and self._shelf.is_full and self._staged.dirty:
+            self._submit(ignore_outcome, own=True)
+        return bool(self._inflight) and self._inflight[0].batch.finished
 
     def verify(self, step: int = 1000) -> Iterator[int]:
         """Read every message of every stream on disk, ``step`` at a time.
@@ -356,7 +361,7 @@ class FileStorage:
         """
         if self._closed:
             return
-        self._submit(_ignore_outcome)
+        self._submit(ignore_outcome)
         self._shelf.compactor.stop()
         self._committer.stop()
         self.complete()
@@ -370,18 +375,17 @@ class FileStorage:
 
     # -- flushing inside
 
-    def _submit(self, done: Callable[[Exception | None], None]) -> None:
+    def _submit(self, done: Callable[[Exception | None], None], *, own: bool = False) -> None:
         batch = Batch(self._epoch, done)
         refused, self._poison = self._poison, None
         if refused is not None:
-            # What was staged before the failed batch came back was built on it, and is gone already;
-            # the caller learns it here. So what came since goes, too.
+            # What was staged before the batch failed is gone already, and so is what came since.
             self._take_back_staged()
             staged = Staged()
         else:
             staged, self._staged = self._staged, Staged()
             self._fill(batch, staged)
-        self._inflight.append(Flight(batch, staged, refused))
+        self._inflight.append(Flight(batch, staged, refused, own=own))
         if batch.work:
             self._committer.submit(batch)
         else:
@@ -420,6 +424,10 @@ class FileStorage:
             if self._logs.get(log.name) is log:
                 log.fail()
         self._meta.fail()
+        if isinstance(error, StoreFullError) and not flight.own:
+            self._shelf.is_full = True
+            for log in self._logs.values():
+                log.give_back()
 
     def _take_back_staged(self) -> None:
         staged, self._staged = self._staged, Staged()
@@ -487,11 +495,3 @@ class FileStorage:
     def _restage(self, log: EditableLog) -> None:
         if self._logs.get(log.name) is log:
             self._staged.dirty[log] = None
-
-
-def _ignore() -> None:
-    """Nobody wants to know."""
-
-
-def _ignore_outcome(_: Exception | None) -> None:
-    """Nobody waits for it."""

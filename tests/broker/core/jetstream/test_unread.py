@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import errno
+import json
 import random
+from typing import Any
 
 import pytest
-from tests.jetstream_world import World
+from tests.jetstream_world import Client, Inbox, World
 
-from headrace.broker.core.jetstream import JetStreamOptions
+from headrace.broker.core.jetstream import (
+    JetStreamOptions,
+    expiry,
+    removals,
+    retention,
+    stream_removal,
+)
 from headrace.broker.core.jetstream.ttl import expires_at
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
@@ -169,6 +177,66 @@ def test_nothing_expires_while_it_is_not_known_what_never_does() -> None:
     assert client.api("STREAM.MSG.GET.S", {"last_by_subj": "s.keep"})["message"]["seq"] == 1
 
 
+def test_what_has_expired_by_itself_goes_when_it_can_be_read() -> None:
+    disk = Disk()
+    client = disk.world.client()
+    client.stream(allow_msg_ttl=True, duplicate_window=0)
+    for number in range(150):
+        client.put(b"s.%d" % (number % 3), b"x" * 100, Nats_TTL="30s")
+    client.put(b"s.0", b"stays")
+    disk.restart(errno.EIO)
+    client = disk.world.client()
+    disk.world.advance(60)
+    assert disk.said
+    assert client.api("STREAM.INFO.S")["state"]["messages"] > 100
+    disk.bar(0)
+    disk.world.advance(12)
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 1
+
+
+def test_what_has_expired_and_leaves_a_marker_goes_when_it_can_be_read() -> None:
+    disk = Disk()
+    client = disk.world.client()
+    client.stream(allow_msg_ttl=True, subject_delete_marker_ttl=20 * 10**9)
+    for number in range(150):
+        client.put(b"s.%d" % (number % 3), b"x" * 100, Nats_TTL="30s")
+    disk.restart()
+    disk.bar(errno.EIO)
+    disk.world.storage._shelf.blocks._blocks.clear()  # what the start has read
+    client = disk.world.client()
+    disk.world.advance(60)
+    assert disk.said
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 150
+    disk.bar(0)
+    disk.world.advance(12)
+    state = client.api("STREAM.INFO.S")["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (3, 151, 153)
+
+
+def test_schedules_go_on_when_they_can_be_read() -> None:
+    disk = Disk()
+    client = disk.world.client()
+    client.stream(allow_msg_schedules=True, duplicate_window=0)
+    client.put(b"s.plan", Nats_Schedule="@every 10s", Nats_Schedule_Target="s.made")
+    for number in range(150):
+        client.publish(b"s.%d" % (number % 3), b"x" * 100)
+    disk.restart(errno.EIO)
+    client = disk.world.client()
+    disk.world.advance(30)
+    assert disk.said
+    assert "s.made" not in subjects_of(client)
+    disk.bar(0)
+    disk.world.advance(30)
+    assert subjects_of(client)["s.made"] >= 1
+
+
+def subjects_of(client: Client) -> dict[str, int]:
+    found: dict[str, int] = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"][
+        "subjects"
+    ]
+    return found
+
+
 def test_an_id_that_may_have_been_stored_is_refused_until_that_is_known() -> None:
     disk = Disk()
     client = disk.world.client()
@@ -207,3 +275,179 @@ def test_where_copies_stand_is_read_before_they_go_on() -> None:
     disk.world.advance(15)
     state = client.api("STREAM.INFO.S")["state"]
     assert (state["messages"], state["last_seq"]) == (151, 151)
+
+
+class TestLargeRemovals:
+    """What does not fit into a turn waits in the middle, and goes on from there."""
+
+    @pytest.fixture(autouse=True)
+    def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for module in (removals, stream_removal):
+            monkeypatch.setattr(module, "SLICE", 2_000)
+        monkeypatch.setattr(retention, "_LOOKS", 200)
+        monkeypatch.setattr(expiry, "_READ", 50)
+        monkeypatch.setattr(expiry, "_READS", 1)
+
+    def bar_the_middle(self, disk: Disk) -> None:
+        paths = [path for path in disk.fs.files() if "/streams/S/" in path and ".seg" in path]
+        assert len(paths) > 14
+        self.barred = paths[8:12]
+        for path in self.barred:
+            disk.fs.bar(path, errno.EIO)
+
+    def mend(self, disk: Disk) -> None:
+        for path in self.barred:
+            disk.fs.bar(path, 0)
+        disk.world.advance(12)
+        disk.world.settle()
+
+    def begin(self, client: Client, verb: str, document: object) -> Inbox:
+        return client.request(f"$JS.API.{verb}".encode(), json.dumps(document).encode())
+
+    def answer(self, inbox: Inbox) -> dict[str, Any]:
+        (message,) = inbox.take()
+        answer: dict[str, Any] = json.loads(message.payload)
+        return answer
+
+    def test_a_purge_that_has_begun_waits_and_goes_on(self) -> None:
+        disk = filled(900)
+        client = disk.world.client()
+        self.bar_the_middle(disk)
+        inbox = self.begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
+        disk.world.advance(5)
+        disk.world.settle()
+        assert not inbox.messages
+        assert len(disk.said) == 1
+        state = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]
+        assert 600 < state["messages"] < 900
+        assert state["messages"] - 600 == state["subjects"]["s.1"]
+        assert state["num_deleted"] == 900 - state["messages"]
+        assert client.put(b"s.1", b"new")["seq"] == 901
+        assert client.put(b"n.x", b"near")["seq"] == 2
+        tries = len(disk.fs.failed_reads)
+        disk.world.advance(60)
+        assert len(disk.fs.failed_reads) - tries < 100  # pauses grow
+        self.mend(disk)
+        assert self.answer(inbox)["purged"] == 300
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 601
+        assert "can be read again" in disk.said[-1]
+
+    def test_a_purge_that_cannot_begin_is_refused_and_removes_nothing(self) -> None:
+        disk = filled(900)
+        client = disk.world.client()
+        paths = [path for path in disk.fs.files() if "/streams/S/" in path and ".seg" in path]
+        disk.fs.bar(paths[1], errno.EIO)  # the first slice goes beyond the first segment
+        error = client.api("STREAM.PURGE.S", {"filter": "s.1"})["error"]
+        assert (error["code"], error["err_code"]) == (500, 10051)
+        assert paths[1] in error["description"]
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 900
+        assert not disk.said
+        disk.fs.bar(paths[1], 0)
+        assert client.api("STREAM.PURGE.S", {"filter": "s.1"})["purged"] == 300
+
+    def test_a_purge_that_waits_ends_with_its_stream(self) -> None:
+        disk = filled(900)
+        client = disk.world.client()
+        self.bar_the_middle(disk)
+        inbox = self.begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
+        disk.world.advance(5)
+        disk.world.settle()
+        assert not inbox.messages
+        assert client.api("STREAM.DELETE.S")["success"]
+        disk.world.settle()
+        assert "error" in self.answer(inbox)
+        disk.world.advance(30)
+        client.stream()
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 0
+
+    def test_an_update_is_answered_and_its_limits_are_met_when_they_can_be(self) -> None:
+        disk = filled(900)
+        client = disk.world.client()
+        self.bar_the_middle(disk)
+        limit = {"max_msgs_per_subject": 10, "allow_direct": True}
+        config = {"name": "S", "subjects": ["s.>"], **limit}
+        inbox = self.begin(client, "STREAM.UPDATE.S", config)
+        disk.world.advance(1)
+        disk.world.settle()
+        assert 30 < self.answer(inbox)["state"]["messages"] < 900
+        assert client.put(b"s.1", b"new")["seq"] == 901
+        assert client.put(b"n.x", b"near")["seq"] == 2
+        disk.world.advance(20)
+        assert 30 < client.api("STREAM.INFO.S")["state"]["messages"] < 900
+        self.mend(disk)
+        subjects = client.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]["subjects"]
+        assert set(subjects.values()) == {10}
+
+    def test_a_rollup_is_acknowledged_and_carried_out_when_it_can_be(self) -> None:
+        disk = filled(900, allow_rollup_hdrs=True)
+        client = disk.world.client()
+        self.bar_the_middle(disk)
+        inbox = client.request(b"s.1", b"new", Nats_Rollup="sub")
+        disk.world.advance(1)
+        disk.world.settle()
+        assert self.answer(inbox)["seq"] == 901
+        assert client.put(b"s.1", b"after it")["seq"] == 902
+        assert 602 < client.api("STREAM.INFO.S")["state"]["messages"] < 902
+        self.mend(disk)
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 602
+
+    def test_a_rollup_that_the_disk_refuses_is_not_carried_out_later(self) -> None:
+        disk = filled(900, allow_rollup_hdrs=True)
+        client = disk.world.client()
+        disk.bar(errno.EIO)
+        disk.fs.fail(disk.fs.operations + 1, "enospc")
+        inbox = client.request(b"s.1", b"new", Nats_Rollup="sub")
+        disk.world.settle()
+        assert "error" in self.answer(inbox)
+        assert disk.said
+        disk.bar(0)
+        disk.world.advance(12)
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 900
+        inbox = client.request(b"s.1", b"new", Nats_Rollup="sub")
+        disk.world.settle()
+        assert self.answer(inbox)["seq"] == 901
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 601
+
+    def test_a_server_stops_while_a_removal_waits(self) -> None:
+        disk = filled(900)
+        client = disk.world.client()
+        self.bar_the_middle(disk)
+        self.begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
+        disk.world.advance(5)
+        left = client.api("STREAM.INFO.S")["state"]["messages"]
+        disk.world.hub.shutdown()
+        disk.world.settle()
+        for path in self.barred:
+            disk.fs.bar(path, 0)
+        disk.restart()
+        client = disk.world.client()
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == left
+        inbox = self.begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
+        disk.world.settle()
+        assert self.answer(inbox)["purged"] == left - 600
+
+    def test_what_nobody_needs_any_more_goes_when_it_can_be_read(self) -> None:
+        disk = filled(900, retention="interest")
+        client = disk.world.client()
+        client.consumer("D", filter_subject="s.1")
+        self.bar_the_middle(disk)
+        assert client.api("CONSUMER.DELETE.S.C")["success"]
+        disk.world.advance(5)
+        disk.world.settle()
+        assert 300 < client.api("STREAM.INFO.S")["state"]["messages"] < 900
+        assert client.put(b"n.x", b"near")["seq"] == 2
+        self.mend(disk)
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 300
+        assert client.info("D")["num_pending"] == 300
+
+    def test_what_is_too_old_goes_when_it_can_be_read(self) -> None:
+        disk = filled(900, max_age=60 * 10**9, allow_msg_ttl=True)
+        client = disk.world.client()
+        client.put(b"s.keep", b"for ever", Nats_TTL="never")  # so every message is looked at
+        self.bar_the_middle(disk)
+        disk.world.advance(90)
+        disk.world.settle()
+        assert 1 < client.api("STREAM.INFO.S")["state"]["messages"] < 901
+        assert client.put(b"n.x", b"near")["seq"] == 2
+        self.mend(disk)
+        assert client.api("STREAM.INFO.S")["state"]["messages"] == 1

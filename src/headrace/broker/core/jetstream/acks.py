@@ -188,9 +188,10 @@ class Acks:
         """Everything before ``stream_seq`` left the stream."""
         self._forget(self._consumer.state.pending_below(stream_seq))
 
-    def forget_missing(self) -> None:
-        """Some messages left the stream: find out which."""
-        self._forget([seq for seq in self._consumer.state.pending if not self._is_there(seq)])
+    def forget_gone(self, stream_seqs: Sequence[int]) -> None:
+        """These were purged from the stream."""
+        pending = self._consumer.state.pending
+        self._forget([sequence for sequence in stream_seqs if sequence in pending])
 
     def remember(self, entries: Sequence[Entry]) -> None:
         """A flush failed, and messages that had left the stream are back: they are pending again."""

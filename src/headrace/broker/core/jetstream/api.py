@@ -46,6 +46,8 @@ class Call:
     origin: Origin | None = None
     wait: bool = False
     """Set by an endpoint that shows something not yet durable: the answer waits until it is."""
+    route: _Route | None = None
+    """What the answer is like; set by the dispatcher."""
 
     def read(self, kind: type[D]) -> D:
         """The request body, strictly; an empty body is the default document."""
@@ -194,6 +196,7 @@ class ApiDispatcher:
         return refuse
 
     def _call(self, route: _Route, call: Call) -> None:
+        call.route = route
         try:
             if required_level_too_high(call.headers, self._context.options.api_level):
                 raise Refused(Errors.REQUIRED_API_LEVEL)
@@ -216,9 +219,14 @@ class ApiDispatcher:
             text = _in_server_words(str(error))
             self._refuse(route, call, Refused(Errors.INVALID_JSON, err=text))
             return
+        if answer is not None:
+            self.complete(call, answer)
+
+    def complete(self, call: Call, answer: Document | Answer) -> None:
+        """Answer a call whose endpoint has returned None, when what it asked for is staged."""
+        route = call.route
+        assert route is not None  # the dispatcher has set it
         self.total += 1  # after its answer was made: the account's own numbers do not count it yet
-        if answer is None:
-            return
         document, extra = answer if isinstance(answer, Answer) else (answer, {})
         body = encode_response(route.kind, document, **extra)
         if route.changes or call.wait:
@@ -228,6 +236,11 @@ class ApiDispatcher:
                 gate.reply(API_AUDIT, self._audit(call, body))
         else:
             self._answer(call, body)
+
+    def fail(self, call: Call, error: Exception) -> None:
+        """Answer a call whose endpoint has returned None: the store did not do it."""
+        assert call.route is not None  # the dispatcher has set it
+        self._refuse(call.route, call, Refused(store_refusal(error)))
 
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
         self.total += 1

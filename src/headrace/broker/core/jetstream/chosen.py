@@ -33,10 +33,10 @@ class Chosen:
     def __bool__(self) -> bool:
         return bool(self._left)
 
-    def begin(self, sequences: Sequence[int]) -> None:
-        """Deliver these, which are ascending, or nothing of the kind."""
+    def begin(self, sequences: Sequence[int], *, fresh: bool = False) -> None:
+        """Deliver these, which are ascending, or nothing of the kind; ``fresh``: they are all there."""
         self._left = [*reversed(sequences)]
-        self._removals = -1
+        self._removals = self._stream.removals if fresh else -1
         self.after = sequences[-1] + 1 if sequences else 0
 
     def to_journal(self, delivered: int) -> list[int]:
@@ -52,8 +52,8 @@ class Chosen:
         while left and left[-1] < first:
             left.pop()
         if left and self._removals != stream.removals:
-            count = stream.store.count  # of one message more, if it is there
-            left[:] = [seq for seq in left if count(None, seq) > count(None, seq + 1)]
+            left[:] = stream.store.present(left[::-1])
+            left.reverse()
             self._removals = stream.removals
         return len(left)
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from ..ports import Storage
+from .turns import Turns
 
 __all__ = ["Commits"]
 
@@ -44,6 +45,8 @@ class Commits:
         self._members: list[Member] = []
         self.in_flight = False
         self._flushing = False
+        self.turns = Turns()
+        """For long work of any of them."""
 
     @property
     def failed(self) -> bool:

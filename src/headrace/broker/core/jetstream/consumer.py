@@ -79,7 +79,7 @@ class Consumer:
         start = start_sequence(self.config, store, self.filter)
         if self.config.deliver_policy == "last_per_subject":
             chosen = choose_messages(store, self.filter)
-            self.chosen.begin(chosen)
+            self.chosen.begin(chosen, fresh=True)
             start = chosen[0] if chosen else start
         self.state.reset(start)
         self._begin_replay()

@@ -57,4 +57,4 @@ def safe_sequence(
 
 def choose_messages(store: StreamStore, filter: SubjectFilter | None) -> list[int]:
     """The last message of each subject, in the order of the stream."""
-    return sorted(state.last_seq for _, state in store.subjects(filter))
+    return store.lasts(filter)

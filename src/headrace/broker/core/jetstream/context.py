@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....api.errors import ErrorSpec
 from .advisories import Advisories
+from .removals import Removals
 
 if TYPE_CHECKING:
     from ....clock import Clock
@@ -66,6 +67,7 @@ class Context:
         "quota",
         "random",
         "ready",
+        "removals",
         "removed",
         "settling",
         "storage",
@@ -95,6 +97,7 @@ class Context:
         self.elsewhere: Elsewhere | None = None
         """Finds the streams of other accounts; None where there are none."""
         self.batch_room = BatchRoom()
+        self.removals = Removals(self)
         self.dirty_streams: list[Stream] = []
         """Streams with appended messages since the last end of a tick."""
         self.appended: dict[Stream, None] = {}

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import repeat, takewhile
 from typing import Final, TypeAlias
 
 __all__ = ["DeliveryState", "Entry", "Run"]
@@ -289,7 +289,8 @@ class DeliveryState:
 
     def pending_below(self, stream_seq: int) -> list[int]:
         """The pending messages before ``stream_seq``."""
-        return [seq for seq in self._order if seq < stream_seq and seq in self.pending]
+        pending = self.pending
+        return [seq for seq in takewhile(stream_seq.__gt__, self._order) if seq in pending]
 
     def entries(self, stream_seqs: Iterable[int]) -> list[Entry]:
         """What ``remember`` is to be told of those that are pending."""

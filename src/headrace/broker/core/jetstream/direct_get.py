@@ -6,6 +6,7 @@ were there.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -194,6 +195,9 @@ class DirectGet:
 
 def last_of_each(store: StreamStore, scope: SubjectFilter, first: int, ceiling: int) -> list[int]:
     """The last sequence in ``[first, ceiling]`` of each matching subject, in order."""
+    if ceiling >= store.last_seq:
+        lasts = store.lasts(scope)
+        return lasts[bisect_left(lasts, first) :]
     found = []
     for subject, state in store.subjects(scope):
         sequence = state.last_seq

@@ -6,11 +6,9 @@ The store knows the truth: a reminder of a message that is gone, or that is anot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from ....errors import StoreReadError
-from ....message import StoredMessage
 from ..ports import Timer
 from .ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from .wheel import Wheel
@@ -24,6 +22,10 @@ _NS: Final = 1_000_000_000
 _GRAIN_NS: Final = 250_000_000  # the limits are enforced no more often than this
 _PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
 _READ: Final = 512
+_READS: Final = 8  # so many times in a turn …
+_READS_MARKED: Final = 1  # … and if each message may leave a marker
+_SINGLE_MAX: Final = 4096  # so many messages leave one by one in a turn …
+_MARKED_MAX: Final = 512  # … and so many if each may leave a marker
 _READ_BYTES: Final = 1 << 22
 
 
@@ -67,6 +69,7 @@ class Expiry:
 
         Raises StoreReadError; until it has worked nothing expires, as what never does is not known.
         """
+        is_late = not self._complete  # what has come to be due meanwhile waits for a timer
         self._complete = False
         found = list(self._stream.store.expiries())
         self._wheel = Wheel()
@@ -77,6 +80,8 @@ class Expiry:
         self._rebuilding = False
         self._complete = True
         self._wheel.settled()
+        if is_late:
+            self.arm()
 
     # -- the timer
 
@@ -129,27 +134,33 @@ class Expiry:
 
     # -- removal
 
-    def run(self) -> None:
+    def run(self) -> bool:
         """Remove what has expired by now; of a subject's last message a marker stays, if asked for.
 
-        Raises StoreReadError; what was due is due again then.
+        A bounded number at a time: returns whether nothing is left that has expired, as far as that is
+        known. Raises StoreReadError; what was due is due again then.
         """
         if self._running or not self._complete:
-            return
+            return True
         self._running = True
         now_ns = self._clock.now_ns()
-        due = self._wheel.due(now_ns) if self._wheel else []
+        most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
+        due = self._wheel.due(now_ns, most) if self._wheel else []
         try:
             store = self._stream.store
             gone = {seq for seq in due if 0 < store.expires_ns(seq) <= now_ns}
-            if self._age_ns:
+            done = len(due) < most
+            if self._age_ns and done:
                 before_ns = now_ns - self._age_ns + 1
                 if self._marker_ns or self._immortal:
-                    gone.update(message.sequence for message in self._aged(before_ns))
+                    aged, done = self._aged(before_ns)
+                    gone.update(aged)
                 else:
-                    self._stream.trim_head(before_ns=before_ns)
+                    self._stream.trim_old(before_ns)
+                    done = store.is_within(before_ns=before_ns)
             if gone:
                 self._remove(sorted(gone))
+            return done
         except StoreReadError:
             for sequence in due:
                 self._wheel.add(now_ns, sequence)
@@ -158,21 +169,25 @@ class Expiry:
         finally:
             self._running = False
 
-    def _aged(self, before_ns: int) -> Iterator[StoredMessage]:
-        """Messages from the head that are too old, without those that outlive it."""
+    def _aged(self, before_ns: int) -> tuple[list[int], bool]:
+        """Some messages that are too old, without those that outlive it; whether those are all."""
+        found: list[int] = []
         if before_ns <= self._young_ns:
-            return
+            return found, True
         store = self._stream.store
         at = max(self._aged_to, store.first_seq)
-        while messages := store.read(at, None, _READ, _READ_BYTES, store.last_seq):
+        for _ in range(_READS_MARKED if self._marker_ns else _READS):
+            messages = store.read(at, None, _READ, _READ_BYTES, store.last_seq)
+            if not messages:
+                return found, True
             for message in messages:
                 if message.timestamp_ns >= before_ns:
                     self._aged_to, self._young_ns = message.sequence, message.timestamp_ns
-                    return
+                    return found, True
                 if store.expires_ns(message.sequence) != NEVER_NS:
-                    yield message
-            at = messages[-1].sequence + 1
-        self._aged_to = at
+                    found.append(message.sequence)
+            at = self._aged_to = messages[-1].sequence + 1
+        return found, False
 
     def _remove(self, sequences: list[int]) -> None:
         stream = self._stream

@@ -19,6 +19,7 @@ from ....clock import Clock
 from ....errors import StoreFullError, StoreReadError
 from ..ports import Bus, Timer, Timers
 from .commits import Commits
+from .turns import Turns
 
 __all__ = ["Awaiting", "DurableGate", "PubAcks", "store_refusal"]
 
@@ -135,6 +136,11 @@ class DurableGate:
         self._soon: Timer | None = None
         self.wanted = False
         commits.join(self)
+
+    @property
+    def turns(self) -> Turns:
+        """Turns of the loop, shared with the other engines of the storage."""
+        return self._commits.turns
 
     @property
     def has_staged(self) -> bool:

@@ -20,6 +20,7 @@ from .intake import INTAKE
 from .keys import CONSUMER, STATE, STREAM
 from .lost import LostStreams
 from .recovery import Recovery
+from .removals import Disposal
 from .stream import Stream
 from .ttl import expires_at
 
@@ -93,7 +94,7 @@ class Registry:
         self._copies.closed(stream)
         context.appended.pop(stream, None)
         context.storage.delete_stream(stream.name)
-        context.gate.want()
+        context.gate.want(Disposal(context.removals, stream.store))
         context.advisories.stream(stream.name, "delete")
 
     def _journal_stream(self, stream: Stream) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
+
+from ....errors import StoreReadError
+from ..removal_ports import Removal
 
 if TYPE_CHECKING:
     from .stream import Stream
+    from .unread import Unread
 
 __all__ = [
     "InterestRetention",
@@ -25,6 +29,8 @@ class User(Protocol):
     def needs(self, stream_seq: int, subject: bytes) -> bool: ...
 
 
+_LOOKS: Final = 8192  # so often somebody is asked in a turn whether he needs a message …
+_LOOKS_MIN: Final = 64  # … but at least about so many messages
 _WANTED_MAX: Final = 32_768  # one more subject: the ones known are asked about anew
 
 
@@ -43,6 +49,10 @@ class Retention(Protocol):
         """A consumer went or changed its filters; one that comes makes nothing superfluous."""
         ...
 
+    def taken_back(self) -> None:
+        """A flush failed: what it had removed is back."""
+        ...
+
 
 class LimitsRetention:
     """Messages stay until a limit removes them."""
@@ -54,6 +64,9 @@ class LimitsRetention:
         return
 
     def consumers_changed(self) -> None:
+        return
+
+    def taken_back(self) -> None:
         return
 
 
@@ -73,6 +86,7 @@ class InterestRetention:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._wanted: set[bytes] = set()  # subjects somebody wants, as far as asked
+        self._sweep: _Sweep | None = None
 
     def wanted(self, subject: bytes) -> bool:
         if subject in self._wanted:
@@ -89,23 +103,19 @@ class InterestRetention:
         self._stream.remove_done(list(self._unneeded(sequences, others)))
 
     def consumers_changed(self) -> None:
-        """Walks the stream once: rare, and the only way to know what nobody waits for."""
+        """Walks the stream, some at a time: rare, and the only way to know what nobody waits for."""
         self._wanted.clear()
-        self._stream.unread.attempt(self._sweep)
+        if self._sweep is not None:
+            self._sweep.restart()
+            return
+        self._sweep = _Sweep(self._stream, self._users, self._swept)
+        self._stream.context.removals.begin(self._sweep)
 
-    def _sweep(self) -> None:
-        stream = self._stream
-        users = self._users()
-        store = stream.store
-        position = store.first_seq
-        while messages := store.read(position, None, 1024, 1 << 24, store.last_seq):
-            position = messages[-1].sequence + 1
-            done = [
-                message.sequence
-                for message in messages
-                if not any(u.needs(message.sequence, message.subject) for u in users)
-            ]
-            stream.remove_done(done)
+    def taken_back(self) -> None:
+        self.consumers_changed()
+
+    def _swept(self) -> None:
+        self._sweep = None
 
     def _users(self) -> list[User]:
         """Who may need a message: consumers, and streams that copy from this one."""
@@ -116,6 +126,50 @@ class InterestRetention:
             message = self._stream.store.get(sequence) if others else None
             if message is None or not any(o.needs(sequence, message.subject) for o in others):
                 yield sequence
+
+
+class _Sweep:
+    """One walk through a stream; a task of ``removals``."""
+
+    def __init__(
+        self, stream: Stream, users: Callable[[], list[User]], swept: Callable[[], None]
+    ) -> None:
+        self._stream = stream
+        self._users = users
+        self._swept = swept
+        self._next = 0
+        self._everything: Removal | None = None
+
+    def restart(self) -> None:
+        """Look at all of them again."""
+        self._next = 0
+
+    def run(self) -> bool:
+        stream = self._stream
+        if stream.is_closed or not stream.writable():
+            return True
+        users = self._users()
+        if not users:  # nobody waits for anything
+            if self._everything is None:
+                self._everything = stream.store.purging(None)
+            return stream.purge_some(self._everything)
+        self._everything = None
+        headings = stream.store.headings(self._next, max(_LOOKS_MIN, _LOOKS // len(users)))
+        done = [
+            sequence
+            for sequence, subject in headings
+            if not any(user.needs(sequence, subject) for user in users)
+        ]
+        stream.remove_done(done)
+        if headings:
+            self._next = headings[-1][0] + 1
+        return not headings
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        return self._stream.unread
+
+    def end(self, error: Exception | None) -> None:
+        self._swept()
 
 
 def retention_of(stream: Stream) -> Retention:

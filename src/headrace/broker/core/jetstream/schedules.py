@@ -160,6 +160,7 @@ class Schedules:
         self._current: dict[bytes, _Entry] = {}
         self._wheel = Wheel()
         self._gone = 0  # reminders of schedules that were not there any more
+        self._complete = True  # whether every schedule is known
         self._timer: Timer | None = None
         self._timer_ns = 0
 
@@ -174,6 +175,7 @@ class Schedules:
 
     def rebuild(self) -> None:
         """Begin anew with what is stored: after opening the stream, and when a batch was taken back."""
+        is_late, self._complete = not self._complete, False
         store = self._stream.store
         list(store.expiries())  # what it takes to find them is read before anything is forgotten
         self._current.clear()
@@ -185,6 +187,9 @@ class Schedules:
                 self._recover(message, over)
         if over:
             self._stream.remove(over)
+        self._complete = True
+        if is_late:  # what has come to be due meanwhile waits for a timer
+            self.arm()
 
     def _recover(self, message: StoredMessage, over: list[int]) -> None:
         firing = self._next(message.headers, message.timestamp_ns)

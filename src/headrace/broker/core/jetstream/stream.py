@@ -45,7 +45,6 @@ __all__ = ["Stream"]
 
 _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
-_RECENT: Final = 100_000  # messages: more are not written between two syncs, but by a flood
 _FAST_END: Final = FAST[-1]
 _FAST_THEN: Final = FAST + b" "
 
@@ -67,6 +66,7 @@ class Stream(CopyingStream):
         """Consumers with waiting requests that have seen everything durable."""
         self.holding: dict[Consumer, None] = {}
         self.crowded: dict[bytes, None] = {}
+        self.thinning = self.behind = self.rolling = None
         self.removals = 0
         self.unread = Unread(context, f"stream {config.name!r}")
         self.readers = {}
@@ -80,7 +80,7 @@ class Stream(CopyingStream):
         self._now_ns = context.clock.now_ns
         self._last_ns = 0
         self._dirty = False
-        self._closed = False
+        self.is_closed = False
         self._shown_seq = store.durable_seq  # who waits was told of everything up to this
         self.expiry = Expiry(self)
         self.schedules: Schedules | None = None
@@ -95,21 +95,14 @@ class Stream(CopyingStream):
     def open(self) -> None:
         """Start listening on the stream's subjects."""
         self._listen([] if self.config.mirror else self.config.subjects)
-        if self.config.max_msgs_per_subject > 0:
-            self.unread.attempt(self._suspect_recent)
-        self.expire()
+        self.trim()  # a crash may have kept a message and not what it removed
         self.arm()
-
-    def _suspect_recent(self) -> None:
-        """A crash may have kept a message and not what it removed."""
-        last = self.store.last_seq
-        recent = self.store.subjects_between(max(1, last - _RECENT), last)
-        self.crowded.update(dict.fromkeys(recent))
 
     def close(self) -> None:
         """Stop listening; consumers are closed by the registry."""
-        self._closed = True
+        self.is_closed = True
         self.unread.cancel()
+        self.context.removals.wake(self.unread)  # they end now, as there is nothing to remove
         self._listen([])
         self.expiry.cancel()
         if self.schedules is not None:
@@ -338,9 +331,9 @@ class Stream(CopyingStream):
         if found.duplicate_of:
             self._acknowledge_duplicate(sequence, reply)
         elif reply and found.extra:
-            self.acks.add(sequence, reply, found.extra)
+            self._confirm(sequence, reply, found.extra)
         elif reply:
-            self.acks.waiting.append((sequence, reply))
+            self._confirm(sequence, reply)
 
     def take_plain(self, subject: bytes, payload: bytes) -> int:
         """Stage a message without headers of a plain stream; returns its sequence. Raises StoreError."""
@@ -392,6 +385,7 @@ class Stream(CopyingStream):
         Returns the sequence it has, or had already. Raises Refused, StoreError.
         """
         subject, now_ns = self.renamed(subject), self.time()
+        self.rolling = None
         found = self.checks.admit(subject, headers, payload, now_ns)
         if found.duplicate_of:
             return found.duplicate_of, found
@@ -408,7 +402,7 @@ class Stream(CopyingStream):
             self.window.add(found.message_id, sequence, now_ns)
         self._after_append(subject, sequence, found.rollup)
         if found.ends:
-            self.unread.attempt(partial(self.purge, SubjectFilter([found.ends])))
+            self.purge(SubjectFilter([found.ends]))
         return sequence, found
 
     def _acknowledge_duplicate(self, sequence: int, reply: bytes) -> None:
@@ -436,7 +430,7 @@ class Stream(CopyingStream):
     def end_of_batch(self) -> None:
         """Once per tick with new messages: bring the stream within its limits."""
         self._dirty = False
-        if self._closed:
+        if self.is_closed:
             return
         if self.is_crowded:
             self.thin()
@@ -477,14 +471,15 @@ class Stream(CopyingStream):
         ``done`` are the removed ones that nobody needs: they are removed once more.
         """
         self.removals += 1
+        self.context.removals.take_back(self.unread, self.store.last_seq)
         self._rebuild_reminders()
         self.arm()
         if self.republisher is not None:
             self.republisher.take_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
         self.unread.attempt(partial(self.remove_done, done))
-        if self.config.max_msgs_per_subject > 0:
-            self.thin_all()
+        self.retention.taken_back()
+        self.trim()
 
     # -- questions
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ....api.streams import StreamConfig
 from ....errors import StoreReadError
 from ....subjects import SubjectFilter
 from ..ports import StreamStore
+from ..removal_ports import Removal, Thinning
 from .context import Context
+from .removals import SLICE, Limits, Purge
 
 if TYPE_CHECKING:
     from .consumer import Consumer
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from .unread import Unread
 
 __all__ = ["RemovingStream"]
+
+_MUCH: Final = 1024  # so many removed are enough for a turn
 
 
 class RemovingStream:
@@ -37,18 +41,61 @@ class RemovingStream:
     """What this stream copies, if anything."""
     crowded: dict[bytes, None]
     """Subjects that may have too many messages, until the end of the tick at most."""
+    thinning: Thinning | None
+    """A pass over the whole stream that brings each subject within the limit, while it is under way."""
+    behind: Limits | None
+    """What goes on with applying the limits, if that takes more than a turn."""
+    is_closed: bool
     unread: Unread
     """What could not be done because the store cannot read now."""
     removals: int
     """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
     def trim(self) -> None:
-        """Apply every limit now, as after an update."""
-        self.unread.attempt(self.trim_to_size)
-        self.expire()
-        config = self.config
-        if config.max_msgs_per_subject > 0:
-            self.thin_all()
+        """Apply every limit from now on, as after an update; ``behind`` while there is more to do."""
+        if not self.writable():
+            return
+        limit = self.config.max_msgs_per_subject
+        self.thinning = self.store.thinning(limit) if limit > 0 else None
+        if self.behind is None:
+            self.behind = Limits(self)
+            self.context.removals.begin(self.behind)
+
+    def catch_up(self) -> bool:
+        """Remove some of what is beyond the limits; whether nothing is left to remove.
+
+        Raises StoreReadError when the first that has to go cannot be read now.
+        """
+        if self.is_closed or not self.writable():
+            return True
+        limits = {"max_messages": self.config.max_msgs, "max_bytes": self.config.max_bytes}
+        if self._trim_some(**limits) > _MUCH or not self.store.is_within(**limits):
+            return False
+        if not self.expiry.run():
+            return False
+        if self.thinning is not None:
+            removed = self.thinning.run(SLICE)
+            if removed:
+                self._removed(removed)
+            if not self.thinning.done:
+                return False
+            self.thinning = None
+        return True
+
+    def fall_behind(self) -> None:
+        """There is more to remove than fits into this turn."""
+        if self.behind is None:
+            self.behind = Limits(self)
+            self.context.removals.add(self.behind)
+
+    def when_within(self, then: Callable[[Exception | None], None]) -> None:
+        """Call when the limits are met, with the next flush, or wait for what cannot be read now; or have
+        not been met, with an error.
+        """
+        if self.behind is None or self.behind.waits:
+            then(None)
+        else:
+            self.behind.waiting.append(then)
 
     def trim_to_size(self) -> None:
         """Remove the oldest while there are too many, or too many bytes. Raises StoreReadError."""
@@ -62,7 +109,8 @@ class RemovingStream:
     def _remove_due(self) -> None:
         if self.is_crowded:
             self._thin()
-        self.expiry.run()
+        if self.behind is None and not self.expiry.run():
+            self.fall_behind()
 
     @property
     def is_crowded(self) -> bool:
@@ -91,16 +139,6 @@ class RemovingStream:
             if removed:
                 self._removed(removed)
 
-    def thin_all(self) -> None:
-        """Bring every subject within the limit; later, if the store cannot read them now."""
-        self.unread.attempt(self._thin_all)
-
-    def _thin_all(self) -> None:
-        limit = self.config.max_msgs_per_subject
-        subjects = self.store.subjects(None)
-        self.crowded = dict.fromkeys([s for s, state in subjects if state.count > limit])
-        self._thin()
-
     def remove(self, sequences: Sequence[int]) -> int:
         """Remove messages on request or by a limit; deliveries of them are over."""
         removed = self.store.remove(sequences)
@@ -120,20 +158,39 @@ class RemovingStream:
             if self.crowd or self.intake is not None:
                 self.make_way()
 
-    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
-        """Remove by subject, sequence or count; returns how many."""
-        purged = self.store.purge(filter, below_seq, keep)
-        if purged:
+    def purge(
+        self,
+        filter: SubjectFilter | None,
+        below_seq: int = 0,
+        keep: int = 0,
+        then: Callable[[Exception | None], None] | None = None,
+    ) -> Purge:
+        """Remove by subject, sequence or count: as much as fits into this turn, and then the rest.
+
+        ``then`` is told when all of it is done, or waits for what cannot be read now; or with an error
+        that it will not be done.
+        """
+        removal = self.store.purging(filter, below_seq, keep)
+        purge = Purge(self, removal, then, is_patient=True)
+        self.context.removals.begin(purge)
+        return purge
+
+    def purge_some(self, removal: Removal) -> bool:
+        """One slice of a purge; whether it was the last. Raises StoreError."""
+        if removal.run(SLICE):
             self.removals += 1
             self.context.gate.want_soon()
+            first, gone = self.store.first_seq, removal.gone
             for consumer in list(self.holding):
-                consumer.acks.forget_missing()
+                consumer.acks.forget_below(first)
+                consumer.acks.forget_gone(gone)
+            if self.crowd or self.intake is not None:
+                self.make_way()
+        if removal.done and removal.removed:
             for consumer in self.consumers.values():
                 consumer.state.skip_below(self.store.first_seq)
                 consumer.touch()
-            if self.crowd or self.intake is not None:
-                self.make_way()
-        return purged
+        return removal.done
 
     def begin_at(self, sequence: int) -> None:
         """If the stream is empty and has not come so far, the next message gets this sequence."""
@@ -147,10 +204,20 @@ class RemovingStream:
 
     def trim_head(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> None:
         """Remove from the head until within the limits (-1 or 0: no limit). Raises StoreReadError."""
-        if not self.writable():
+        if not self.writable() or self.behind is not None:
             return
-        removed = self.store.trim(
+        if self._trim_some(max_messages, max_bytes, before_ns) and not self.store.is_within(
             max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns
+        ):
+            self.fall_behind()
+
+    def trim_old(self, before_ns: int) -> None:
+        """Remove from the head some of what is older than that. Raises StoreReadError."""
+        self._trim_some(before_ns=before_ns)
+
+    def _trim_some(self, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> int:
+        removed = self.store.trim(
+            max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns, work=SLICE
         )
         if removed:
             self.context.gate.want_soon()
@@ -159,6 +226,7 @@ class RemovingStream:
                 consumer.acks.forget_below(first)
             if self.crowd or self.intake is not None:
                 self.make_way()
+        return removed
 
     def writable(self) -> bool:
         """False once the store has failed: then limits rest, and monitoring shows the failure."""

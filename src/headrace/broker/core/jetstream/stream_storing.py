@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from ....api.envelope import encode_pub_error
 from ....subjects import SubjectFilter
 from ....transforms import SubjectTransform
 from .batch_checks import Staged
 from .dedupe import DuplicateWindow
-from .gate import PubAcks
+from .gate import PubAcks, store_refusal
 from .publish_headers import header_value
+from .removals import Purge
 from .republish import Republisher
 from .retention import Retention
 from .stream_removal import RemovingStream
@@ -33,6 +35,8 @@ class StoringStream(RemovingStream):
     schedules: Schedules | None
     transform: SubjectTransform | None
     window: DuplicateWindow
+    rolling: Purge | None
+    """What the message that is being stored rolls up, if that takes more than a turn."""
     _append: Callable[[bytes, bytes, bytes, int], int]
     _dirty: bool
     _last_ns: int
@@ -74,6 +78,7 @@ class StoringStream(RemovingStream):
         self.context.quota.admit(
             self.config.storage, sum(len(m.subject + m.headers + m.payload) for m in messages)
         )
+        self.rolling = None
         targets = [self._republishing(message.subject) for message in messages]
         sequence = self.store.append_together([message[:5] for message in messages])
         latest: dict[bytes, int] = {}
@@ -90,10 +95,10 @@ class StoringStream(RemovingStream):
             latest[message.subject] = sequence
             self._after_append(message.subject, sequence, message.rollup)
             if message.ends:
-                self.unread.attempt(partial(self.purge, SubjectFilter([message.ends])))
+                self.purge(SubjectFilter([message.ends]))
             sequence += 1
         if reply:
-            self.acks.add(sequence - 1, reply, extra)
+            self._confirm(sequence - 1, reply, extra)
         if not self._dirty:
             self._mark_dirty()
 
@@ -139,7 +144,9 @@ class StoringStream(RemovingStream):
         """What a new message removes at once: a rollup, the oldest of its subject, or itself."""
         if rollup:
             scope = SubjectFilter.of_stored(subject) if rollup == b"sub" else None
-            self.unread.attempt(partial(self.purge, scope, below_seq=sequence))
+            purge = self.purge(scope, below_seq=sequence)
+            if not purge.done:
+                self.rolling = purge
         if self.config.max_msgs_per_subject > 0:
             if not self._replaces:
                 self.crowded[subject] = None
@@ -147,6 +154,26 @@ class StoringStream(RemovingStream):
                 self.thin()
         if not self.retention.wanted(subject):
             self.store.remove([sequence])
+
+    def _confirm(self, sequence: int, reply: bytes, extra: bytes = b"") -> None:
+        """Acknowledge a message with the next flush, or with the last one of what it rolls up."""
+        rolling, self.rolling = self.rolling, None
+        if rolling is not None:
+            rolling.when_done(partial(self._confirm_rolled, sequence, reply, extra))
+        elif extra:
+            self.acks.add(sequence, reply, extra)
+        else:
+            self.acks.waiting.append((sequence, reply))
+
+    def _confirm_rolled(
+        self, sequence: int, reply: bytes, extra: bytes, error: Exception | None
+    ) -> None:
+        if error is not None:
+            refusal = encode_pub_error(self.config.name, store_refusal(error))
+            self.context.bus.publish(reply, b"", b"", refusal)
+        else:
+            self.acks.add(sequence, reply, extra)
+            self.context.gate.want(self.acks)
 
     def _mark_dirty(self) -> None:
         raise NotImplementedError

@@ -29,6 +29,7 @@ from .consumer_limits import check_consumer_limits
 from .context import Context, Refused
 from .levels import required_level
 from .pedantic import check_pedantic
+from .removals import Purge
 from .republish import check_republish
 from .source_config import check_copies, check_copies_update
 from .stream_config import (
@@ -139,7 +140,7 @@ class StreamsApi:
         stream = self._registry.create_stream(config)
         return stream_info(stream, self._context, did_create=True)
 
-    def update(self, call: Call) -> Document:
+    def update(self, call: Call) -> Document | None:
         config = self._read_config(call)
         if config.name in self._registry.lost.reasons:
             return self._adopt(config)
@@ -159,7 +160,15 @@ class StreamsApi:
                 allow_rollup_hdrs=False,
             )
         self._registry.update_stream(stream, config)
-        return stream_info(stream, self._context)
+
+        def answer(error: Exception | None) -> None:
+            if error is not None:
+                self._api.fail(call, error)
+            else:
+                self._api.complete(call, stream_info(stream, self._context))
+
+        stream.when_within(answer)
+        return None  # the answer comes when the limits are met
 
     def _adopt(self, config: StreamConfig) -> Document:
         """The messages are there, what they are to be used for is not: this says it."""
@@ -195,7 +204,7 @@ class StreamsApi:
             self._registry.delete_stream(self._stream(call))
         return SuccessResponse()
 
-    def purge(self, call: Call) -> Document:
+    def purge(self, call: Call) -> None:
         request = call.read(PurgeRequest)
         if min(request.seq, request.keep) < 0:
             raise Refused(Errors.INVALID_JSON, err="json: seq and keep can not be negative")
@@ -206,11 +215,18 @@ class StreamsApi:
         if stream.config.deny_purge:
             raise Refused(Errors.STREAM_PURGE_FAILED, err="stream purge not permitted")
         scope = _filter(request.filter)
-        purged = stream.purge(scope, request.seq, request.keep)
-        if scope is None:
-            stream.begin_at(request.seq)
-        stream.retention.consumers_changed()
-        return PurgeResponse(success=True, purged=purged)
+        removal = stream.store.purging(scope, request.seq, request.keep)
+
+        def answer(error: Exception | None) -> None:
+            if error is not None:
+                self._api.fail(call, error)
+                return
+            if scope is None:
+                stream.begin_at(request.seq)
+            stream.retention.consumers_changed()
+            self._api.complete(call, PurgeResponse(success=True, purged=removal.removed))
+
+        self._context.removals.begin(Purge(stream, removal, answer))
 
     def names(self, call: Call) -> Answer:
         request = call.read(StreamNamesRequest)
@@ -273,8 +289,10 @@ class StreamsApi:
 
     def _subjects(self, stream: Stream, request: StreamInfoRequest) -> tuple[dict[str, int], int]:
         scope = _filter(request.subjects_filter)
-        counts = sorted((s, state.count) for s, state in stream.store.subjects(scope))
+        counts = stream.store.subject_counts(scope)
         offset = max(request.offset, 0)
+        if offset or len(counts) > SUBJECTS_PER_PAGE:
+            counts.sort()
         page = counts[offset : offset + SUBJECTS_PER_PAGE]
         return {subject.decode(errors="replace"): count for subject, count in page}, len(counts)
 

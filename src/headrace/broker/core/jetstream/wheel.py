@@ -53,10 +53,15 @@ class Wheel:
         """When the next are due; only to be asked while there are any."""
         return self._order[0] * _GRAIN_NS
 
-    def due(self, now_ns: int) -> list[int]:
-        """Take out what is due by now."""
+    def due(self, now_ns: int, most: int = 1 << 62) -> list[int]:
+        """Take out what is due by now, at most so many."""
         found: list[int] = []
-        while self._order and self._order[0] * _GRAIN_NS <= now_ns:
-            found.extend(self._buckets.pop(heappop(self._order)))
+        while self._order and self._order[0] * _GRAIN_NS <= now_ns and len(found) < most:
+            bucket = self._buckets[self._order[0]]
+            room = most - len(found)
+            found.extend(bucket[-room:])
+            del bucket[-room:]
+            if not bucket:
+                del self._buckets[heappop(self._order)]
         self._entries -= len(found)
         return found
