@@ -123,9 +123,7 @@ class _Opening:
                     continue
                 self._scanned(file, data, following)
             before = file.header.serial
-        for path in (
-            self._inventory.alien
-        ):  # only now: an unreadable segment shows that what follows is torn
+        for path in self._inventory.alien:  # not before: an unreadable one shows what is torn
             self._quarantine.take(path, self._shelf.root)
         return self._finish(files)
 
