@@ -159,8 +159,11 @@ async def test_a_static_member_reads_its_partitions(connection: Client) -> None:
         subjects = await instance.work(len(owned[number]))
         assert subjects == [f"{number}.foo.{key}" for key in owned[number]]
         await instance.pull()
-    listed = (await ask(connection, "CONSUMER.LIST.S"))["consumers"]
-    assert {info["name"]: info["num_waiting"] for info in listed} == {"G-m1": 1, "G-m2": 1}
+    waiting: dict[str, int] = {}
+    async with asyncio.timeout(5):
+        while waiting != {"G-m1": 1, "G-m2": 1}:  # nats-server takes a pull in its own time
+            listed = (await ask(connection, "CONSUMER.LIST.S"))["consumers"]
+            waiting = {info["name"]: info["num_waiting"] for info in listed}
     duplicate = {"durable_name": "G-m3", "filter_subjects": ["0.>", "0.>"]}
     assert (await join(connection, "S", "G-m3", **duplicate))["error"]["err_code"] == 10138
 

@@ -162,3 +162,31 @@ def test_a_publish_again_is_no_duplicate_of_what_the_disk_refuses(error: Excepti
     world.tick()
     answers = [json.loads(answer.payload) for answer in first.take() + second.take()]
     assert ["error" in answer for answer in answers] == [True, True], answers
+
+
+@pytest.mark.parametrize("policy", ["all", "new", "last", "last_per_subject"])
+def test_a_consumer_made_beside_refused_messages_misses_none_of_those_that_take_their_place(
+    policy: str,
+) -> None:
+    """One chunk, and so one write: messages, of which only the last stays, and a consumer behind them."""
+    fs, world, client = bottle()
+    client.stream(max_msgs=1)
+    inbox = client.subscribe()
+    config = {"durable_name": "C", "ack_policy": "explicit", "deliver_policy": policy}
+    config |= {"filter_subject": "s.>"} if policy == "last_per_subject" else {}
+    body = json.dumps({"stream_name": "S", "config": config}).encode()
+    fs.fail(fs.operations + 2, "enospc")  # the first call makes room, and may fail
+    client.send(
+        b"".join(publication(b"s.a", b"x", inbox.subject) for _ in range(3))
+        + publication(b"$JS.API.CONSUMER.CREATE.S.C", body, inbox.subject)
+    )
+    fs.relent()
+    world.advance(1)
+    answers = [json.loads(answer.payload) for answer in inbox.take()]
+    assert all("error" in answer for answer in answers[:3]), answers
+    answer = client.put(b"s.b")
+    assert "error" not in answer, answer
+    stored = [answer["seq"]]
+    if "error" in client.api("CONSUMER.INFO.S.C"):
+        return  # it is no more, which is as good
+    assert [message.stream_seq for message in client.pull(b"5").take()] == stored

@@ -63,6 +63,7 @@ class Context:
         "forgotten",
         "gate",
         "later",
+        "newborn",
         "options",
         "quota",
         "random",
@@ -105,6 +106,7 @@ class Context:
         self.removed: dict[Stream, list[int]] = {}
         """Messages their consumers are done with, removed since the last flush started."""
         self.forgotten: dict[Consumer, list[Entry]] = {}
+        self.newborn: dict[Consumer, None] = {}  # made since the last flush began
         """Deliveries that are over as their messages left the stream, since the last flush started."""
         self.ready: dict[Consumer, None] = {}
         """Consumers that may have something to deliver, in the order they became so."""

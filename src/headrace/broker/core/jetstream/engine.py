@@ -67,6 +67,7 @@ class JetStream:
         self._flushing: dict[Stream, None] = {}
         self._removing: dict[Stream, list[int]] = {}
         self._forgetting: dict[Consumer, list[Entry]] = {}
+        self._newborn: dict[Consumer, None] = {}
         self._turn_asked = False
         self._api = ApiDispatcher(context)
         StreamsApi(context, self.registry, self._api)
@@ -219,14 +220,17 @@ class JetStream:
             stream.flush_begins()
         self._removing, context.removed = context.removed, {}
         self._forgetting, context.forgotten = context.forgotten, {}
+        self._newborn, context.newborn = context.newborn, {}
 
     def _completed(self, error: Exception | None) -> None:
         """A flush is done: what it carried may be delivered; or it failed, and is taken back."""
         streams, self._flushing = self._flushing, {}
         removed, self._removing = self._removing, {}
         forgotten, self._forgetting = self._forgetting, {}
+        newborn, self._newborn = self._newborn, {}
         if error is not None:
-            self.registry.take_back(removed, forgotten)
+            newborn.update(self._context.newborn)
+            self.registry.take_back(removed, forgotten, newborn)
         self._context.copies.completed(error)
         for stream in streams:
             try:

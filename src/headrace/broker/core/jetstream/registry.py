@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -117,6 +118,7 @@ class Registry:
             consumer.close()
             raise
         self._admit(consumer)
+        self._context.newborn[consumer] = None
         self.journal_consumer(consumer)
         advisories = self._context.advisories
         advisories.consumer(consumer, "create")
@@ -260,12 +262,14 @@ class Registry:
         self,
         removed: Mapping[Stream, Sequence[int]],
         forgotten: Mapping[Consumer, Sequence[Entry]],
+        newborn: Collection[Consumer],
     ) -> None:
         """A flush failed: follow the storage back to what it still has.
 
         A stream whose creation was in it is no more. One whose deletion was in it is deleted again:
         its configuration is gone already. ``removed`` are messages nobody needs, by stream; ``forgotten``
-        are deliveries that were over because their messages had left the stream.
+        are deliveries that were over because their messages had left the stream. ``newborn`` consumers
+        were made since the last flush that succeeded: where they begin was told by what is no more.
         """
         storage = self._context.storage
         there = set(storage.streams())
@@ -273,6 +277,8 @@ class Registry:
             if stream.name in there:
                 stream.take_back(removed.get(stream, ()))
                 for consumer in stream.consumers.values():
+                    if consumer in newborn:
+                        consumer.unread.attempt(partial(self._start_anew, consumer))
                     self._look_again(consumer, forgotten.get(consumer, ()))
                 continue
             stream.close()
@@ -286,6 +292,13 @@ class Registry:
             for name in there.difference(self.streams, self.lost.names):
                 storage.delete_stream(name)
                 self._context.gate.want_soon()
+
+    def _start_anew(self, consumer: Consumer) -> None:
+        """A consumer began where the stream is not any more: it begins again."""
+        if consumer.state.delivered_consumer == 0:
+            consumer.start()
+            if consumer.journaled and self._context.storage.failed is None:
+                self.journal_consumer(consumer)
 
     def _look_again(self, consumer: Consumer, forgotten: Sequence[Entry]) -> None:
         """Messages may be back that a consumer had passed over, or had in hand."""
