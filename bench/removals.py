@@ -22,6 +22,7 @@ PAYLOAD_BYTES = 100
 STREAM = contenders.STREAM
 API = "$JS.API."
 BAR_MS = 50.0
+ANSWER_S = 120.0  # nats-server takes 13 s for one of these
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,7 @@ def measure(contender: Contender, case: Case, storage: str) -> tuple[float, floa
             time.sleep(0.3)  # what the publishing has left to do
             neighbour.longest = 0.0
             started = time.perf_counter()
+            connection.socket.settimeout(ANSWER_S)
             connection.request(API + case.verb, body or None)
             took = time.perf_counter() - started
             time.sleep(0.5)  # and what the operation has
