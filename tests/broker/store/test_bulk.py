@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.broker.store import FileStorage, MemoryStorage, bulk, memory
+from headrace.broker.store import FileStorage, MemoryStorage, bulk, edits, memory
 from headrace.broker.store.index import Segment
 from headrace.broker.store.memory import MemoryLog
 from headrace.broker.store.record import OVERHEAD
@@ -262,6 +262,27 @@ def test_slices_that_do_not_become_durable_are_taken_back(kind, fill, patterns, 
     chosen = {s for s, m in life.model.items() if scope is None or scope.matches(m.subject)}
     assert life.store.purge(scope) == len(chosen)
     life.lose(chosen)
+    life.check()
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+@pytest.mark.parametrize("how", ["purge", "remove", "trim"])
+def test_messages_taken_back_keep_subjects_that_had_been_emptied(
+    kind: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edits, "_RENUMBER_MIN", 4)
+    life = Life(kind)
+    life.append([(b"gone.%d" % number, 10) for number in range(20)])
+    life.flush()
+    names = life.store._table.names
+    if how == "purge":
+        life.store.purge(None)
+    elif how == "remove":
+        life.store.remove(range(2, 20))
+    else:
+        life.store.trim(max_messages=1)
+    assert life.store._table.names is not names, "the subjects were not renumbered"
+    life.store.fail()
     life.check()
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...errors import StoreReadError
 from .bulk import EVERYTHING, Allowance, Purging, Thinning, trim_age, trim_size
-from .index import Segment, SubjectTable
+from .index import Segment, SubjectTable, sids_in_doubt
 from .log import MessageLog
 from .part import Part
 from .views import View
@@ -44,6 +44,7 @@ class EditableLog(MessageLog):
         self._inflight: deque[Part] = deque()
         self._remains: SubjectTable | None = None  # of a deleted stream, to be freed by and by
         self._spoilt = 0  # messages that segments, once loaded, turned out not to hold
+        self._renumber_at = 0  # so many empty subjects make another renumbering worth it
         self._thinning: Thinning | None = None  # the one that was begun last
         self.superseded: list[tuple[int, int]] | None = None
 
@@ -303,23 +304,21 @@ class EditableLog(MessageLog):
     def _maybe_renumber(self) -> None:
         """Forget subjects without messages when they are many, so that the table stays bounded."""
         table = self._table
-        if table.empty < _RENUMBER_MIN or table.empty * 2 < len(table.names):
+        if table.empty < max(_RENUMBER_MIN, self._renumber_at) or table.empty * 2 < len(
+            table.names
+        ):
             return
-        fresh = SubjectTable()
-        places: list[int] = []
-        for sid, name in enumerate(table.names):
-            count = table.counts[sid]
-            if count:
-                places.append(fresh.intern(name))
-                fresh.add(places[-1], table.firsts[sid], table.lasts[sid], count)
-            else:
-                places.append(0)  # dead messages point anywhere
+        removed = [sequence for part in self._inflight for sequence in part.removed] + self._removed
+        floor = self._inflight[0].floor if self._inflight else self._floor
+        back = sids_in_doubt(self._segments, floor, self._first, removed)
+        fresh, places = table.renumbered(back)
         for segment in self._segments:
             segment.renumber(places)  # one that is not loaded yet will find the names anew
         fresh.loose = {places[sid] for sid in table.loose if table.counts[sid]}
         if self.superseded:
             self.superseded = [(places[sid], sequence) for sid, sequence in self.superseded]
         self._table = fresh
+        self._renumber_at = 2 * fresh.empty  # those in doubt are not worth another pass
         self._views.clear()
         self._occurrences = None
         self._aim()

@@ -11,12 +11,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import compress
 
 from .expiries import Expiries
 
-__all__ = ["Chunk", "Segment", "SubjectTable"]
+__all__ = ["Chunk", "Segment", "SubjectTable", "sids_in_doubt"]
 
 
 class Chunk:
@@ -340,9 +340,42 @@ class SubjectTable:
             self.empty -= 1
         self.counts[sid] += count
 
+    def renumbered(self, keep: Set[int]) -> tuple[SubjectTable, list[int]]:
+        """A table without the empty subjects but ``keep``, and everyone's new number (0: gone)."""
+        fresh = SubjectTable()
+        places: list[int] = []
+        for sid, name in enumerate(self.names):
+            count = self.counts[sid]
+            if count:
+                places.append(fresh.intern(name))
+                fresh.add(places[-1], self.firsts[sid], self.lasts[sid], count)
+            else:
+                places.append(fresh.intern(name) if sid in keep else 0)
+        return fresh, places
+
     def subtract(self, sid: int, count: int) -> None:
         """Count ``count`` fewer live messages of ``sid``."""
         left = self.counts[sid] - count
         self.counts[sid] = left
         if not left:
             self.empty += 1
+
+
+def sids_in_doubt(
+    segments: list[Segment], floor: int, first: int, removed: Iterable[int]
+) -> set[int]:
+    """The subjects of removed messages that a failing flush would bring back.
+
+    Those are all from ``floor``, the durable first sequence, to ``first``, and ``removed``.
+    """
+    sids: set[int] = set()
+    for segment in segments:
+        if segment.load is None and segment.base < first and segment.last_seq >= floor:
+            sids.update(segment.sids[segment.lower(floor) : segment.upper(first)])
+    bases = [segment.base for segment in segments]
+    for sequence in removed:
+        segment = segments[max(0, bisect_right(bases, sequence) - 1)]
+        position = segment.lower(sequence)
+        if position < len(segment.sids):
+            sids.add(segment.sids[position])
+    return sids
