@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 
 from headrace.client import JetStream, KeyExistsError, ObjectDamagedError, ObjectNotFoundError
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, JetStreamApiError
 from headrace.jobs.config import FeedConfig
 from headrace.jobs.feed import feed_channel
 from headrace.jobs.http import create_app
@@ -24,7 +26,22 @@ from jobs_world import World
 
 __all__ = ["WORK", "Work"]
 
+T = TypeVar("T")
+NO_SUITABLE_PEERS = 10005
 ALL_S = 40.0  # for what was under way to come to its end, once the cluster is whole
+
+
+async def placed(make: Callable[[], Awaitable[T]]) -> T:
+    """Make something with three replicas, as soon as all servers are seen: one that was frozen is taken for
+    gone some time after it is back, when the others notice that they had not heard of it."""
+    deadline = time.monotonic() + ALL_S
+    while True:
+        try:
+            return await make()
+        except JetStreamApiError as error:
+            if error.err_code != NO_SUITABLE_PEERS or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.1)
 
 
 class Work(ABC):
@@ -57,8 +74,10 @@ class Work(ABC):
         await asyncio.gather(*self.helpers, return_exceptions=True)
 
     async def stream(self, **options: Any) -> None:
-        await self.js.create_stream(
-            name=self.name, subjects=[f"{self.name}.>"], num_replicas=3, **options
+        await placed(
+            lambda: self.js.create_stream(
+                name=self.name, subjects=[f"{self.name}.>"], num_replicas=3, **options
+            )
         )
 
     async def stored(self) -> list[tuple[str, int]]:
@@ -182,7 +201,9 @@ class Keys(Work):
     """A counter in each of three keys, raised by what it was; and another one that is put."""
 
     async def prepare(self) -> None:
-        self.bucket = await self.js.create_key_value(self.name, history=64, num_replicas=3)
+        self.bucket = await placed(
+            lambda: self.js.create_key_value(self.name, history=64, num_replicas=3)
+        )
         self.revisions = {key: await self.bucket.create(key, b"0") for key in "abc"}
 
     async def run(self) -> None:
@@ -210,7 +231,7 @@ class Objects(Work):
     """Objects of half a MiB, read again at once."""
 
     async def prepare(self) -> None:
-        self.bucket = await self.js.create_object_store(self.name, num_replicas=3)
+        self.bucket = await placed(lambda: self.js.create_object_store(self.name, num_replicas=3))
 
     async def run(self) -> None:
         while not self.stopping.is_set():
@@ -237,6 +258,8 @@ class Objects(Work):
 class Feed(Work):
     """A stream that feeds a channel of jobs."""
 
+    runtime: Runtime | None = None
+
     async def prepare(self) -> None:
         await self.stream()
         database = open_database(f"sqlite:///{self.directory / self.name}.db", threads=2)
@@ -259,16 +282,28 @@ class Feed(Work):
             await asyncio.sleep(0.1)
 
     async def check(self) -> None:
-        async with asyncio.timeout(ALL_S):
-            while len(jobs := await self.world.queued(1000)) < min(self.done, 1000):
-                await asyncio.sleep(0.1)
-        payloads = [int(job["Message"]["Payload"]) for job in jobs]
-        assert sorted(payloads) == [*range(len(payloads))]
+        deadline = time.monotonic() + ALL_S
+        while (payloads := await self.queued()) != [*range(min(self.done, 1000))]:
+            assert time.monotonic() < deadline, await self.report(payloads)
+            assert not any(task.done() for task in self.helpers), self.helpers
+            await asyncio.sleep(0.1)
+
+    async def queued(self) -> list[int]:
+        jobs = await self.world.queued(1000)
+        return sorted(int(job["Message"]["Payload"]) for job in jobs)
+
+    async def report(self, payloads: list[int]) -> str:
+        """What is missing or double, and what the servers say of the consumer that should bring it."""
+        stream = await self.js.stream(self.name)
+        consumers = [consumer async for consumer in stream.consumers()]
+        missing = sorted({*range(self.done)} - {*payloads})
+        return f"{len(payloads)} of {self.done}; missing {missing}; {consumers}; {self.helpers}"
 
     async def end(self) -> None:
         await super().end()
-        await self.http.aclose()
-        await self.runtime.close()
+        if self.runtime is not None:
+            await self.http.aclose()
+            await self.runtime.close()
 
 
 WORK: dict[str, type[Work]] = {

@@ -44,6 +44,7 @@ def frozen(cluster: Cluster, leader: Node, stream: str) -> None:
     leader.freeze()
     new_leader(cluster, leader, stream)
     leader.thaw()
+    cluster.wait_until_agreed(stream)
 
 
 def cut_off(cluster: Cluster, leader: Node, stream: str) -> None:
@@ -51,6 +52,7 @@ def cut_off(cluster: Cluster, leader: Node, stream: str) -> None:
     cluster.cut_off(leader)
     new_leader(cluster, leader, stream)
     cluster.mend()
+    cluster.wait_until_agreed(stream)
 
 
 def new_leader(cluster: Cluster, old: Node, stream: str) -> None:
