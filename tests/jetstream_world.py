@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream import JetStreamOptions
-from headrace.broker.core.session import Peer, Session
+from headrace.broker.core.net.session import Peer, Session
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
 from headrace.wire import Parser, frames

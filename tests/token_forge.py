@@ -10,7 +10,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from headrace.broker.core.nkeys import encode_key
+from headrace.broker.core.auth.nkeys import encode_key
 
 __all__ = ["Key", "credentials", "old_token", "token"]
 

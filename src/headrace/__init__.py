@@ -21,18 +21,22 @@ if TYPE_CHECKING:
         StreamSource,
         SubjectTransformConfig,
     )
-    from .client.batch import AtomicBatch, BatchRefusedError
     from .client.connection import Connection, connect
-    from .client.consume import Consumption
-    from .client.consumer import Consumer
-    from .client.contexts import Context, read_context
-    from .client.directget import DirectBatch
-    from .client.jetstream import JetStream
-    from .client.jsmessage import Batch, JetStreamMessage
-    from .client.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
-    from .client.kvconfig import KeyValueStatus
+    from .client.jetstream.consume import Consumption
+    from .client.jetstream.consumer import Consumer
+    from .client.jetstream.direct_get import DirectBatch
+    from .client.jetstream.message import Batch, JetStreamMessage
+    from .client.jetstream.ordered import OrderedConsumer
+    from .client.jetstream.push import PushSubscription
+    from .client.jetstream.stream import Stream, StreamMessage
+    from .client.jetstream.watch import Watch
+    from .client.jetstream_context import JetStream
+    from .client.kv.config import KeyValueStatus
+    from .client.kv.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
     from .client.message import Message
-    from .client.objectinfo import (
+    from .client.nats_context import Context, read_context
+    from .client.net.options import Options
+    from .client.objects.info import (
         ObjectDamagedError,
         ObjectExistsError,
         ObjectInfo,
@@ -41,15 +45,11 @@ if TYPE_CHECKING:
         ObjectNotFoundError,
         ObjectStoreStatus,
     )
-    from .client.objectreader import ObjectReader
-    from .client.objectstore import ObjectStore
-    from .client.options import Options
-    from .client.ordered import OrderedConsumer
-    from .client.publisher import Publisher, PublishError, PublishFailure
-    from .client.push import PushSubscription
-    from .client.stream import Stream, StreamMessage
+    from .client.objects.reader import ObjectReader
+    from .client.objects.store import ObjectStore
+    from .client.publish.atomic_batch import AtomicBatch, BatchRefusedError
+    from .client.publish.publisher import Publisher, PublishError, PublishFailure
     from .client.subscription import Subscription
-    from .client.watch import Watch
     from .embedded import Broker
     from .errors import (
         AuthorizationError,
@@ -140,7 +140,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "client.batch": ("AtomicBatch", "BatchRefusedError"),
+    "client.publish.atomic_batch": ("AtomicBatch", "BatchRefusedError"),
     "client.connection": ("Connection", "connect"),
     "api.consumers": ("ConsumerConfig", "ConsumerInfo"),
     "api.messages": ("PubAck",),
@@ -152,16 +152,16 @@ _HOMES = {
         "StreamSource",
         "SubjectTransformConfig",
     ),
-    "client.contexts": ("Context", "read_context"),
-    "client.directget": ("DirectBatch",),
-    "client.consume": ("Consumption",),
-    "client.consumer": ("Consumer",),
-    "client.jetstream": ("JetStream",),
-    "client.jsmessage": ("Batch", "JetStreamMessage"),
-    "client.keyvalue": ("Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue"),
-    "client.kvconfig": ("KeyValueStatus",),
+    "client.nats_context": ("Context", "read_context"),
+    "client.jetstream.direct_get": ("DirectBatch",),
+    "client.jetstream.consume": ("Consumption",),
+    "client.jetstream.consumer": ("Consumer",),
+    "client.jetstream_context": ("JetStream",),
+    "client.jetstream.message": ("Batch", "JetStreamMessage"),
+    "client.kv.keyvalue": ("Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue"),
+    "client.kv.config": ("KeyValueStatus",),
     "client.message": ("Message",),
-    "client.objectinfo": (
+    "client.objects.info": (
         "ObjectDamagedError",
         "ObjectExistsError",
         "ObjectInfo",
@@ -170,16 +170,16 @@ _HOMES = {
         "ObjectNotFoundError",
         "ObjectStoreStatus",
     ),
-    "client.objectreader": ("ObjectReader",),
-    "client.objectstore": ("ObjectStore",),
-    "client.options": ("Options",),
-    "client.ordered": ("OrderedConsumer",),
-    "client.publisher": ("PublishError", "PublishFailure", "Publisher"),
-    "client.stream": ("Stream", "StreamMessage"),
-    "client.push": ("PushSubscription",),
+    "client.objects.reader": ("ObjectReader",),
+    "client.objects.store": ("ObjectStore",),
+    "client.net.options": ("Options",),
+    "client.jetstream.ordered": ("OrderedConsumer",),
+    "client.publish.publisher": ("PublishError", "PublishFailure", "Publisher"),
+    "client.jetstream.stream": ("Stream", "StreamMessage"),
+    "client.jetstream.push": ("PushSubscription",),
     "client.subscription": ("Subscription",),
     "embedded": ("Broker",),
-    "client.watch": ("Watch",),
+    "client.jetstream.watch": ("Watch",),
 }
 _LAZY = {name: module for module, names in _HOMES.items() for name in names}
 

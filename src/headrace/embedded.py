@@ -15,8 +15,8 @@ from .client.blocking.connection import Connection as BlockingConnection
 from .client.blocking.connection import connect_on
 from .client.blocking.portal import LentPortal, Portal
 from .client.connection import Connecting, settings_from
-from .client.inprocess import InProcessSession
-from .client.options import ConnectOptions, Options
+from .client.net.inprocess import InProcessSession
+from .client.net.options import ConnectOptions, Options
 from .errors import ConnectionClosedError
 
 __all__ = ["BlockingBroker", "Broker"]

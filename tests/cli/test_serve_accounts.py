@@ -13,7 +13,7 @@ import peers
 from conformance.driver import Session, run
 from conformance.steps import api, connect, drain, raw, request
 from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
-from headrace.broker.core.auth import User
+from headrace.broker.core.auth.authentication import User
 from headrace.cli.serve_config import broker_options, read_file
 from headrace.errors import ConfigurationError
 

@@ -16,7 +16,7 @@ import pytest
 
 import peers
 from headrace import AuthorizationError, connect
-from headrace.broker.core.auth import User
+from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import Broker, BrokerOptions
 from headrace.cli.serve_config import broker_options, read_file
 from headrace.errors import ConfigurationError

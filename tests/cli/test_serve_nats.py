@@ -11,8 +11,8 @@ import pytest
 
 import peers
 from headrace.broker.core.account_options import AssetLimits
-from headrace.broker.core.auth import User
-from headrace.broker.core.permissions import Permissions, ResponsePermission
+from headrace.broker.core.auth.authentication import User
+from headrace.broker.core.auth.permissions import Permissions, ResponsePermission
 from headrace.cli.serve_config import broker_options, read_file
 from headrace.cli.serve_nats import FileSettings
 from headrace.errors import ConfigurationError

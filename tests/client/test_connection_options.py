@@ -9,7 +9,7 @@ import pytest
 
 import peers
 from headrace import connect
-from headrace.broker.core.permissions import Permissions
+from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.server import Broker, User
 from headrace.client.events import (
     Closed,

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.permissions import Permissions
+from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.server import User
 from headrace.client import Connection
-from headrace.client.directpublisher import DirectPublisher
-from headrace.client.inprocess import DirectOutbox
-from headrace.client.pubfailures import PublishError, PublishFailure
+from headrace.client.net.inprocess import DirectOutbox
+from headrace.client.publish.failures import PublishError, PublishFailure
+from headrace.client.publish.inprocess_publisher import DirectPublisher
 from headrace.embedded import Broker
 from headrace.errors import (
     ConnectionClosedError,

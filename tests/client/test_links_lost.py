@@ -13,10 +13,10 @@ import pytest
 import peers
 from headrace.client import Connection, connect
 from headrace.client.events import Disconnected, ErrorEvent, Event, Reconnected
-from headrace.client.handshake import parse_server
-from headrace.client.link import _tls, server_error
-from headrace.client.options import Options
-from headrace.client.servers import ServerPool
+from headrace.client.net.handshake import parse_server
+from headrace.client.net.link import _tls, server_error
+from headrace.client.net.options import Options
+from headrace.client.net.servers import ServerPool
 from headrace.errors import (
     AuthorizationError,
     ConnectFailedError,

@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from headrace.client import Connection, JetStream, Stream
-from headrace.client.watch import Watch
+from headrace.client.jetstream.watch import Watch
 from headrace.errors import JetStreamApiError
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]

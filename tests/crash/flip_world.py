@@ -8,12 +8,12 @@ from typing import Any
 from zlib import crc32
 
 from headrace.api.base import to_wire
-from headrace.broker.core.jetstream.consumer import Consumer
-from headrace.broker.core.jetstream.registry import Registry
+from headrace.broker.core.jetstream.consumer.consumer import Consumer
+from headrace.broker.core.jetstream.engine.registry import Registry
 from headrace.broker.store import FileStorage
-from headrace.broker.store.entries import FILE_HEADER_BYTES, decode_file_header
-from headrace.broker.store.journalfile import MAGIC
-from headrace.broker.store.record import CRC_BYTES, HEAD, MARK, U32, scan
+from headrace.broker.store.format.entries import FILE_HEADER_BYTES, decode_file_header
+from headrace.broker.store.format.record import CRC_BYTES, HEAD, MARK, U32, scan
+from headrace.broker.store.meta.journal_file import MAGIC
 from headrace.message import StoredMessage
 from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, Received, World

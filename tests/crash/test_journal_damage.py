@@ -7,10 +7,10 @@ import random
 import pytest
 
 from crash.flip_world import open_store, owed, registry_of
-from headrace.broker.core.account_storage import AccountStorage
-from headrace.broker.core.hub_monitor import jsz
+from headrace.broker.core.accounts.storage import AccountStorage
+from headrace.broker.core.monitor.server import jsz
 from headrace.broker.store import FileStorage
-from headrace.broker.store.entries import (
+from headrace.broker.store.format.entries import (
     APPEND,
     DELETE,
     FILE_HEADER_BYTES,
@@ -18,8 +18,8 @@ from headrace.broker.store.entries import (
     decode_file_header,
     key_and_value,
 )
-from headrace.broker.store.journalfile import MAGIC
-from headrace.broker.store.record import HEAD_BYTES, scan
+from headrace.broker.store.format.record import HEAD_BYTES, scan
+from headrace.broker.store.meta.journal_file import MAGIC
 from headrace.testing.faultfs import FaultFS, PowerCut
 from jetstream_world import World
 

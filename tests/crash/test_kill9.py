@@ -32,7 +32,7 @@ def lives() -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("life", "kills"), enumerate(lives()))
+@pytest.mark.parametrize(("life", "kills"), list(enumerate(lives())))
 def test_no_acknowledged_message_is_lost_or_reordered_by_killing_the_broker(
     tmp_path: Path, life: int, kills: int
 ) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import peers
 from crash.kill_load import STREAM, Requester
-from headrace.broker.core.jetstream.source_header import read_origination
+from headrace.broker.core.jetstream.headers.source import read_origination
 from headrace.broker.store import FileStorage
 from headrace.message import StoredMessage
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from headrace.broker.store import FileStorage
-from headrace.broker.store.layout import directory_name
-from headrace.broker.store.record import REMOVAL, scan
-from headrace.broker.store.segment import HEADER_BYTES, decode_header
+from headrace.broker.store.format.record import REMOVAL, scan
+from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
+from headrace.broker.store.storage.layout import directory_name
 from headrace.subjects import SubjectFilter
 from headrace.testing.faultfs import FaultFS
 
@@ -213,7 +213,7 @@ def test_segments_that_were_removed_are_not_reported() -> None:
 
 
 def test_gaps_of_a_store_that_did_not_record_them_are_taken_as_they_are(monkeypatch) -> None:
-    from headrace.broker.store import filestore
+    from headrace.broker.store.log import file_log as filestore
 
     encode = filestore.encode_header
     monkeypatch.setattr(filestore, "encode_header", lambda h: encode(h._replace(tells=False)))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.store import FileStorage
-from headrace.broker.store.compaction import Compaction
+from headrace.broker.store.log.compaction import Compaction
 from headrace.clock import ManualClock
 from headrace.errors import StoreError, StoreReadError
 from headrace.message import StoredMessage

@@ -10,7 +10,7 @@ import pytest
 
 from crash.test_read_faults import BIG, KNOWN, ODD, expiry, open_store
 from headrace.broker.store import FileStorage
-from headrace.broker.store.filestore import FileLog
+from headrace.broker.store.log.file_log import FileLog
 from headrace.errors import StoreReadError
 from headrace.testing.faultfs import FaultFS
 

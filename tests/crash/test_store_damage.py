@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from headrace.broker.store import FileStorage
-from headrace.broker.store.record import MESSAGE, Found, scan
-from headrace.broker.store.segment import HEADER_BYTES, decode_header
+from headrace.broker.store.format.record import MESSAGE, Found, scan
+from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
 from headrace.errors import StoreReadError
 from headrace.message import StoredMessage
 from headrace.testing.faultfs import FaultFS

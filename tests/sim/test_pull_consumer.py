@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from headrace.api.times import format_time
 from headrace.broker.core.jetstream import JetStreamOptions
-from headrace.broker.core.jetstream.consumer import Consumer
+from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
 from jetstream_world import SECOND, Client, Inbox, Received, World

@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.broker.core.jetstream.acks import Acks
-from headrace.broker.core.jetstream.dedupe import DuplicateWindow
-from headrace.broker.store.bulk import Purging
+from headrace.broker.core.jetstream.consumer.acks.acks import Acks
+from headrace.broker.core.jetstream.publish.duplicate_window import DuplicateWindow
+from headrace.broker.store.log.bulk import Purging
 from headrace.errors import StoreError
 from headrace.testing.faultfs import FaultFS
 from sim.whole.coverage import PATHS, watched

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.store.files import LocalFiles
+from headrace.broker.store.io.files import LocalFiles
 from headrace.testing.faultfs import FaultFS
 from headrace.testing.faultplan import FaultPoint, FaultyFiles, every_fault
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .._version import __version__
-from ..broker.core.hub_options import COMPATIBLE_VERSION
+from ..broker.core.options import COMPATIBLE_VERSION
 from ..broker.server import Broker, BrokerOptions
 from ..broker.server.descriptors import raise_limit
 from ..errors import HeadraceError

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from .. import limits
 from ..broker.core.account_options import SYSTEM_ACCOUNT, AccountOptions, AssetLimits
-from ..broker.core.auth import User
+from ..broker.core.auth.authentication import User
 from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import from_plain
 from ..broker.server.config_limits import read_asset_limits

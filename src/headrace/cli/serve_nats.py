@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from ..broker.core.auth import User
+from ..broker.core.auth.authentication import User
 from ..broker.server.config_accounts import read_accounts
 from ..broker.server.config_fields import Fields, refuse
 from ..broker.server.config_limits import read_asset_limits

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from .batch import AtomicBatch, BatchRefusedError
 from .connection import Connection, connect
-from .consume import Consumption
-from .consumer import Consumer
-from .contexts import Context, read_context
-from .directget import DirectBatch
-from .jetstream import JetStream
-from .jsmessage import Batch, JetStreamMessage
-from .keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
-from .kvconfig import KeyValueOptions, KeyValueStatus
+from .jetstream.consume import Consumption
+from .jetstream.consumer import Consumer
+from .jetstream.direct_get import DirectBatch
+from .jetstream.message import Batch, JetStreamMessage
+from .jetstream.ordered import OrderedConsumer
+from .jetstream.push import PushSubscription
+from .jetstream.stream import Stream, StreamMessage
+from .jetstream.watch import Watch
+from .jetstream_context import JetStream
+from .kv.config import KeyValueOptions, KeyValueStatus
+from .kv.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
 from .message import Message
-from .objectconfig import ObjectStoreOptions
-from .objectinfo import (
+from .nats_context import Context, read_context
+from .net.options import Options
+from .objects.config import ObjectStoreOptions
+from .objects.info import (
     ObjectDamagedError,
     ObjectExistsError,
     ObjectInfo,
@@ -23,15 +27,11 @@ from .objectinfo import (
     ObjectNotFoundError,
     ObjectStoreStatus,
 )
-from .objectreader import ObjectReader
-from .objectstore import ObjectStore
-from .options import Options
-from .ordered import OrderedConsumer
-from .publisher import Publisher, PublishError, PublishFailure
-from .push import PushSubscription
-from .stream import Stream, StreamMessage
+from .objects.reader import ObjectReader
+from .objects.store import ObjectStore
+from .publish.atomic_batch import AtomicBatch, BatchRefusedError
+from .publish.publisher import Publisher, PublishError, PublishFailure
 from .subscription import Subscription
-from .watch import Watch
 
 __all__ = [
     "AtomicBatch",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Unpack, cast
 
-from .keyvalue import KeyValue
-from .kvconfig import KeyValueOptions, KeyValueStatus, bucket_config, stream_name_of
-from .objectconfig import ObjectStoreOptions, object_bucket_config
-from .objectinfo import ObjectStoreStatus, object_stream_name
-from .objectstore import ObjectStore
+from .kv.config import KeyValueOptions, KeyValueStatus, bucket_config, stream_name_of
+from .kv.keyvalue import KeyValue
+from .objects.config import ObjectStoreOptions, object_bucket_config
+from .objects.info import ObjectStoreStatus, object_stream_name
+from .objects.store import ObjectStore
 
 if TYPE_CHECKING:
-    from .jetstream import JetStream
+    from .jetstream_context import JetStream
 
 __all__ = ["Buckets"]
 

@@ -17,17 +17,17 @@ from ..errors import (
 )
 from ..subjects import check_pattern, check_subject
 from ..wire.encode import pub
-from .consume import Consumption
 from .events import Event
-from .handshake import ServerInfo, parse_servers
+from .jetstream.consume import Consumption
 from .message import HeadersLike, Message, header_block, payload_bytes
 from .metrics import ConnectionStats, stats_of
-from .options import ConnectOptions, Options
-from .session import Session
+from .net.handshake import ServerInfo, parse_servers
+from .net.options import ConnectOptions, Options
+from .net.session import Session
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
 
 if TYPE_CHECKING:
-    from .jetstream import JetStream
+    from .jetstream_context import JetStream
 
 __all__ = ["DEFAULT_SERVER", "Connecting", "Connection", "connect"]
 
@@ -292,7 +292,7 @@ class Connection:
         delivery_timeout: float | None = None,
     ) -> JetStream:
         """The JetStream context of this connection; see ``JetStream`` for the arguments."""
-        from .jetstream import JetStream
+        from .jetstream_context import JetStream
 
         return JetStream(
             self,

@@ -13,7 +13,7 @@ from ..wire.frames import Frame
 from ..wire.headers import Headers, encode_headers, parse_headers
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .net.session import Session
 
 __all__ = ["HeadersLike", "Message", "MessageView", "header_block", "payload_bytes"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
-from .publisher import Publisher
+from .publish.publisher import Publisher
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .net.session import Session
 
 __all__ = ["ConnectionStats", "prometheus"]
 

@@ -10,13 +10,13 @@ import msgspec
 from ..api import names
 from ..api.messages import PubAck
 from ..errors import ConfigurationError
-from .apicalls import seconds, time_text
-from .batch import AtomicBatch
+from .jetstream.calls import seconds, time_text
 from .message import HeadersLike
-from .pubheaders import duration_text, with_pairs
+from .publish.atomic_batch import AtomicBatch
+from .publish.headers import duration_text, with_pairs
 
 if TYPE_CHECKING:
-    from .jetstream import JetStream
+    from .jetstream_context import JetStream
 
 __all__ = ["Publishing", "counter_value"]
 

@@ -22,7 +22,7 @@ from .callbacks import (
 from .message import Message
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .net.session import Session
 
 __all__ = ["Subscription"]
 

@@ -13,7 +13,7 @@ import ssl
 import time
 from typing import Final, NamedTuple
 
-from ..client.handshake import (
+from ..client.net.handshake import (
     Credentials,
     ServerAddress,
     ServerInfo,

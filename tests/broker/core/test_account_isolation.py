@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.core.account_options import AccountOptions, Export, Import
-from headrace.broker.core.auth import User, UserAuthentication
-from headrace.broker.core.direct import DirectSession
+from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.session import Peer, Session
+from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.session import Peer, Session
 from headrace.clock import ManualClock
 from headrace.subjects import matches
 from headrace.wire import Parser, frames

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
-from headrace.broker.core.accounts import Account
+from headrace.broker.core.accounts.accounts import Account
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.jetstream.options import JetStreamOptions
-from headrace.broker.core.session import Peer
+from headrace.broker.core.jetstream.config.options import JetStreamOptions
+from headrace.broker.core.net.session import Peer
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.testing.faultfs import FaultFS

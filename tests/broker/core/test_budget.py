@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import jetstream_world
 from headrace.broker.core.budget import Budget
-from headrace.broker.core.direct import DirectSession
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.leaving import AT_ONCE_MAX
-from headrace.broker.core.session import Peer, Session
+from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.leaving import AT_ONCE_MAX
+from headrace.broker.core.net.session import Peer, Session
 from headrace.clock import ManualClock
 from headrace.wire.direct import Chunk, FrameBatch
 from headrace.wire.frames import MSG, PUB

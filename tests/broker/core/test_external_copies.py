@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.test_accounts import STREAMS, Accounts
+from broker.core.accounts.test_accounts import STREAMS, Accounts
 from headrace.broker.core.account_options import AccountOptions, Export, Import
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage

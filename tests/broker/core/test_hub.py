@@ -4,11 +4,11 @@ import json
 import random
 
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.hub_health import healthz
-from headrace.broker.core.hub_monitor import jsz, varz
-from headrace.broker.core.hub_monitor_connections import connz
-from headrace.broker.core.hub_options import HubOptions
-from headrace.broker.core.session import Peer, Session
+from headrace.broker.core.monitor.connections import connz
+from headrace.broker.core.monitor.health import healthz
+from headrace.broker.core.monitor.server import jsz, varz
+from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.options import HubOptions
 from headrace.broker.store import MemoryStorage
 from headrace.clock import ManualClock
 from headrace.limits import OUTBOUND_BLOCKED_BYTES

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker.core.permissions import Permissions
+from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.server import Broker, BrokerOptions, TlsOptions, User
 from headrace.broker.server.config_reload import reloadable
 from headrace.errors import ConfigurationError

@@ -15,7 +15,7 @@ import pytest
 
 from headrace import connect
 from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
-from headrace.broker.core.auth import User
+from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import Broker
 from headrace.pattern_tree import PATTERNS_MAX
 

@@ -16,7 +16,7 @@ import peers
 from headrace import connect
 from headrace.broker import Broker
 from headrace.broker.core.account_options import AccountOptions, Export, Import, JetStreamLimits
-from headrace.broker.core.auth import User
+from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import monitor as monitor_module
 
 

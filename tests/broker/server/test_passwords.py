@@ -13,7 +13,7 @@ import nats
 import pytest
 
 import headrace
-from headrace.broker.core.auth import User
+from headrace.broker.core.auth.authentication import User
 from headrace.broker.server.passwords import PASSWORD_BYTES_MAX, Passwords, password_checker
 from headrace.errors import AuthorizationError, ConfigurationError
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from headrace.broker import Broker
-from headrace.broker.core.hub_monitor import jsz
+from headrace.broker.core.monitor.server import jsz
 from headrace.broker.server import scrubbing
 from headrace.broker.server.scrubbing import Scrubbing
-from headrace.broker.store import scrub
+from headrace.broker.store.storage import scrub
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -12,7 +12,7 @@ import nats
 import pytest
 
 from headrace.broker import Broker
-from headrace.broker.core.hub_health import healthz
+from headrace.broker.core.monitor.health import healthz
 from headrace.broker.store import FileStorage
 from headrace.errors import ConfigurationError, StoreLockedError
 
@@ -110,7 +110,7 @@ async def test_a_failing_disk_makes_the_broker_unhealthy_and_is_logged_once(
     async with Broker(store_dir=tmp_path / "store") as broker:
         assert await publish(broker, 1) == 1
         assert healthz(broker.hub)[0] == 200
-        monkeypatch.setattr("headrace.broker.store.files.LocalFiles.fdatasync", broken)
+        monkeypatch.setattr("headrace.broker.store.io.files.LocalFiles.fdatasync", broken)
         with pytest.raises(Exception, match=r"nats|store|Input"):
             await publish(broker, 1)
         status, document = healthz(broker.hub)

@@ -16,7 +16,7 @@ import pytest
 
 import peers
 from headrace.broker import Broker, TlsOptions
-from headrace.broker.core.session import Session
+from headrace.broker.core.net.session import Session
 from headrace.broker.server import handshakes
 from headrace.broker.server.connection import Connection
 from headrace.errors import ConfigurationError

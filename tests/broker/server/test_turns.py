@@ -13,7 +13,7 @@ import pytest
 from headrace import Broker as Embedded
 from headrace import connect
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.session import Session
+from headrace.broker.core.net.session import Session
 from headrace.broker.server import Broker
 from headrace.broker.server.turns import SLICE_NS, TURN_NS, Turns
 from headrace.clock import ManualClock

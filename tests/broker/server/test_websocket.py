@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import connect
-from headrace.broker.core.auth import User
+from headrace.broker.core.auth.authentication import User
 from headrace.broker.server import Broker
 from headrace.broker.server.config_fields import from_plain
 from headrace.broker.server.config_websocket import read_websocket

@@ -291,7 +291,7 @@ def test_many_subjects_keep_exact_states_when_each_keeps_its_newest(bench):
 
 
 def test_subjects_that_come_and_go_do_not_pile_up(bench, monkeypatch):
-    monkeypatch.setattr("headrace.broker.store.edits._RENUMBER_MIN", 20)
+    monkeypatch.setattr("headrace.broker.store.log.edits._RENUMBER_MIN", 20)
     for number in range(500):
         bench.add(f"once.{number}", "always")
         bench.store.trim(max_messages=10)

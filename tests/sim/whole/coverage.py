@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from headrace.broker.core.jetstream.ack_dispatch import AckDispatch
-from headrace.broker.core.jetstream.acks import Acks
-from headrace.broker.core.jetstream.batch_publish import Batches
-from headrace.broker.core.jetstream.copying import MirrorCopy, SourceCopy
-from headrace.broker.core.jetstream.fast_batches import FastBatches
-from headrace.broker.core.jetstream.push_turn import PushTurn
-from headrace.broker.core.jetstream.stream import Stream
-from headrace.broker.core.session import Session
-from headrace.broker.store import compaction, recovery
-from headrace.broker.store.bulk import Purging, Thinning
-from headrace.broker.store.thinning import ThinningLog
-from headrace.broker.store.writer import Writer
+from headrace.broker.core.jetstream.consumer.acks.acks import Acks
+from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
+from headrace.broker.core.jetstream.consumer.push.delivery_pass import PushTurn
+from headrace.broker.core.jetstream.publish.atomic_batches import Batches
+from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
+from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy
+from headrace.broker.core.jetstream.stream.stream import Stream
+from headrace.broker.core.net.session import Session
+from headrace.broker.store.commit.writer import Writer
+from headrace.broker.store.log import compaction
+from headrace.broker.store.log.bulk import Purging, Thinning
+from headrace.broker.store.log.thinning import ThinningLog
+from headrace.broker.store.recovery import recovery
 
 __all__ = ["PATHS", "watched"]
 

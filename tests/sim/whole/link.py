@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.core.direct import DirectSession
-from headrace.broker.core.session import Peer, Session
+from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.session import Peer, Session
 from headrace.wire import Parser, frames
 from headrace.wire.direct import PublishRun
 from sim.whole.plant import Plant

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.broker.core.hub import Hub
 from headrace.broker.store import FileStorage
-from headrace.broker.store.commit import Committer
+from headrace.broker.store.commit.commit import Committer
 from headrace.clock import ManualClock
 from headrace.testing.faultfs import FaultFS
 

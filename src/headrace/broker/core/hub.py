@@ -15,22 +15,22 @@ import msgspec
 from ... import wire
 from ...clock import Clock
 from .account_options import SYSTEM_ACCOUNT, AccountOptions
-from .accounts import Accounts
-from .auth import Authenticator, NoAuthentication
+from .accounts.accounts import Accounts
+from .auth.authentication import Authenticator, NoAuthentication
+from .auth.passwords import AtOnce, SlowDecisions
 from .budget import Budget
-from .ended_connections import EndedConnections
-from .hub_options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
-from .leaving import Leaving
-from .output import Output
-from .passwords import AtOnce, SlowDecisions
+from .monitor.ended_connections import EndedConnections
+from .net.leaving import Leaving
+from .net.output import Output
+from .net.session import Peer, Session
+from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .ports import Randomness, Storage
-from .session import Peer, Session
 from .timers import TimerQueue
 
 if TYPE_CHECKING:
-    from .jetstream.engine import JetStream
-    from .jetstream.options import JetStreamOptions
-    from .system_services import SystemServices
+    from .jetstream.config.options import JetStreamOptions
+    from .jetstream.engine.engine import JetStream
+    from .monitor.system_services import SystemServices
 
 __all__ = ["Hub"]
 
@@ -80,7 +80,7 @@ class Hub:
         Raises StoreError.
         """
         # A broker without streams starts without the engine.
-        from .jetstream.options import JetStreamOptions
+        from .jetstream.config.options import JetStreamOptions
 
         assert not self.connections_total, "clients would see streams appear"
         if options is None:
@@ -191,7 +191,7 @@ class Hub:
     def _offer_services(self) -> None:
         """Answer ``$SYS.REQ.…``, in accounts that were configured: who has none needs no such thing."""
         if self._services is None:
-            from .system_services import SystemServices
+            from .monitor.system_services import SystemServices
 
             self._services = SystemServices(self)
         for account in self.accounts:

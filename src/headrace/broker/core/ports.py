@@ -14,7 +14,7 @@ from ...message import StoredMessage, StoredRow, StreamState, SubjectState
 from ...subjects import SubjectFilter
 from ...wire.direct import PublishRun
 from ...wire.frames import Frame
-from .interest import Watch
+from .net.interest import Watch
 from .removal_ports import Removal, Thinning
 
 __all__ = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.auth import User
+from ..core.auth.authentication import User
 from .broker import Broker
 from .options import BrokerOptions, TlsOptions
 

@@ -17,8 +17,8 @@ from ...clock import SystemClock
 from ...errors import ConfigurationError
 from ...wire.direct import ClientEnd, ServerEnd
 from ..core.hub import Hub
-from ..core.hub_options import HubOptions
-from ..core.jetstream.options import JetStreamOptions
+from ..core.jetstream.config.options import JetStreamOptions
+from ..core.options import HubOptions
 from .capacity import disk_bytes, memory_bytes
 from .config_reload import reloadable
 from .connection import Connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal, NamedTuple
 
 from ..core.account_options import AccountOptions, Export, Import, JetStreamLimits
-from ..core.auth import User
+from ..core.auth.authentication import User
 from .config_fields import Fields, refuse
 from .config_syntax import ConfigMap, ConfigValue
 from .config_users import read_permissions, read_users

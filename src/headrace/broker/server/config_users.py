@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 
 from ...errors import ConfigurationError, InvalidSubjectError
 from ...subjects import SubjectFilter
-from ..core.auth import User, check_secret
-from ..core.nkeys import USER, public_key
-from ..core.permissions import Permissions, QueueRule, ResponsePermission, read_rules
+from ..core.auth.authentication import User, check_secret
+from ..core.auth.nkeys import USER, public_key
+from ..core.auth.permissions import Permissions, QueueRule, ResponsePermission, read_rules
 from .config_fields import Fields, refuse, seconds_of
 from .config_syntax import ConfigMap, ConfigValue
 

@@ -12,7 +12,7 @@ import ssl
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from ... import limits
-from ..core.session import Peer, Session
+from ..core.net.session import Peer, Session
 from .certificates import certificate_names
 from .handshakes import Handshake, current_handshake
 from .upgrade import start_tls

@@ -14,8 +14,8 @@ from ...errors import ConfigurationError, ConnectionClosedError
 from ...wire import Parser
 from ...wire.direct import Chunk, ClientEnd
 from ...wire.frames import Frame
-from ..core.direct import DirectSession
-from ..core.session import Peer
+from ..core.net.inprocess import DirectSession
+from ..core.net.session import Peer
 
 if TYPE_CHECKING:
     from .pump import Pump

@@ -8,7 +8,7 @@ import secrets
 from typing import Final
 
 from ...errors import ConfigurationError
-from ..core.nkeys import USER, public_key
+from ..core.auth.nkeys import USER, public_key
 
 __all__ = ["Keys", "key_checker"]
 

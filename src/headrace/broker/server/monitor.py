@@ -19,11 +19,11 @@ import msgspec
 
 from ...errors import ConfigurationError
 from ..core.hub import Hub
-from ..core.hub_health import HealthQuestion, healthz
-from ..core.hub_monitor import jsz, varz
-from ..core.hub_monitor_accounts import accountz, accstatz, subsz
-from ..core.hub_monitor_connections import connz
-from ..core.hub_monitor_topology import gatewayz, leafz, routez
+from ..core.monitor.accounts import accountz, accstatz, subsz
+from ..core.monitor.connections import connz
+from ..core.monitor.health import HealthQuestion, healthz
+from ..core.monitor.server import jsz, varz
+from ..core.monitor.topology import gatewayz, leafz, routez
 from .listener import bind, url_of
 
 __all__ = ["Monitor"]

@@ -19,16 +19,16 @@ from ..core.account_options import (
     JetStreamLimits,
     check_accounts,
 )
-from ..core.auth import (
+from ..core.accounts.domain import check_domain
+from ..core.auth.authentication import (
     Authenticator,
     NoAuthentication,
     TokenAuthentication,
     User,
     UserAuthentication,
 )
-from ..core.domain import check_domain
-from ..core.jwt_auth import TokenTrust, TrustedTokens
-from ..core.passwords import is_hash
+from ..core.auth.jwt_auth import TokenTrust, TrustedTokens
+from ..core.auth.passwords import is_hash
 from .handshakes import TellingContext
 from .keys import key_checker
 from .passwords import Passwords, password_checker

@@ -12,10 +12,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from ...errors import ConfigurationError
-from ..core.auth import Identity
+from ..core.auth.authentication import Identity
 
 if TYPE_CHECKING:
-    from ..core.session import Session
+    from ..core.net.session import Session
     from .pump import Pump
 
 __all__ = ["DecisionThreads", "Passwords", "password_checker"]

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...clock import Clock
-from ..store.scrub import ScrubState, scrub
+from ..store.storage.scrub import ScrubState, scrub
 
 if TYPE_CHECKING:
     from ..store import FileStorage
-    from ..store.files import FileSystem
-    from ..store.findings import Finding
+    from ..store.io.files import FileSystem
+    from ..store.io.findings import Finding
 
 __all__ = ["Scrubbing"]
 

@@ -113,7 +113,7 @@ async def open_storage(
     if directory is None:
         return OpenStorage(MemoryStorage())
     from ..store import FileStorage, LocalFiles  # a broker in memory starts without it
-    from ..store.files import explain
+    from ..store.io.files import explain
 
     def notify() -> None:
         """On the commit thread: a flush is done."""

@@ -6,9 +6,9 @@ writes. ``FileStorage`` and ``MemoryStorage`` have the shape of ``Storage`` in `
 
 from __future__ import annotations
 
-from .files import FileSystem, LocalFiles
-from .findings import Finding
-from .memory import MemoryStorage
-from .storage import FileStorage
+from .io.files import FileSystem, LocalFiles
+from .io.findings import Finding
+from .storage.memory import MemoryStorage
+from .storage.storage import FileStorage
 
 __all__ = ["FileStorage", "FileSystem", "Finding", "LocalFiles", "MemoryStorage"]

@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Self, Unpack
 
 from ...api.messages import PubAck
-from .. import batch as aio
 from ..message import HeadersLike
-from ..pubheaders import PublishOptions
+from ..publish import atomic_batch as aio
+from ..publish.headers import PublishOptions
 from .portal import Blocking, blocking
 
 __all__ = ["AtomicBatch"]

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Unpack
 
 from .. import buckets as aio
-from ..kvconfig import KeyValueOptions, KeyValueStatus
-from ..objectconfig import ObjectStoreOptions
-from ..objectinfo import ObjectStoreStatus
+from ..kv.config import KeyValueOptions, KeyValueStatus
+from ..objects.config import ObjectStoreOptions
+from ..objects.info import ObjectStoreStatus
 from .keyvalue import KeyValue
 from .objectstore import ObjectStore
 from .portal import Blocking, blocking, iterate

@@ -11,10 +11,10 @@ from .. import connection as aio
 from ..callbacks import check_plain
 from ..connection import DEFAULT_SERVER
 from ..events import Event
-from ..handshake import ServerInfo
 from ..message import HeadersLike
 from ..metrics import ConnectionStats
-from ..options import ConnectOptions, Options
+from ..net.handshake import ServerInfo
+from ..net.options import ConnectOptions, Options
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
 from .messages import Message

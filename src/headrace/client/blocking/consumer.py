@@ -11,12 +11,12 @@ from typing import Self, Unpack, cast
 
 from ...api.consumers import ConsumerInfo
 from ...errors import ConfigurationError, TimeoutError_
-from .. import consume as aio_consume
-from .. import consumer as aio
 from ..callbacks import check_plain
-from ..jsmessage import Batch as AioBatch
-from ..jsmessage import Queued
-from ..pull import EXPIRES_DEFAULT_S, PriorityOptions
+from ..jetstream import consume as aio_consume
+from ..jetstream import consumer as aio
+from ..jetstream.message import Batch as AioBatch
+from ..jetstream.message import Queued
+from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .messages import Batch, JetStreamMessage, Message
 from .portal import Blocking, Portal, blocking, call_on_thread, callback_here

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...api.consumers import ConsumerConfig, ConsumerInfo
 from ...api.streams import StreamConfig, StreamInfo
-from .. import batch as aio_batch
-from .. import jetstream as aio
-from .. import stream as aio_stream
-from ..directget import scan
-from ..publisher import PublishFailure
-from ..storedmessage import StreamMessage
+from .. import jetstream_context as aio
+from ..jetstream import stream as aio_stream
+from ..jetstream.direct_get import scan
+from ..jetstream.stored_message import StreamMessage
+from ..publish import atomic_batch as aio_batch
+from ..publish.publisher import PublishFailure
 from .batch import AtomicBatch
 from .buckets import Buckets
 from .consumer import Consumer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .. import keyvalue as aio
-from ..keyvalue import Entry
+from ..kv import keyvalue as aio
+from ..kv.keyvalue import Entry
 from .portal import Blocking, blocking
 from .watch import Watch
 

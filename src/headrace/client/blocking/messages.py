@@ -7,10 +7,10 @@ from functools import partial
 from ...api.acks import ACK
 from ...wire.direct import Chunk
 from ...wire.frames import Frame
-from ..jsmessage import DeliveredMessage, MessageBatch
+from ..jetstream.message import DeliveredMessage, MessageBatch
+from ..jetstream.pull import Status
 from ..message import HeadersLike, MessageView
-from ..pull import Status
-from ..session import Session
+from ..net.session import Session
 from .portal import Portal
 
 __all__ = ["Batch", "JetStreamMessage", "Message"]

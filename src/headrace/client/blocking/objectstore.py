@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Self
 
-from .. import objectreader as aio_reader
-from .. import objectstore as aio
-from ..objectinfo import ObjectInfo
+from ..objects import reader as aio_reader
+from ..objects import store as aio
+from ..objects.info import ObjectInfo
 from .portal import Blocking, blocking
 from .watch import Watch
 

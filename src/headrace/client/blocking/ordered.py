@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...api.consumers import ConsumerInfo
-from .. import ordered as aio
-from ..jsmessage import Batch as AioBatch
+from ..jetstream import ordered as aio
+from ..jetstream.message import Batch as AioBatch
 from .messages import Batch, JetStreamMessage
 from .portal import Blocking, Portal, blocking
 

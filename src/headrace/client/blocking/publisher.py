@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, Self
 
-from .. import publisher as aio
 from ..message import HeadersLike
+from ..publish import publisher as aio
 from .portal import Blocking, Portal
 
 __all__ = ["Publisher"]

@@ -9,7 +9,7 @@ from .messages import JetStreamMessage
 from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from .. import push as aio
+    from ..jetstream import push as aio
     from ..message import Message as AioMessage
 
 __all__ = ["PushSubscription"]

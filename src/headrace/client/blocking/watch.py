@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
-from .. import watch as aio
+from ..jetstream import watch as aio
 from .portal import Blocking, Portal, blocking
 
 __all__ = ["Watch"]

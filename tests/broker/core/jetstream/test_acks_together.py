@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.core.jetstream.acks import Acks
+from headrace.broker.core.jetstream.consumer.acks.acks import Acks
 from jetstream_world import SECOND, Client, Received, World, publication
 
 PULL = b"$JS.API.CONSUMER.MSG.NEXT.S.C"

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.jetstream import schedules
-from headrace.broker.core.jetstream.dedupe import DuplicateWindow
+from headrace.broker.core.jetstream.publish.duplicate_window import DuplicateWindow
+from headrace.broker.core.jetstream.schedule import schedules
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, HeldStorage, World

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.stream import Stream
+from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.errors import StoreFullError
 from headrace.limits import HEADER_BYTES_MAX
 from headrace.wire.frames import PUB, Frame

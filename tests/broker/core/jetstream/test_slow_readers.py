@@ -7,7 +7,7 @@ import random
 import pytest
 
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.hub_options import HubOptions
+from headrace.broker.core.options import HubOptions
 from jetstream_world import Client, World
 
 MIB = 1024 * 1024

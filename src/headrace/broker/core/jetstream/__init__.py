@@ -22,7 +22,7 @@ small things        ``advisories``, ``statuses``, ``durations``, ``ranges``, ``a
 
 from __future__ import annotations
 
-from .engine import JetStream
-from .options import JetStreamOptions
+from .config.options import JetStreamOptions
+from .engine.engine import JetStream
 
 __all__ = ["JetStream", "JetStreamOptions"]

@@ -9,7 +9,7 @@ import msgspec
 from ....api.times import ZERO_TIME, format_time
 
 if TYPE_CHECKING:
-    from .consumer import Consumer
+    from .consumer.consumer import Consumer
     from .context import Context
 
 __all__ = ["API_AUDIT", "Advisories"]

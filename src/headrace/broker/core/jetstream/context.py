@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ....api.errors import ErrorSpec
 from .advisories import Advisories
-from .removals import Removals
+from .tick.removals import Removals
 
 if TYPE_CHECKING:
     from ....clock import Clock
     from ..ports import Bus, Randomness, Storage, Timers
-    from .account_limits import Quota
-    from .consumer import Consumer
-    from .copies import Copies
-    from .delivery import Entry
-    from .gate import DurableGate
-    from .options import JetStreamOptions
-    from .reach import Elsewhere
-    from .stream import Stream
+    from .config.options import JetStreamOptions
+    from .consumer.consumer import Consumer
+    from .consumer.delivery_state import Entry
+    from .engine.account_limits import Quota
+    from .sourcing.copies import Copies
+    from .sourcing.origins import Elsewhere
+    from .stream.stream import Stream
+    from .tick.flush_barrier import DurableGate
 
 __all__ = ["BatchRoom", "Context", "Refused"]
 

@@ -1,0 +1,100 @@
+"""What somebody may publish and subscribe to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ....subjects import SubjectFilter, check_pattern, is_subset, overlaps
+
+__all__ = ["Permissions", "QueueRule", "ResponsePermission", "read_rules", "written"]
+
+QueueRule: TypeAlias = tuple[bytes, bytes]
+"""Patterns of subjects, and of names of queue groups in which they may, or may not, be subscribed to."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePermission:
+    """How often, and for how long, one may answer a request one was sent, whatever else is denied."""
+
+    messages_max: int
+    expires_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Permissions:
+    """What an identity may publish and subscribe to; ``None``, and no rule, allow everything.
+
+    ``responses`` additionally permits answers to the requests an identity receives.
+    """
+
+    publish_allow: SubjectFilter | None = None
+    publish_deny: SubjectFilter | None = None
+    subscribe_allow: SubjectFilter | None = None
+    subscribe_deny: SubjectFilter | None = None
+    responses: ResponsePermission | None = None
+    queues_allow: tuple[QueueRule, ...] = ()
+    """Those for a subject say in which groups it may be subscribed to, and ``subscribe_allow`` does not."""
+    queues_deny: tuple[QueueRule, ...] = ()
+    """What is denied in some groups, beside ``subscribe_deny``."""
+
+    def may_publish(self, subject: bytes) -> bool:
+        allow, deny = self.publish_allow, self.publish_deny
+        if deny is not None and deny.matches(subject):
+            return False
+        return allow is None or allow.matches(subject)
+
+    def may_subscribe(self, pattern: bytes, queue: bytes = b"") -> bool:
+        """Whether ``pattern`` may be subscribed to: all of it is allowed, and not all of it denied."""
+        denied = _covers(self.subscribe_deny, pattern)
+        if denied or (queue and _spoken_of(self.queues_deny, pattern, queue)):
+            return False
+        if queue:
+            allowed = _spoken_of(self.queues_allow, pattern, queue)
+            if allowed is not None:
+                return allowed
+        if self.subscribe_allow is None:
+            return not self.queues_allow
+        return _covers(self.subscribe_allow, pattern)
+
+    def denied_within(self, pattern: bytes) -> SubjectFilter | None:
+        """What is to be kept from a subscription that is permitted; None if nothing."""
+        deny = self.subscribe_deny
+        if deny is None or not any(overlaps(pattern, denied) for denied in deny.patterns):
+            return None
+        return deny
+
+
+def read_rules(entries: Iterable[str]) -> tuple[SubjectFilter | None, tuple[QueueRule, ...]]:
+    """Subjects, and subjects with the name of a queue group behind a blank.
+
+    Raises InvalidSubjectError.
+    """
+    subjects: list[bytes] = []
+    queues: list[QueueRule] = []
+    for entry in entries:
+        words = entry.encode().split()
+        if len(words) != 2:
+            subjects.append(entry.encode())
+            continue
+        queues.append((check_pattern(words[0]), check_pattern(words[1])))
+    return SubjectFilter(subjects) if subjects else None, tuple(queues)
+
+
+def written(subjects: SubjectFilter | None, queues: Iterable[QueueRule] = ()) -> list[str]:
+    """The entries ``read_rules`` makes these of."""
+    plain = [] if subjects is None else [pattern.decode() for pattern in subjects.patterns]
+    return plain + [f"{pattern.decode()} {queue.decode()}" for pattern, queue in queues]
+
+
+def _covers(rules: SubjectFilter | None, pattern: bytes) -> bool:
+    return rules is not None and any(is_subset(pattern, rule) for rule in rules.patterns)
+
+
+def _spoken_of(rules: Iterable[QueueRule], pattern: bytes, queue: bytes) -> bool | None:
+    """Whether a rule for the subject has the group; None if no rule is for the subject."""
+    groups = [group for rule, group in rules if is_subset(pattern, rule)]
+    if not groups:
+        return None
+    return any(queue == group or is_subset(queue, group) for group in groups)

@@ -1,0 +1,181 @@
+"""Creating and updating consumers: the three actions, names, and the rules of work queues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from .....api.base import Document, DocumentError
+from .....api.consumers import ConsumerConfig, CreateConsumerRequest
+from .....api.envelope import decode_create_consumer
+from .....api.errors import Errors
+from .....pattern_tree import PatternTree
+from ..config.consumer import (
+    check_consumer,
+    check_consumer_name,
+    check_consumer_update,
+    check_pedantic,
+    with_consumer_defaults,
+    with_ephemeral_default,
+)
+from ..config.priority import with_explicit_acks
+from ..config.push import check_rate
+from ..config.ranges import check_ranges
+from ..consumer.push.flow_acks import with_flow_control
+from ..consumer.start import filters_of
+from ..context import Context, Refused
+from .consumer_info import consumer_info
+from .dispatcher import Call
+
+if TYPE_CHECKING:
+    from ..consumer.consumer import Consumer
+    from ..engine.registry import Registry
+    from ..stream.stream import Stream
+
+__all__ = ["ConsumerCreation"]
+
+_ACTIONS: Final = ("", "create", "update")
+_NAME_CHARS: Final = 8
+
+
+class ConsumerCreation:
+    """The endpoints CONSUMER.CREATE and CONSUMER.DURABLE.CREATE."""
+
+    def __init__(self, context: Context, registry: Registry) -> None:
+        self._context = context
+        self._registry = registry
+
+    def create(self, call: Call) -> Document:
+        """``CONSUMER.CREATE.<stream>[.<name>[.<filter>]]``."""
+        request = self._read(call)
+        config = request.config
+        if len(call.names) == 1:
+            if config.durable_name:
+                raise Refused(Errors.CONSUMER_EPHEMERAL_WITH_DURABLE_NAME)
+            return self._apply(request, call, config.name)
+        name = call.names[1]
+        if config.durable_name and config.durable_name != name:
+            raise Refused(Errors.CONSUMER_DURABLE_NAME_MISMATCH)
+        if len(call.names) > 2:
+            if config.filter_subjects:
+                raise Refused(Errors.CONSUMER_MULTIPLE_FILTERS_NOT_ALLOWED)
+            if config.filter_subject != ".".join(call.names[2:]):
+                raise Refused(Errors.CONSUMER_CREATE_FILTER_SUBJECT_MISMATCH)
+        if config.name != name:  # the subject decides
+            request = msgspec.structs.replace(
+                request, config=msgspec.structs.replace(config, name=name)
+            )
+        return self._apply(request, call, name)
+
+    def create_durable(self, call: Call) -> Document:
+        """``CONSUMER.DURABLE.CREATE.<stream>.<durable>``, as older clients ask."""
+        request = self._read(call)
+        if not request.config.durable_name:
+            raise Refused(Errors.CONSUMER_EPHEMERAL_WITH_DURABLE_IN_SUBJECT)
+        if request.config.durable_name != call.names[1]:
+            raise Refused(Errors.CONSUMER_DURABLE_NAME_MISMATCH)
+        return self._apply(request, call, call.names[1])
+
+    def _read(self, call: Call) -> CreateConsumerRequest:
+        request = check_ranges(decode_create_consumer(call.payload.strip() or b"{}"))
+        if request.action not in _ACTIONS:
+            raise DocumentError(f'unknown consumer action: "{request.action}"')
+        check_rate(request.config)
+        if request.stream_name != call.names[0]:
+            raise Refused(Errors.STREAM_NAME_MISMATCH)
+        return request
+
+    def _apply(self, request: CreateConsumerRequest, call: Call, name: str) -> Document:
+        stream = self._registry.streams.get(call.names[0])
+        if stream is None:
+            raise Refused(Errors.STREAM_NOT_FOUND)
+        options = self._context.options
+        config = request.config
+        if request.pedantic:
+            check_pedantic(config, stream.config, options)
+        config = with_explicit_acks(config, call.payload, pedantic=request.pedantic)
+        config = with_consumer_defaults(config, stream.config, options)
+        if not request.pedantic:
+            config = with_flow_control(config)
+        if config.durable_name and not config.name:
+            config = msgspec.structs.replace(config, name=config.durable_name)
+        if name:
+            check_consumer_name(name)
+        check_consumer(config, stream.config, options)
+        existing = stream.consumers.get(name) if name else None
+        if existing is not None:
+            return self._existing(existing, config, request.action)
+        if request.action == "update":
+            raise Refused(Errors.CONSUMER_DOES_NOT_EXIST)
+        self._check_count(stream)
+        _check_work_queue(stream, config, None)
+        name = name or self._new_name(stream)
+        config = with_ephemeral_default(config)
+        return consumer_info(self._registry.create_consumer(stream, name, config))
+
+    def _existing(self, consumer: Consumer, config: ConsumerConfig, action: str) -> Document:
+        """The consumer is there: it is the same, or it is updated, or that is refused."""
+        # Only the pause API changes a pause.
+        config = msgspec.structs.replace(config, pause_until=consumer.config.pause_until)
+        same = config == consumer.config
+        if action == "create":
+            if not same:
+                raise Refused(Errors.CONSUMER_ALREADY_EXISTS)
+            return consumer_info(consumer)
+        if not same:
+            check_consumer_update(consumer.config, config)
+            _check_listened(consumer, config)
+            _check_work_queue(consumer.stream, config, consumer)
+            refiltered = filters_of(config) != filters_of(consumer.config)
+            consumer.reconfigure(with_ephemeral_default(config))
+            self._registry.journal_consumer(consumer)
+            if refiltered:
+                consumer.stream.retention.consumers_changed()
+        return consumer_info(consumer)
+
+    def _check_count(self, stream: Stream) -> None:
+        options = self._context.options
+        limits = [
+            stream.config.max_consumers,
+            options.limits.max_consumers,
+            options.max_consumers_per_stream,
+        ]
+        if any(0 < limit <= len(stream.consumers) for limit in limits):
+            raise Refused(Errors.MAX_CONSUMERS)
+
+    def _new_name(self, stream: Stream) -> str:
+        while (name := self._context.new_name(_NAME_CHARS)) in stream.consumers:
+            continue
+        return name
+
+
+def _check_listened(consumer: Consumer, config: ConsumerConfig) -> None:
+    """Deliveries do not move away from under somebody who listens."""
+    push = consumer.push
+    if push is not None and push.active and config.deliver_subject.encode() != push.subject:
+        raise Refused(Errors.CONSUMER_NAME_EXISTS)
+
+
+def _copies(config: ConsumerConfig) -> bool:
+    """Whether a consumer is of the kind other servers' mirrors and sources use: it does not count."""
+    return config.direct or config.sourcing
+
+
+def _check_work_queue(stream: Stream, config: ConsumerConfig, itself: Consumer | None) -> None:
+    """On a work queue each message has one consumer, which acknowledges and starts at the front."""
+    if stream.config.retention != "workqueue" or _copies(config):
+        return
+    if config.ack_policy not in ("explicit", "flow_control"):
+        raise Refused(Errors.CONSUMER_WQ_REQUIRES_EXPLICIT_ACK)
+    others = [c for c in stream.consumers.values() if c is not itself and not _copies(c.config)]
+    filters = filters_of(config)
+    if others and not filters:
+        raise Refused(Errors.CONSUMER_WQ_MULTIPLE_UNFILTERED)
+    ours = PatternTree(filter.encode() for filter in filters)
+    for other in others:
+        theirs = filters_of(other.config)
+        if not theirs or any(ours.overlapping(filter.encode()) is not None for filter in theirs):
+            raise Refused(Errors.CONSUMER_WQ_NOT_UNIQUE)
+    if config.deliver_policy != "all":
+        raise Refused(Errors.CONSUMER_WQ_NOT_DELIVER_ALL)

@@ -1,0 +1,267 @@
+"""Direct get: stored messages as raw messages, one or a batch, without JSON around them.
+
+Statuses and headers are those of the public server; a stream without ``allow_direct`` looks as if nobody
+were there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from .....api import names
+from .....api.base import DocumentError, decode
+from .....api.messages import DirectGetRequest
+from .....api.times import format_time, parse_time
+from .....errors import StoreReadError
+from .....message import StoredMessage
+from .....subjects import SubjectFilter, is_valid_pattern
+from ...ports import Origin, StreamStore
+from ...server_headers import with_place
+from ..config.ranges import check_ranges
+from ..context import Context
+from ..headers.statuses import status, unreadable, with_headers
+from .dispatcher import ApiDispatcher, required_level_too_high
+from .messages import find_message
+
+if TYPE_CHECKING:
+    from ..engine.registry import Registry
+    from ..stream.stream import Stream
+
+__all__ = ["DirectGet"]
+
+_BATCH_BYTES: Final = (
+    64 * 1024 * 1024
+)  # what one batch may bring when the request sets no max_bytes
+_FRAME_BYTES: Final = 64  # of a message on the wire, at most, beside its parts
+_READ: Final = 256
+_READ_BYTES: Final = 4 * 1024 * 1024
+_SUBJECTS_MAX: Final = 1024  # more subjects in one answer: 413
+_NOT_FOUND: Final = status(names.MESSAGE_NOT_FOUND)
+_BAD: Final = status(names.BAD_DIRECT_REQUEST)
+_EOB: Final = status(names.EOB)
+
+
+class DirectGet:
+    """Serves ``$JS.API.DIRECT.GET.<stream>[.<subject>]``."""
+
+    def __init__(self, context: Context, registry: Registry, api: ApiDispatcher) -> None:
+        self._context = context
+        self._registry = registry
+        api.add_raw("DIRECT.GET", self.sink)
+
+    def sink(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool:
+        """Answer one request; False when there is no such stream to ask directly."""
+        tokens = subject.decode(errors="replace").split(".", 5)[4:]
+        stream = self._find(tokens[0]) if tokens else None
+        if stream is None:
+            return False
+        if reply:
+            if required_level_too_high(headers, self._context.options.api_level):
+                self._status(reply, status(names.REQUIRED_LEVEL))
+            else:
+                self._answer(stream, tokens[1] if len(tokens) > 1 else "", reply, payload)
+        return True
+
+    def _find(self, name: str) -> Stream | None:
+        """The stream to ask, or while it is away a mirror of it that may answer instead."""
+        stream = self._registry.streams.get(name)
+        if stream is None:
+            return self._context.copies.mirror_of(name)
+        return stream if stream.config.allow_direct else None
+
+    def _answer(self, stream: Stream, subject: str, reply: bytes, payload: bytes) -> None:
+        if not payload.strip() and not subject:
+            self._status(reply, status(names.EMPTY_REQUEST))
+            return
+        try:
+            request = (
+                check_ranges(decode(payload, DirectGetRequest))
+                if payload.strip()
+                else DirectGetRequest()
+            )
+            if subject:
+                if request != DirectGetRequest(no_hdr=request.no_hdr):
+                    self._status(reply, _BAD)
+                    return
+                request = DirectGetRequest(last_by_subj=subject, no_hdr=request.no_hdr)
+            stream.expire()
+            refusal = _check(request)
+            if refusal is not None:
+                self._status(reply, refusal)
+            elif request.multi_last:
+                self._send_last_of_many(stream, request, reply)
+            elif request.batch > 0:
+                self._send_batch(stream, request, reply)
+            else:
+                self._send_one(stream, request, reply)
+        except DocumentError:
+            self._status(reply, status(names.MALFORMED_REQUEST))
+        except StoreReadError as error:  # it may come behind some of the messages asked for
+            self._status(reply, unreadable(error))
+
+    def _send_one(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
+        message = find_message(stream, request)
+        if message is None:
+            self._status(reply, _NOT_FOUND)
+            return
+        headers = b"" if request.no_hdr else _headers(stream, message)
+        if message.sequence > stream.store.durable_seq:
+            self._context.gate.reply(reply, message.payload, headers=headers)
+        else:
+            self._context.bus.publish(reply, b"", headers, message.payload)
+
+    def _send_batch(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
+        scope = None
+        if request.next_by_subj not in ("", ">"):
+            raw = request.next_by_subj.encode()
+            if not is_valid_pattern(raw):
+                self._status(reply, _BAD)
+                return
+            scope = SubjectFilter([raw])
+        store = stream.store
+        position = max(request.seq, 1)
+        if request.start_time is not None:
+            position = store.sequence_at(parse_time(request.start_time))
+        pending = store.count(scope, position)
+
+        def messages() -> Iterator[StoredMessage]:
+            at = position
+            while batch := store.read(at, scope, _READ, _READ_BYTES, store.durable_seq):
+                yield from batch
+                at = batch[-1].sequence + 1
+
+        self._stream_out(_Outgoing(stream, request, reply), messages(), pending, _NOT_FOUND, b"")
+
+    def _send_last_of_many(self, stream: Stream, request: DirectGetRequest, reply: bytes) -> None:
+        store = stream.store
+        ceiling = min(request.up_to_seq or store.durable_seq, store.durable_seq)
+        if request.up_to_time is not None:
+            ceiling = min(store.sequence_at(parse_time(request.up_to_time)) - 1, ceiling)
+        patterns = [pattern.encode() for pattern in request.multi_last]
+        if not all(map(is_valid_pattern, patterns)):
+            self._status(reply, _BAD)
+            return
+        sequences = last_of_each(store, SubjectFilter(patterns), max(request.seq, 1), ceiling)
+        if len(sequences) > _SUBJECTS_MAX:
+            self._status(reply, status(names.TOO_MANY_RESULTS))
+            return
+        messages = (message for seq in sequences if (message := store.get(seq)) is not None)
+        outgoing = _Outgoing(stream, request, reply)
+        end = b"Nats-UpTo-Sequence: %d\r\n" % ceiling
+        self._stream_out(outgoing, messages, len(sequences), status(names.NO_RESULTS), end)
+
+    def _stream_out(
+        self,
+        outgoing: _Outgoing,
+        messages: Iterator[StoredMessage],
+        pending: int,
+        none: bytes,
+        end: bytes,
+    ) -> None:
+        """Send a batch and its end mark; ``none`` alone when there is no message."""
+        stream, request, reply = outgoing
+        target = self._context.bus.resolve(reply)
+        if target is None:
+            return
+        with_headers_too = not request.no_hdr or bool(request.multi_last)
+        left = request.batch or (len(request.multi_last) and _SUBJECTS_MAX)
+        left_bytes, last_sent = request.max_bytes or _BATCH_BYTES, 0
+        room = target.room * 3 // 4  # who asks for more than it can be sent is sent that much
+        for message in messages:
+            headers = _headers(stream, message, pending - 1, last_sent) if with_headers_too else b""
+            room -= len(reply) + len(headers) + len(message.payload) + _FRAME_BYTES
+            if last_sent and room < 0:
+                break
+            pending -= 1
+            target.send(reply, b"", headers, message.payload)
+            last_sent = message.sequence
+            left -= 1
+            left_bytes -= len(message.subject) + len(message.headers) + len(message.payload)
+            if left <= 0 or left_bytes <= 0:
+                break
+        if not last_sent:
+            target.send(reply, b"", none, b"")
+            return
+        added = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
+        target.send(reply, b"", with_headers(_EOB, added + end), b"")
+
+    def _status(self, reply: bytes, block: bytes) -> None:
+        self._context.bus.publish(reply, b"", block, b"")
+
+
+def last_of_each(store: StreamStore, scope: SubjectFilter, first: int, ceiling: int) -> list[int]:
+    """The last sequence in ``[first, ceiling]`` of each matching subject, in order."""
+    if ceiling >= store.last_seq:
+        lasts = store.lasts(scope)
+        return lasts[bisect_left(lasts, first) :]
+    found = []
+    for subject, state in store.subjects(scope):
+        sequence = state.last_seq
+        if sequence > ceiling:
+            sequence = _last_at_or_below(
+                store, SubjectFilter.of_stored(subject), state.first_seq, ceiling
+            )
+        if sequence >= first:
+            found.append(sequence)
+    return sorted(found)
+
+
+def _last_at_or_below(store: StreamStore, scope: SubjectFilter, low: int, ceiling: int) -> int:
+    """The last matching sequence up to ``ceiling``, or 0: bisects the counts, reads nothing."""
+    beyond = store.count(scope, ceiling + 1)
+    if low > ceiling or store.count(scope, low) == beyond:
+        return 0
+    high = ceiling
+    while low < high:
+        middle = (low + high + 1) // 2
+        if store.count(scope, middle) > beyond:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+class _Outgoing(NamedTuple):
+    """A batch on its way: whose messages, what was asked, where to."""
+
+    stream: Stream
+    request: DirectGetRequest
+    reply: bytes
+
+
+def _check(request: DirectGetRequest) -> bytes | None:
+    """The status that refuses a request, or None when it can be answered."""
+    conflicting = (
+        (request.last_by_subj and (request.seq or request.next_by_subj or request.batch))
+        or (request.start_time and (request.seq or request.last_by_subj))
+        or (request.multi_last and (request.last_by_subj or request.next_by_subj))
+        or (request.up_to_seq and request.up_to_time)
+        or request.batch < 0
+    )
+    if conflicting:
+        return _BAD
+    chosen = request.seq or request.last_by_subj or request.next_by_subj or request.multi_last
+    if not chosen and not request.start_time:
+        return status(names.EMPTY_REQUEST)
+    return None
+
+
+def _headers(
+    stream: Stream, message: StoredMessage, pending: int | None = None, last_sent: int = 0
+) -> bytes:
+    added = (
+        b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\nNats-Time-Stamp: %b\r\n"
+        % (
+            stream.name.encode(),
+            message.subject,
+            message.sequence,
+            format_time(message.timestamp_ns).encode(),
+        )
+    )
+    if pending is not None:
+        added += b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_sent)
+    return with_place(message.headers, added)

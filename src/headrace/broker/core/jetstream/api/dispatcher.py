@@ -1,0 +1,260 @@
+"""The request-reply API on ``$JS.API.>``: finding the endpoint, strict JSON, answers and refusals.
+
+An endpoint is a function that gets a ``Call`` and returns the document of its answer. What it changed is
+durable before the answer leaves: an endpoint that changes something says so when it is registered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple, TypeVar
+
+from .....api.base import Document, DocumentError, decode
+from .....api.envelope import encode_response
+from .....api.errors import Errors, ErrorSpec
+from .....errors import StoreError
+from .....pattern_tree import TooManyPatternsError
+from ...ports import Bus, Origin, Sink
+from ..advisories import API_AUDIT
+from ..config.options import JetStreamOptions
+from ..config.ranges import check_ranges, read_number
+from ..context import Context, Refused
+from ..headers.published import read_headers
+from ..tick.flush_barrier import store_refusal
+
+__all__ = ["Answer", "ApiDispatcher", "Call", "dynamic_metadata", "required_level_too_high"]
+
+D = TypeVar("D", bound=Document)
+
+_LEVEL: Final = b"Nats-Required-Api-Level"
+_PREFIX_TOKENS: Final = 2  # $JS.API
+_WRONG_WORD: Final = re.compile(r"Invalid enum value '(.*)' - at `\$.*?(\w+)`")
+
+
+@dataclass(slots=True)
+class Call:
+    """One API request. ``names`` are the tokens of the subject after those of the endpoint."""
+
+    subject: str
+    names: list[str]
+    reply: bytes
+    headers: bytes
+    payload: bytes
+    origin: Origin | None = None
+    wait: bool = False
+    """Set by an endpoint that shows something not yet durable: the answer waits until it is."""
+    route: _Route | None = None
+    """What the answer is like; set by the dispatcher."""
+
+    def read(self, kind: type[D]) -> D:
+        """The request body, strictly; an empty body is the default document."""
+        if not self.payload.strip():
+            return kind()
+        return check_ranges(decode(self.payload, kind, strict=True))
+
+    def expect_empty(self) -> None:
+        """Refuse a body other than nothing or ``{}``."""
+        if self.payload.strip() not in (b"", b"{}"):
+            raise Refused(Errors.NOT_EMPTY_REQUEST)
+
+
+class Answer(NamedTuple):
+    """A document with fields beside it, when a document alone does not say it."""
+
+    document: Document | None
+    extra: dict[str, Any]
+
+
+Endpoint = Callable[[Call], "Document | Answer | None"]
+
+
+class _Route(NamedTuple):
+    kind: str
+    endpoint: Endpoint
+    names: range
+    changes: bool
+    blank: Mapping[str, Any]
+
+
+def required_level_too_high(headers: bytes, level: int) -> bool:
+    """Whether a request demands a higher API level than ours."""
+    if _LEVEL not in headers:
+        return False
+    wanted = read_number(read_headers(headers).get(_LEVEL, b""))
+    return wanted is None or wanted > level
+
+
+def dynamic_metadata(options: JetStreamOptions, level: str, *, listed: bool) -> dict[str, str]:
+    """What the server overlays on ``config.metadata``; ``level`` is what the configuration needs."""
+    if listed:
+        return {"_nats.req.level": level}
+    return {
+        "_nats.ver": options.version,
+        "_nats.level": str(options.api_level),
+        "_nats.req.level": level,
+    }
+
+
+def _in_server_words(text: str) -> str:
+    """The commonest complaints about JSON as the public server words them."""
+    if text == "Input data was truncated":
+        return "unexpected EOF"
+    wrong = _WRONG_WORD.fullmatch(text)
+    if wrong is None:
+        return text
+    word, field = wrong.groups()
+    if field == "compression":
+        return "unknown compression algorithm"
+    if field == "priority_policy":
+        return f'unknown priority policy: "{word}"'
+    return f'can not unmarshal "\\"{word}\\""'
+
+
+def _too_many(route: _Route) -> ErrorSpec:
+    """How a request with too many subjects is refused."""
+    is_stream = route.kind.startswith("stream")
+    return Errors.STREAM_INVALID_CONFIG if is_stream else Errors.CONSUMER_CREATE
+
+
+class ApiDispatcher:
+    """Routes requests to endpoints and counts them."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._routes: dict[str, _Route] = {}
+        self._raw: dict[str, Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]] = {}
+        self.total = 0
+        self.errors = 0
+
+    def add(
+        self,
+        verb: str,
+        kind: str,
+        endpoint: Endpoint,
+        *,
+        names: tuple[int, int] = (1, 1),
+        changes: bool = False,
+        blank: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Serve ``$JS.API.<verb>`` followed by ``names[0]`` to ``names[1]`` tokens.
+
+        ``kind`` is the type of its answers; ``changes`` makes an answer wait until it is durable;
+        ``blank`` are fields a refusal shows beside the error, as the public server's does.
+        """
+        self._routes[verb] = _Route(kind, endpoint, range(names[0], names[1] + 1), changes, blank)
+
+    def add_raw(
+        self, verb: str, handler: Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]
+    ) -> None:
+        """Serve a verb whose answers are no JSON; False from the handler means nobody is there."""
+        self._raw[verb] = handler
+
+    def sink(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool | None:
+        """Take one request. An unknown one is met with silence, as by the public server.
+
+        Only clients ask. What the server itself sends, where somebody had it sent, is no request of
+        his: he might not have been allowed to make it.
+        """
+        if origin is None:
+            return False
+        text = subject.decode(errors="replace")
+        tokens = text.split(".")[_PREFIX_TOKENS:]
+        for size in (3, 2, 1):
+            verb = ".".join(tokens[:size])
+            if verb in self._raw:
+                return self._raw[verb](subject, reply, headers, payload, origin)
+            route = self._routes.get(verb)
+            if route is not None and len(tokens) - size in route.names:
+                self._call(route, Call(text, tokens[size:], reply, headers, payload, origin))
+                return None
+        return None
+
+    def stand_in(self, bus: Bus) -> Sink:
+        """A sink for an account without JetStream: it refuses what ``sink`` would serve."""
+
+        def refuse(
+            subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+        ) -> bool:
+            tokens = subject.decode(errors="replace").split(".")[_PREFIX_TOKENS:]
+            for size in (3, 2, 1):
+                verb = ".".join(tokens[:size])
+                if verb in self._raw:
+                    return False
+                route = self._routes.get(verb)
+                if route is not None and len(tokens) - size in route.names:
+                    error = Errors.NOT_ENABLED_FOR_ACCOUNT.to_wire()
+                    body = encode_response(route.kind, None, error=error, **route.blank)
+                    bus.publish(reply, b"", b"", body)
+                    return True
+            return True  # no call there is: silence, as by an account that has streams
+
+        return refuse
+
+    def _call(self, route: _Route, call: Call) -> None:
+        call.route = route
+        try:
+            if required_level_too_high(call.headers, self._context.options.api_level):
+                raise Refused(Errors.REQUIRED_API_LEVEL)
+            if route.changes and self._context.storage.failed is not None:
+                raise Refused(Errors.INSUFFICIENT_RESOURCES)
+            for stream in self._context.dirty_streams:
+                if stream.is_crowded:
+                    stream.thin()  # what is asked about is as if each message had been seen to at once
+            answer = route.endpoint(call)
+        except Refused as refusal:
+            self._refuse(route, call, refusal)
+            return
+        except StoreError as error:
+            self._refuse(route, call, Refused(store_refusal(error)))
+            return
+        except TooManyPatternsError as error:
+            self._refuse(route, call, Refused(_too_many(route), err=error))
+            return
+        except DocumentError as error:
+            text = _in_server_words(str(error))
+            self._refuse(route, call, Refused(Errors.INVALID_JSON, err=text))
+            return
+        if answer is not None:
+            self.complete(call, answer)
+
+    def complete(self, call: Call, answer: Document | Answer) -> None:
+        """Answer a call whose endpoint has returned None, when what it asked for is staged."""
+        route = call.route
+        assert route is not None  # the dispatcher has set it
+        self.total += 1  # after its answer was made: the account's own numbers do not count it yet
+        document, extra = answer if isinstance(answer, Answer) else (answer, {})
+        body = encode_response(route.kind, document, **extra)
+        if route.changes or call.wait:
+            gate = self._context.gate
+            gate.reply(call.reply, body, route.kind)
+            if self._context.advisories.audits:
+                gate.reply(API_AUDIT, self._audit(call, body))
+        else:
+            self._answer(call, body)
+
+    def fail(self, call: Call, error: Exception) -> None:
+        """Answer a call whose endpoint has returned None: the store did not do it."""
+        assert call.route is not None  # the dispatcher has set it
+        self._refuse(call.route, call, Refused(store_refusal(error)))
+
+    def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
+        self.total += 1
+        self.errors += 1
+        error = refusal.error.to_wire()
+        self._answer(call, encode_response(route.kind, None, error=error, **route.blank))
+
+    def _answer(self, call: Call, body: bytes) -> None:
+        bus = self._context.bus
+        if call.reply:
+            bus.publish(call.reply, b"", b"", body)
+        if self._context.advisories.audits:
+            bus.publish(API_AUDIT, b"", b"", self._audit(call, body))
+
+    def _audit(self, call: Call, body: bytes) -> bytes:
+        client = None if call.origin is None else call.origin.describe()
+        return self._context.advisories.api_call(call.subject, call.payload, body, client)

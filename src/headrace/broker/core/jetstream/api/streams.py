@@ -1,0 +1,306 @@
+"""The STREAM endpoints: create, update, info, delete, list, names, purge; and the account's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from .....api.base import Document
+from .....api.errors import Errors
+from .....api.messages import ApiStats, SuccessResponse
+from .....api.streams import (
+    PurgeRequest,
+    PurgeResponse,
+    StreamConfig,
+    StreamInfo,
+    StreamInfoRequest,
+    StreamListResponse,
+    StreamNamesRequest,
+    StreamStateInfo,
+)
+from .....api.times import format_time
+from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
+from .....pattern_tree import PatternTree
+from .....subjects import SubjectFilter, is_valid_pattern, overlaps
+from ..config.levels import required_level
+from ..config.pedantic import check_pedantic
+from ..config.sources import check_copies, check_copies_update
+from ..config.stream import (
+    check_stream,
+    check_stream_name,
+    check_stream_update,
+    compile_transform,
+    same_stream,
+    with_stream_defaults,
+)
+from ..context import Context, Refused
+from ..publish.republish import check_republish
+from ..tick.removals import Purge
+from .account_info import account_info
+from .consumer_limits import check_consumer_limits
+from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
+
+if TYPE_CHECKING:
+    from ..engine.registry import Registry
+    from ..stream.stream import Stream
+
+__all__ = ["StreamsApi", "stream_info"]
+
+_NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
+_NO_NAMES: Final = {**_NO_PAGE, "streams": None}
+_NO_STREAMS: Final = {**_NO_PAGE, "streams": []}
+
+
+def stream_info(
+    stream: Stream, context: Context, *, did_create: bool = False, listed: bool = False
+) -> StreamInfo:
+    """What clients are told about a stream; ``listed`` among others, a little less."""
+    state = stream.store.state
+    level = str(required_level(stream.config))
+    metadata = {**stream.config.metadata, **dynamic_metadata(context.options, level, listed=listed)}
+    config = msgspec.structs.replace(stream.config, metadata=metadata)
+    copies = stream.intake.infos(fresh=did_create) if stream.intake is not None else ()
+    return StreamInfo(
+        config=config,
+        created=format_time(stream.created_ns),
+        state=StreamStateInfo(
+            messages=state.messages,
+            bytes=state.bytes,
+            first_seq=state.first_seq,
+            first_ts=format_time(state.first_ns),
+            last_seq=state.last_seq,
+            last_ts=format_time(state.last_ns),
+            num_subjects=state.num_subjects,
+            num_deleted=state.num_deleted,
+            consumer_count=len(stream.consumers),
+        ),
+        mirror=copies[0] if stream.config.mirror is not None and copies else None,
+        sources=copies if stream.config.mirror is None else (),
+        domain="" if did_create else context.options.domain,  # as nats-server leaves it out there
+        ts=format_time(context.clock.now_ns()),
+        did_create=did_create,
+    )
+
+
+class StreamsApi:
+    """Endpoints over the registry of streams."""
+
+    def __init__(self, context: Context, registry: Registry, api: ApiDispatcher) -> None:
+        self._context = context
+        self._registry = registry
+        self._api = api
+        api.add("INFO", "account_info_response", self.account, names=(0, 0))
+        api.add("STREAM.CREATE", "stream_create_response", self.create, changes=True)
+        api.add("STREAM.UPDATE", "stream_update_response", self.update, changes=True)
+        api.add("STREAM.INFO", "stream_info_response", self.info, blank=_NO_PAGE)
+        api.add("STREAM.DELETE", "stream_delete_response", self.delete, changes=True)
+        api.add(
+            "STREAM.PURGE", "stream_purge_response", self.purge, changes=True, blank={"purged": 0}
+        )
+        api.add("STREAM.NAMES", "stream_names_response", self.names, names=(0, 0), blank=_NO_NAMES)
+        api.add(
+            "STREAM.LIST",
+            "stream_list_response",
+            self.list_streams,
+            names=(0, 0),
+            blank=_NO_STREAMS,
+        )
+
+    def account(self, call: Call) -> Document:
+        options = self._context.options
+        api = ApiStats(level=options.api_level, total=self._api.total, errors=self._api.errors)
+        return account_info(options, self._registry.usage(), len(self._registry.streams), api)
+
+    def create(self, call: Call) -> Document:
+        config = self._read_config(call)
+        if config.sealed:
+            raise Refused(
+                Errors.STREAM_INVALID_CONFIG,
+                err="stream configuration for create can not be sealed",
+            )
+        if config.mirror_direct and config.mirror is None:
+            raise Refused(
+                Errors.STREAM_INVALID_CONFIG,
+                err="stream has no mirror but does have mirror direct",
+            )
+        existing = self._registry.streams.get(config.name)
+        if existing is not None:
+            if not same_stream(existing.config, config):
+                raise Refused(Errors.STREAM_NAME_EXISTS)
+            return stream_info(existing, self._context, did_create=True)
+        self._check_overlap(config)
+        options = self._context.options
+        if not options.admits_streams:
+            raise Refused(Errors.NO_LIMITS)
+        for limit in (options.max_streams, options.limits.max_streams):
+            if 0 <= limit <= len(self._registry.streams):
+                raise Refused(Errors.MAX_STREAMS)
+        self._context.quota.check_stream(config)
+        stream = self._registry.create_stream(config)
+        return stream_info(stream, self._context, did_create=True)
+
+    def update(self, call: Call) -> Document | None:
+        config = self._read_config(call)
+        if config.name in self._registry.lost.reasons:
+            return self._adopt(config)
+        stream = self._stream(call)
+        check_stream_update(stream.config, config)
+        check_copies_update(stream.config, config)
+        check_consumer_limits(stream, config)
+        self._context.quota.check_stream(config, stream.config)
+        self._check_overlap(config)
+        if config.sealed:
+            config = msgspec.structs.replace(
+                config,
+                max_age=0.0,
+                discard="new",
+                deny_delete=True,
+                deny_purge=True,
+                allow_rollup_hdrs=False,
+            )
+        self._registry.update_stream(stream, config)
+
+        def answer(error: Exception | None) -> None:
+            if error is not None:
+                self._api.fail(call, error)
+            else:
+                self._api.complete(call, stream_info(stream, self._context))
+
+        stream.when_within(answer)
+        return None  # the answer comes when the limits are met
+
+    def _adopt(self, config: StreamConfig) -> Document:
+        """The messages are there, what they are to be used for is not: this says it."""
+        if config.storage != "file":
+            raise Refused(Errors.STREAM_INVALID_CONFIG, err="the lost stream is one on disk")
+        self._check_overlap(config)
+        self._context.quota.check_stream(config)
+        return stream_info(self._registry.adopt_stream(config), self._context)
+
+    def info(self, call: Call) -> Answer:
+        request = call.read(StreamInfoRequest)
+        stream = self._stream(call)
+        if stream.intake is not None and stream.store.last_seq > stream.store.durable_seq:
+            call.wait = True  # nobody is told otherwise when a copy is on disk
+        info = stream_info(stream, self._context)
+        page = dict(_NO_PAGE)
+        if request.subjects_filter:
+            subjects, total = self._subjects(stream, request)
+            if total:
+                page = {"total": total, "offset": request.offset, "limit": SUBJECTS_PER_PAGE}
+            state = msgspec.structs.replace(info.state, subjects=subjects)
+            info = msgspec.structs.replace(info, state=state)
+        if request.deleted_details:
+            state = msgspec.structs.replace(info.state, deleted=tuple(stream.store.deleted()))
+            info = msgspec.structs.replace(info, state=state)
+        return Answer(info, page)
+
+    def delete(self, call: Call) -> Document:
+        call.expect_empty()
+        if call.names[0] in self._registry.lost.reasons:
+            self._registry.drop_lost(call.names[0])
+        else:
+            self._registry.delete_stream(self._stream(call))
+        return SuccessResponse()
+
+    def purge(self, call: Call) -> None:
+        request = call.read(PurgeRequest)
+        if min(request.seq, request.keep) < 0:
+            raise Refused(Errors.INVALID_JSON, err="json: seq and keep can not be negative")
+        if request.seq and request.keep:
+            raise Refused(Errors.BAD_REQUEST)
+        stream = self._stream(call)
+        stream.check_not_sealed()
+        if stream.config.deny_purge:
+            raise Refused(Errors.STREAM_PURGE_FAILED, err="stream purge not permitted")
+        scope = _filter(request.filter)
+        removal = stream.store.purging(scope, request.seq, request.keep)
+
+        def answer(error: Exception | None) -> None:
+            if error is not None:
+                self._api.fail(call, error)
+                return
+            if scope is None:
+                stream.begin_at(request.seq)
+            stream.retention.consumers_changed()
+            self._api.complete(call, PurgeResponse(success=True, purged=removal.removed))
+
+        self._context.removals.begin(Purge(stream, removal, answer))
+
+    def names(self, call: Call) -> Answer:
+        request = call.read(StreamNamesRequest)
+        found = self._matching(request.subject)
+        offset = min(max(request.offset, 0), len(found))
+        names = [stream.name for stream in found[offset : offset + NAMES_PER_PAGE]]
+        page = {"total": len(found), "offset": offset, "limit": NAMES_PER_PAGE}
+        return Answer(None, {**page, "streams": names or None})  # null, as the public server says
+
+    def list_streams(self, call: Call) -> Document:
+        request = call.read(StreamNamesRequest)
+        found = self._matching(request.subject)
+        offset = min(max(request.offset, 0), len(found))
+        page = found[offset : offset + INFOS_PER_PAGE]
+        return StreamListResponse(
+            total=len(found),
+            offset=offset,
+            limit=INFOS_PER_PAGE,
+            streams=tuple(stream_info(stream, self._context, listed=True) for stream in page),
+        )
+
+    def _stream(self, call: Call) -> Stream:
+        stream = self._registry.streams.get(call.names[0])
+        if stream is None:
+            raise Refused(Errors.STREAM_NOT_FOUND)
+        return stream
+
+    def _read_config(self, call: Call) -> StreamConfig:
+        config = call.read(StreamConfig)
+        if config.name != call.names[0]:
+            raise Refused(Errors.STREAM_NAME_MISMATCH)
+        check_stream_name(config.name)
+        if config.pedantic:
+            check_pedantic(config, self._context.options)
+        config = with_stream_defaults(config, self._context.options)
+        check_stream(config, self._context.options)
+        compile_transform(config, self._context.random)
+        check_republish(config, self._context.random)
+        return check_copies(config, self._registry.streams, self._context.random)
+
+    def _check_overlap(self, config: StreamConfig) -> None:
+        patterns = PatternTree(subject.encode() for subject in config.subjects)
+        for stream in self._registry.streams.values():
+            if stream.name == config.name:
+                continue
+            for taken in stream.config.subjects:
+                if patterns.overlapping(taken.encode()) is not None:
+                    raise Refused(Errors.STREAM_SUBJECT_OVERLAP)
+
+    def _matching(self, subject: str) -> list[Stream]:
+        streams = [stream for _, stream in sorted(self._registry.streams.items())]
+        if not subject:
+            return streams
+        pattern = subject.encode()
+        return [
+            stream
+            for stream in streams
+            if any(overlaps(own.encode(), pattern) for own in stream.config.subjects)
+        ]
+
+    def _subjects(self, stream: Stream, request: StreamInfoRequest) -> tuple[dict[str, int], int]:
+        scope = _filter(request.subjects_filter)
+        counts = stream.store.subject_counts(scope)
+        offset = max(request.offset, 0)
+        if offset or len(counts) > SUBJECTS_PER_PAGE:
+            counts.sort()
+        page = counts[offset : offset + SUBJECTS_PER_PAGE]
+        return {subject.decode(errors="replace"): count for subject, count in page}, len(counts)
+
+
+def _filter(pattern: str) -> SubjectFilter | None:
+    """A filter for a pattern of a request; nothing and ``>`` mean every subject."""
+    if pattern in ("", ">"):
+        return None
+    if not is_valid_pattern(pattern.encode()):
+        raise Refused(Errors.BAD_REQUEST)
+    return SubjectFilter([pattern.encode()])

@@ -1,0 +1,203 @@
+"""A consumer's state in the journal: a snapshot, and deltas of what happened since.
+
+All numbers are little-endian. Deadlines are written as wall-clock time, so that they mean the same after a
+restart.
+
+Snapshot:  ``1`` u8 · delivered consumer, delivered stream, floor consumer, floor stream u64 ·
+           pending u32 × (stream, consumer sequence, deadline, deliveries u64) · chosen u32 × stream u64
+Delta:     any number of
+           ``N`` first deliveries: first consumer sequence, deadline u64, n u32, n × stream u64
+           ``R`` redeliveries: n u32, n × (stream, consumer sequence, deliveries, deadline u64)
+           ``T`` deadlines set anew: n u32, n × (stream, deadline u64)
+           ``D`` done: n u32, n × stream u64
+           ``F`` the floor after these: floor consumer, floor stream u64
+           ``P`` a position without tracking: delivered consumer, delivered stream u64
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct, pack, unpack_from
+from typing import Final
+
+from .....errors import StoreFormatError
+from .delivery_state import DeliveryState
+
+__all__ = ["encode_delta", "encode_snapshot", "restore"]
+
+_VERSION: Final = 1
+_HEAD: Final = Struct("<BQQQQ")
+_COUNT: Final = Struct("<I")
+_RUN: Final = Struct("<cQQI")
+_MANY: Final = Struct("<cI")
+_PAIR: Final = Struct("<cQQ")
+
+
+def encode_snapshot(state: DeliveryState, wall_offset_ns: int, chosen: list[int]) -> bytes:
+    """The whole state. ``wall_offset_ns`` is wall-clock minus monotonic time.
+
+    ``chosen`` are the stream sequences still to deliver of a consumer whose messages were chosen when it
+    was made (``last_per_subject``).
+    """
+    pending = []
+    for sequence, (consumer_seq, deadline_ns) in state.pending.items():
+        count = state.deliveries.get(sequence, 1)
+        pending += [sequence, consumer_seq, deadline_ns + wall_offset_ns, count]
+    head = _HEAD.pack(
+        _VERSION,
+        state.delivered_consumer,
+        state.delivered_stream,
+        state.floor_consumer,
+        state.floor_stream,
+    )
+    return b"".join(
+        (
+            head,
+            _COUNT.pack(len(pending) // 4),
+            pack(f"<{len(pending)}Q", *pending),
+            _COUNT.pack(len(chosen)),
+            pack(f"<{len(chosen)}Q", *chosen),
+        )
+    )
+
+
+def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
+    """What happened since the log was cleared; empty when nothing did."""
+    if not state.tracks:
+        return _PAIR.pack(b"P", state.delivered_consumer, state.delivered_stream)
+    parts: list[bytes] = []
+    for run in state.runs:
+        if run.stream_seqs:
+            size = len(run.stream_seqs)
+            deadline_ns = run.deadline_ns + wall_offset_ns
+            parts.append(_RUN.pack(b"N", run.first_consumer_seq, deadline_ns, size))
+            parts.append(pack(f"<{size}Q", *run.stream_seqs))
+    if state.again:
+        parts.append(_MANY.pack(b"R", len(state.again)))
+        for sequence, consumer_seq, count, deadline_ns in state.again:
+            parts.append(pack("<4Q", sequence, consumer_seq, count, deadline_ns + wall_offset_ns))
+    if state.moved:
+        parts.append(_MANY.pack(b"T", len(state.moved)))
+        for sequence, deadline_ns in state.moved.items():
+            parts.append(pack("<2Q", sequence, deadline_ns + wall_offset_ns))
+    if state.done:
+        parts.append(_MANY.pack(b"D", len(state.done)))
+        parts.append(pack(f"<{len(state.done)}Q", *state.done))
+    parts.append(_PAIR.pack(b"F", state.floor_consumer, state.floor_stream))
+    return b"".join(parts)
+
+
+def restore(
+    state: DeliveryState,
+    snapshot: bytes,
+    deltas: Sequence[bytes],
+    wall_offset_ns: int,
+    loose: Sequence[bytes] = (),
+) -> list[int]:
+    """Bring a fresh state to where the journal left it; returns what is still chosen.
+
+    ``loose`` are deltas behind some that are lost: what they say is over is over, and what may have been
+    delivered in between is delivered again.
+
+    Raises StoreFormatError when the journal was written by a version we cannot read.
+    """
+    if snapshot[:1] != bytes([_VERSION]):
+        raise StoreFormatError(f"consumer state of version {snapshot[:1]!r}, this reads {_VERSION}")
+    _, delivered_consumer, delivered_stream, floor_consumer, floor_stream = _HEAD.unpack_from(
+        snapshot
+    )
+    offset = _HEAD.size
+    (size,) = _COUNT.unpack_from(snapshot, offset)
+    offset += _COUNT.size
+    flat = unpack_from(f"<{size * 4}Q", snapshot, offset)
+    offset += size * 32
+    (chosen_size,) = _COUNT.unpack_from(snapshot, offset)
+    chosen = list(unpack_from(f"<{chosen_size}Q", snapshot, offset + _COUNT.size))
+    pending = {
+        flat[at]: (flat[at + 1], flat[at + 2], flat[at + 3]) for at in range(0, len(flat), 4)
+    }
+    position = [delivered_consumer, delivered_stream, floor_consumer, floor_stream]
+    for delta in deltas:
+        _apply(delta, pending, position)
+    if loose:
+        pending = _apply_loose(loose, pending, position)
+    state.reset(1)
+    state.delivered_consumer, state.delivered_stream = position[0], position[1]
+    state.floor_consumer, state.floor_stream = position[2], position[3]
+    state.next_seq = position[1] + 1
+    state.restore_pending(
+        (sequence, consumer_seq, deadline_ns - wall_offset_ns, count)
+        for sequence, (consumer_seq, deadline_ns, count) in pending.items()
+    )
+    return [sequence for sequence in chosen if sequence > position[1]]
+
+
+def _apply_loose(
+    loose: Sequence[bytes], pending: dict[int, tuple[int, int, int]], position: list[int]
+) -> dict[int, tuple[int, int, int]]:
+    """Play deltas that do not follow; returns what of ``pending`` is left.
+
+    Where the position stood between is not known: only the floor may move it.
+    """
+    later, spot = dict(pending), [0, 0, 0, 0]
+    for delta in loose:
+        _apply(delta, later, spot)
+    floor = spot[3]
+    position[0] = max(position[0], spot[0])
+    position[1] = max(position[1], floor)
+    position[2] = max(position[2], spot[2])
+    position[3] = max(position[3], floor)
+    return {seq: later[seq] for seq in pending if seq in later and seq > floor}
+
+
+def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: list[int]) -> None:
+    """Play one delta on the pending messages and on (delivered, floor) positions."""
+    offset = 0
+    while offset < len(delta):
+        kind = delta[offset : offset + 1]
+        if kind == b"N":
+            _, consumer_seq, deadline_ns, size = _RUN.unpack_from(delta, offset)
+            offset += _RUN.size
+            for sequence in unpack_from(f"<{size}Q", delta, offset):
+                pending[sequence] = (consumer_seq, deadline_ns, 1)
+                position[0] = max(position[0], consumer_seq)
+                position[1] = sequence
+                consumer_seq += 1
+            offset += size * 8
+        elif kind == b"R":
+            _, size = _MANY.unpack_from(delta, offset)
+            offset += _MANY.size
+            for sequence, consumer_seq, count, deadline_ns in _quadruples(delta, offset, size):
+                first = pending.get(sequence, (consumer_seq, 0, 0))[0]
+                pending[sequence] = (first, deadline_ns, count)
+                position[0] = max(position[0], consumer_seq)
+            offset += size * 32
+        elif kind == b"T":
+            _, size = _MANY.unpack_from(delta, offset)
+            offset += _MANY.size
+            flat = unpack_from(f"<{size * 2}Q", delta, offset)
+            for sequence, deadline_ns in zip(flat[::2], flat[1::2], strict=True):
+                if sequence in pending:
+                    consumer_seq, _, count = pending[sequence]
+                    pending[sequence] = (consumer_seq, deadline_ns, count)
+            offset += size * 16
+        elif kind == b"D":
+            _, size = _MANY.unpack_from(delta, offset)
+            offset += _MANY.size
+            for sequence in unpack_from(f"<{size}Q", delta, offset):
+                pending.pop(sequence, None)
+            offset += size * 8
+        else:
+            _, consumer_seq, stream_seq = _PAIR.unpack_from(delta, offset)
+            offset += _PAIR.size
+            if kind == b"F":
+                position[2:] = [consumer_seq, stream_seq]
+            elif kind == b"P":
+                position[:] = [consumer_seq, stream_seq, consumer_seq, stream_seq]
+            else:
+                raise StoreFormatError(f"unknown entry {kind!r} in a consumer's journal")
+
+
+def _quadruples(delta: bytes, offset: int, size: int) -> Iterator[tuple[int, int, int, int]]:
+    flat = unpack_from(f"<{size * 4}Q", delta, offset)
+    return zip(*[iter(flat)] * 4, strict=True)

@@ -1,0 +1,164 @@
+"""Priority policies: which waiting request may have the next message.
+
+A policy chooses the lane a request waits in and gives a verdict when its turn has come. It sends nothing
+and reads no clock. ``standard`` serves everybody in turn; the others follow the priority-group document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from ......api.consumers import ConsumerConfig
+from ....ports import Origin
+from ...headers.statuses import WRONG_PIN_ID
+from .queue import WaitingRequest
+
+__all__ = ["SERVE", "SKIP", "PinnedClient", "Policy", "make_policy"]
+
+SERVE: Final = b"serve"
+"""The verdict: this request gets the message."""
+SKIP: Final = b"skip"
+"""The verdict: not this one now; it keeps its place. Any other verdict is a status that ends it."""
+
+_NS: Final = 1_000_000_000
+
+
+class Policy(Protocol):
+    """How the requests of a consumer take turns."""
+
+    lanes: int
+    steady: bool
+    """Whether a request that waits alone keeps its verdict for a whole batch."""
+
+    def lane(self, request: WaitingRequest) -> int: ...
+
+    def verdict(
+        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
+    ) -> bytes:
+        """SERVE, SKIP, or the status that ends the request.
+
+        ``pending`` counts the message in question, ``ack_pending`` does not.
+        """
+        ...
+
+    def header(self) -> bytes:
+        """A header line for the message about to be delivered, or ``b""``."""
+        ...
+
+    def rejected(self, request: WaitingRequest) -> None:
+        """The message was too large for a request that had been chosen."""
+        ...
+
+
+class Standard:
+    """Everybody in turn."""
+
+    lanes = 1
+    steady = True
+
+    def lane(self, request: WaitingRequest) -> int:
+        return 0
+
+    def verdict(
+        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
+    ) -> bytes:
+        return SERVE
+
+    def header(self) -> bytes:
+        return b""
+
+    def rejected(self, request: WaitingRequest) -> None:
+        return
+
+
+class Overflow(Standard):
+    """Requests with thresholds wait until one is reached, and behind those without."""
+
+    lanes = 2
+    steady = False
+
+    def lane(self, request: WaitingRequest) -> int:
+        return 1 if request.min_pending or request.min_ack_pending else 0
+
+    def verdict(
+        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
+    ) -> bytes:
+        if request.lane == 0:
+            return SERVE
+        enough = 0 < request.min_pending <= pending or 0 < request.min_ack_pending <= ack_pending
+        return SERVE if enough else SKIP
+
+
+class Prioritized(Standard):
+    """The lowest ``priority`` first; within one, everybody in turn."""
+
+    lanes = 10
+
+    def lane(self, request: WaitingRequest) -> int:
+        return request.priority
+
+
+class PinnedClient(Standard):
+    """One client gets everything, the others stand by.
+
+    The pin is given with a message, kept alive by pulls that carry it, and late after ``timeout_ns``
+    without one. Who takes it away clears ``pin_id``. ``on_pinned`` is told whose request it was.
+    """
+
+    steady = False
+
+    def __init__(self, timeout_ns: int, new_id: Callable[[], str]) -> None:
+        self.timeout_ns = timeout_ns
+        self._new_id = new_id
+        self.pin_id = ""
+        self.pinned_ns = 0
+        self.deadline_ns = 0
+        self._fresh: WaitingRequest | None = None
+        self.on_pinned: Callable[[Origin | None], None] = lambda _origin: None
+
+    def pulled(self, request: WaitingRequest, now_ns: int) -> None:
+        """A pull arrived: one that carries the pin keeps it alive."""
+        if self.pin_id and request.pin_id == self.pin_id:
+            self.deadline_ns = now_ns + self.timeout_ns
+
+    def verdict(
+        self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
+    ) -> bytes:
+        self._fresh = None
+        if self.pin_id:
+            if request.pin_id == self.pin_id:
+                return SERVE
+            return WRONG_PIN_ID if request.pin_id else SKIP
+        if request.pin_id:
+            return WRONG_PIN_ID
+        if not request.plain:
+            self.pin_id = request.pin_id = self._new_id()
+            self.pinned_ns = now_ns
+            self.deadline_ns = now_ns + self.timeout_ns
+            self._fresh = request
+            self.on_pinned(request.origin)
+        return SERVE
+
+    def header(self) -> bytes:
+        return b"Nats-Pin-Id: %b\r\n" % self.pin_id.encode()
+
+    def rejected(self, request: WaitingRequest) -> None:
+        if self._fresh is request:
+            self.pin_id = ""
+            self._fresh = None
+
+    def is_late(self, now_ns: int) -> bool:
+        """Whether somebody is pinned who has not pulled in time."""
+        return bool(self.pin_id) and now_ns >= self.deadline_ns
+
+
+def make_policy(config: ConsumerConfig, new_id: Callable[[], str]) -> Policy:
+    """The policy a consumer's configuration asks for."""
+    if config.priority_policy == "overflow":
+        return Overflow()
+    if config.priority_policy == "prioritized":
+        return Prioritized()
+    if config.priority_policy == "pinned_client":
+        return PinnedClient(round(config.priority_timeout * _NS), new_id)
+    return Standard()

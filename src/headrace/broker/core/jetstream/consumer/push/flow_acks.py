@@ -1,0 +1,81 @@
+"""The ack policy ``flow_control``: the answers to flow control acknowledge, and nothing else does.
+
+An answer says how far its sender has come, in ``Nats-Last-Consumer`` and ``Nats-Last-Stream``: everything
+delivered up to there is done. Nothing runs out of time. So the consumer asks more often than others: when
+as much is pending as may be, and with every heartbeat while something is. Texts and error numbers are the
+public server's.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ......api.consumers import ConsumerConfig
+from ......api.errors import Errors
+from ...context import Refused
+from ...headers.published import header_value
+
+__all__ = ["Reached", "check_flow_acks", "position_block", "reached", "with_flow_control"]
+
+_HEARTBEAT_S: Final = 1.0
+_LAST_CONSUMER: Final = b"Nats-Last-Consumer"
+_LAST_STREAM: Final = b"Nats-Last-Stream"
+_DIGITS_MAX: Final = 19
+
+
+class Reached(NamedTuple):
+    """How far a receiver has come: the sequence of its last delivery, and of the message in it."""
+
+    consumer_seq: int
+    stream_seq: int
+
+
+def with_flow_control(config: ConsumerConfig) -> ConsumerConfig:
+    """The policy brings flow control and heartbeats of a second with it."""
+    if config.ack_policy != "flow_control":
+        return config
+    return msgspec.structs.replace(config, flow_control=True, idle_heartbeat=_HEARTBEAT_S)
+
+
+def check_flow_acks(config: ConsumerConfig) -> None:
+    """Refuse what does not go with the policy."""
+    if config.ack_policy != "flow_control":
+        return
+    if not config.deliver_subject:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_PUSH)
+    if not config.flow_control:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_FLOW_CONTROL)
+    if config.idle_heartbeat != _HEARTBEAT_S:
+        text = "flow control ack policy heartbeat needs to be 1s"
+        raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+    if config.max_ack_pending <= 0:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_MAX_ACK_PENDING)
+    if config.ack_wait or config.backoff:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_ACK_WAIT)
+    if config.max_deliver > 0:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_MAX_DELIVER)
+
+
+def reached(headers: bytes) -> Reached | None:
+    """What an answer, or a heartbeat, says; None if it speaks of no message."""
+    stream_seq = _number(headers, _LAST_STREAM)
+    if not stream_seq:
+        return None
+    return Reached(_number(headers, _LAST_CONSUMER), stream_seq)
+
+
+def position_block(consumer_seq: int, stream_seq: int) -> bytes:
+    """The headers of an answer that says this."""
+    return b"NATS/1.0\r\n%b: %d\r\n%b: %d\r\n\r\n" % (
+        _LAST_CONSUMER,
+        consumer_seq,
+        _LAST_STREAM,
+        stream_seq,
+    )
+
+
+def _number(headers: bytes, name: bytes) -> int:
+    text = header_value(headers, name)
+    return int(text) if text.isdigit() and len(text) <= _DIGITS_MAX else 0

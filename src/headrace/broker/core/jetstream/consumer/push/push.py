@@ -1,0 +1,198 @@
+"""Push consumers: who listens where a consumer delivers to, and what holds deliveries back.
+
+A push consumer delivers while somebody listens on its deliver subject (in its queue group, if it has
+one). Flow control and a rate hold it back; idle heartbeats tell the listener that it is still there.
+Turns are taken by ``PushTurn``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ......api import names
+from ......api.consumers import ConsumerConfig
+from ......limits import PAYLOAD_BYTES_MAX
+from ....net.interest import Watch
+from ...headers import statuses
+from .flow_acks import reached
+from .window import FlowWindow, RateLimit
+
+if TYPE_CHECKING:
+    from ..consumer import Consumer
+
+__all__ = ["Push"]
+
+_NS: Final = 1_000_000_000
+_ID_CHARS: Final = 8
+_FLOW_REQUEST: Final = statuses.status(names.FLOW_CONTROL)
+
+
+class Push:
+    """The push side of one consumer."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._bus = consumer.context.bus
+        self._clock = consumer.context.clock
+        self._flow_prefix = f"$JS.FC.{consumer.stream.name}.{consumer.name}.".encode()
+        self._quiet_since_ns = self._clock.monotonic_ns()
+        self._rests_until_ns = 0
+        self.window: FlowWindow | None = None
+        self.rate: RateLimit | None = None
+        self._bits_per_second = 0
+        self._watch = Watch(b"", b"", self._interest_changed)
+        self.configure(consumer.config)
+
+    # -- lifecycle
+
+    def configure(self, config: ConsumerConfig) -> None:
+        """Take a checked configuration; with another deliver subject, what is pending goes there anew."""
+        subject, group = config.deliver_subject.encode(), config.deliver_group.encode()
+        moved = bool(self.subject) and subject != self.subject
+        self._heartbeat_ns = round(config.idle_heartbeat * _NS)
+        if config.flow_control and self.window is None:
+            self.window = FlowWindow()
+        self._acks_by_flow = config.ack_policy == "flow_control"
+        self._limit_rate(config.rate_limit_bps)
+        self.is_metered = self.window is not None or self.rate is not None
+        """Whether each message is to be reported with ``sent``."""
+        if (subject, group) != (self.subject, self.group):
+            self.close()
+            self._watch = Watch(subject, group, self._interest_changed)
+            self._bus.watch(self._watch)
+            if self.window is not None:
+                self.window.forget()
+        if moved:
+            self._redeliver_all()
+
+    def _limit_rate(self, bits_per_second: int) -> None:
+        """Take a rate, 0 for none; one that stays the same goes on as it is."""
+        if bits_per_second == self._bits_per_second:
+            return
+        self._bits_per_second = bits_per_second
+        burst = self._consumer.stream.config.max_msg_size
+        burst = burst if burst > 0 else PAYLOAD_BYTES_MAX
+        now_ns = self._clock.monotonic_ns()
+        self.rate = RateLimit(bits_per_second, burst, now_ns) if bits_per_second else None
+
+    def close(self) -> None:
+        """Watch no more."""
+        self._bus.unwatch(self._watch)
+
+    @property
+    def subject(self) -> bytes:
+        """Where messages go."""
+        return self._watch.subject
+
+    @property
+    def group(self) -> bytes:
+        """The queue group whose members share them, or ``b""``."""
+        return self._watch.queue
+
+    @property
+    def active(self) -> bool:
+        """Whether somebody listens."""
+        return self._watch.listened
+
+    def _interest_changed(self, listened: bool) -> None:
+        consumer = self._consumer
+        now_ns = self._clock.monotonic_ns()
+        consumer.alarm.last_active_ns = self._quiet_since_ns = now_ns
+        if listened:
+            consumer.wake()
+        elif self.window is not None:
+            self.window.forget()
+        consumer.alarm.arm()
+
+    def _redeliver_all(self) -> None:
+        """Whoever listens now has not seen what is pending."""
+        state = self._consumer.state
+        now_ns = self._clock.monotonic_ns()
+        for stream_seq, (consumer_seq, _) in sorted(state.pending.items()):
+            state.refuse(stream_seq, consumer_seq, now_ns)
+        if state.pending:
+            self._consumer.touch()
+        self._consumer.acks.give_up_exhausted()
+
+    # -- what holds back
+
+    def rest_until(self, at_ns: int) -> None:
+        """Take the next turn only then."""
+        self._rests_until_ns = at_ns
+
+    def is_held(self, now_ns: int) -> bool:
+        """Whether the next message has to wait for an answer, or for its time."""
+        if self.window is not None and self.window.is_full:
+            return True
+        return self.rate is not None and self.rate.due_ns > now_ns
+
+    def sent(self, size: int, now_ns: int) -> None:
+        """A message went out: account for it, and ask the client how far it is."""
+        if self.rate is not None:
+            self.rate.sent(size, now_ns)
+        if self.window is not None:
+            self.window.sent(size)
+            self._ask()
+
+    def answered(self, request: bytes, headers: bytes) -> None:
+        """The client says that it has come to a request; ``headers`` may say how far it is."""
+        if self.window is None or not self.window.answered(request):
+            return
+        position = reached(headers) if self._acks_by_flow else None
+        if position is not None:
+            self._consumer.acks.take_position(*position)
+        self._ask()
+        self._consumer.wake()
+
+    def _ask(self, *, at_once: bool = False) -> None:
+        window = self.window
+        if window is None or not self.active:
+            return  # who asks where nobody is never hears an answer
+        if window.should_ask or (at_once and not window.request):
+            request = self._flow_prefix + self._consumer.context.new_name(_ID_CHARS).encode()
+            window.ask(request)
+            self._bus.publish(self.subject, request, _FLOW_REQUEST, b"")
+
+    # -- time
+
+    def delivered(self, now_ns: int) -> None:
+        """A turn delivered something: heartbeats are due that much later."""
+        self._quiet_since_ns = now_ns
+        if self._acks_by_flow and self._consumer.is_full:
+            self._ask(at_once=True)  # nothing else would ever make room
+
+    def next_time_ns(self) -> int | None:
+        """When ``run_due`` has something to do."""
+        if not self.active:
+            return None
+        times = []
+        if self._heartbeat_ns:
+            times.append(self._quiet_since_ns + self._heartbeat_ns)
+        if self.rate is not None and self.rate.due_ns > self._clock.monotonic_ns():
+            times.append(self.rate.due_ns)
+        if self._rests_until_ns:
+            times.append(self._rests_until_ns)
+        return min(times, default=None)
+
+    def run_due(self, now_ns: int) -> None:
+        """Say a heartbeat if it was quiet for long, go on if the rate allows it."""
+        if not self.active:
+            return
+        if self._heartbeat_ns and self._quiet_since_ns + self._heartbeat_ns <= now_ns:
+            self._quiet_since_ns = now_ns
+            self._bus.publish(self.subject, b"", self._heartbeat(), b"")
+            if self._acks_by_flow and self._consumer.state.pending:
+                self._ask(at_once=True)
+        if 0 < self._rests_until_ns <= now_ns:
+            self._rests_until_ns = 0
+            self._consumer.wake()
+        if self.rate is not None and self.rate.due_ns <= now_ns:
+            self._consumer.wake()
+
+    def _heartbeat(self) -> bytes:
+        state = self._consumer.state
+        block = statuses.heartbeat(state.delivered_consumer, state.delivered_stream)
+        if self.window is not None and self.window.request:
+            stalled = b"Nats-Consumer-Stalled: %b\r\n" % self.window.request
+            return statuses.with_headers(block, stalled)
+        return block

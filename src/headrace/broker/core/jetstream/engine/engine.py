@@ -1,0 +1,255 @@
+"""The engine: wires the parts together and works through what a tick has marked.
+
+The hub calls ``end_of_tick`` after a round of input; timers and completed flushes do the same work for
+what they have marked. Nothing here waits, sleeps or reads a clock of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .....api.base import to_wire
+from .....clock import Clock
+from .....errors import StoreError, StoreReadError
+from ...ports import Bus, Randomness, Sink, Storage, Timers
+from ..api.consumer_info import consumer_info
+from ..api.consumers import ConsumersApi
+from ..api.direct_get import DirectGet
+from ..api.dispatcher import ApiDispatcher
+from ..api.messages import MessagesApi
+from ..api.refused import RefusedApi
+from ..api.streams import StreamsApi, stream_info
+from ..config.options import JetStreamOptions
+from ..consumer.acks.dispatch import AckDispatch
+from ..consumer.consumer import Consumer
+from ..consumer.delivery_state import Entry
+from ..consumer.push.flow import FLOW, FlowDispatch
+from ..context import Context
+from ..sourcing.copies import Copies
+from ..sourcing.origins import Elsewhere
+from ..stream.stream import Stream
+from ..tick.commits import Commits
+from ..tick.flush_barrier import DurableGate
+from .account_limits import Quota, ServerStore
+from .registry import Registry
+
+__all__ = ["JetStream"]
+
+_API: Final = b"$JS.API.>"
+_ACK: Final = b"$JS.ACK.>"
+_SERVING_NS: Final = 5_000_000  # for deliveries in one tick
+
+
+class JetStream:
+    """Streams and consumers on one bus and one storage."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        storage: Storage,
+        clock: Clock,
+        random: Randomness,
+        timers: Timers,
+        options: JetStreamOptions | None = None,
+        commits: Commits | None = None,
+        server: ServerStore | None = None,
+    ) -> None:
+        """``commits`` and ``server`` are for engines that share a storage, with names of their own."""
+        context = Context(bus, storage, clock, random, timers, options or JetStreamOptions())
+        self._context = context
+        self._acks = AckDispatch()
+        self.registry = Registry(context, self._acks)
+        context.gate = DurableGate(
+            bus, commits or Commits(storage), clock, timers, self._stage, self._completed
+        )
+        self._gate = context.gate
+        context.quota = Quota(self.registry, context.options.limits, server)
+        self._flushing: dict[Stream, None] = {}
+        self._removing: dict[Stream, list[int]] = {}
+        self._forgetting: dict[Consumer, list[Entry]] = {}
+        self._newborn: dict[Consumer, None] = {}
+        self._turn_asked = False
+        self._api = ApiDispatcher(context)
+        StreamsApi(context, self.registry, self._api)
+        MessagesApi(self.registry, self._api)
+        DirectGet(context, self.registry, self._api)
+        ConsumersApi(context, self.registry, self._api)
+        RefusedApi(self.registry, self._api)
+        bus.add_sink(_API, self._api.sink)
+        bus.add_sink(_ACK, self._acks.sink, self._acks.many)
+        bus.add_sink(FLOW, FlowDispatch(self.registry).sink)
+        bus.on_unblocked(self._unblocked)
+
+    @property
+    def copies(self) -> Copies:
+        """All copying into the streams of this engine."""
+        return self._context.copies
+
+    def can_reach(self, elsewhere: Elsewhere) -> None:
+        """Copy from streams of other accounts, too: those that ``elsewhere`` finds."""
+        self._context.elsewhere = elsewhere
+
+    def recover(self) -> None:
+        """Open the streams and consumers the storage holds. Raises StoreError."""
+        self.registry.recover()
+
+    def stand_in(self, bus: Bus) -> Sink:
+        """A handler of ``$JS.API.>`` for an account without JetStream, which says so."""
+        return self._api.stand_in(bus)
+
+    def end_of_tick(self) -> None:
+        """Work through what was marked: limits, deliveries, and one flush for all of it."""
+        self.work()
+        self.flush()
+
+    def work(self) -> None:
+        """The work of a tick without its flush."""
+        context = self._context
+        context.quota.new_tick()
+        if context.copies.ready:
+            context.copies.run()
+        if context.dirty_streams:
+            streams, context.dirty_streams = context.dirty_streams, []
+            for stream in streams:
+                try:
+                    stream.end_of_batch()
+                except (StoreError, OSError) as error:
+                    stream.unread.failed(error, stream.arm)
+        if context.ready or context.later:
+            self._serve()
+        if context.settling:
+            self._settle()
+
+    def flush(self) -> None:
+        """Commit what was staged, by whichever engine of this storage."""
+        self._gate.flush()
+
+    def reconfigure(self, options: JetStreamOptions) -> None:
+        """Other limits: for what is made and published from here on."""
+        context = self._context
+        context.options = options
+        context.quota.limits = options.limits
+        for stream in self.registry.streams.values():
+            stream.reconfigure(stream.config)
+
+    def shutdown(self) -> None:
+        """Tell every waiting pull request that the server goes, and commit what is staged."""
+        for stream in self.registry.streams.values():
+            for consumer in stream.consumers.values():
+                consumer.shut_down()
+        if self._context.dirty_consumers:
+            self._gate.want()
+        self._gate.flush()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Numbers for monitoring: streams, consumers, messages, bytes, API calls."""
+        usage = self.registry.usage()
+        streams = self.registry.streams.values()
+        return {
+            "streams": len(streams),
+            "consumers": usage.consumers,
+            "messages": sum(stream.store.messages for stream in streams),
+            "bytes": usage.storage_bytes + usage.memory_bytes,
+            "memory": usage.memory_bytes,
+            "storage": usage.storage_bytes,
+            "reserved_memory": usage.reserved_memory_bytes,
+            "reserved_storage": usage.reserved_storage_bytes,
+            "api": {"total": self._api.total, "errors": self._api.errors},
+        }
+
+    def details(self, *, consumers: bool, config: bool) -> list[dict[str, Any]]:
+        """The streams for monitoring; ``config`` shows configurations, too."""
+        found: list[dict[str, Any]] = []
+        for _, stream in sorted(self.registry.streams.items()):
+            detail = {
+                **to_wire(stream_info(stream, self._context, listed=True)),
+                "name": stream.name,
+            }
+            detail.pop("domain", None)
+            if consumers:
+                detail["consumer_detail"] = list(map(_consumer_detail, stream.consumers.values()))
+            if not config:
+                for document in (detail, *detail.get("consumer_detail", ())):
+                    document.pop("config", None)
+            found.append(detail)
+        return found
+
+    def _serve(self) -> None:
+        """Give ready consumers a turn each; who is not done, or had none, gets the next by a timer."""
+        context = self._context
+        monotonic_ns = context.clock.monotonic_ns
+        ends_ns = monotonic_ns() + _SERVING_NS
+        ready, context.ready = context.ready, {}
+        waiting = iter(ready)
+        for consumer in waiting:
+            try:
+                consumer.deliver()
+            except (StoreError, OSError) as error:  # it is nobody's trouble but this one's
+                consumer.unread.failed(error, consumer.try_again)
+            if monotonic_ns() >= ends_ns:
+                context.later = {**dict.fromkeys(waiting), **context.later}
+                break
+        if context.later and not self._turn_asked:
+            self._turn_asked = True
+            context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_asked = False
+        context = self._context
+        context.ready.update(context.later)
+        context.later.clear()
+
+    def _settle(self) -> None:
+        """Tell the streams what their consumers are done with, once per tick."""
+        settling, self._context.settling = self._context.settling, {}
+        for consumer in settling:
+            try:
+                consumer.acks.settle()
+            except (StoreError, OSError) as error:
+                consumer.unread.failed(error, consumer.try_again)
+
+    def _stage(self) -> None:
+        """The last changes before a flush starts."""
+        if self._context.settling:
+            self._settle()
+        self.registry.stage_consumers()
+        self._context.copies.stage()
+        context = self._context
+        self._flushing, context.appended = context.appended, {}
+        for stream in self._flushing:
+            stream.flush_begins()
+        self._removing, context.removed = context.removed, {}
+        self._forgetting, context.forgotten = context.forgotten, {}
+        self._newborn, context.newborn = context.newborn, {}
+
+    def _completed(self, error: Exception | None) -> None:
+        """A flush is done: what it carried may be delivered; or it failed, and is taken back."""
+        streams, self._flushing = self._flushing, {}
+        removed, self._removing = self._removing, {}
+        forgotten, self._forgetting = self._forgetting, {}
+        newborn, self._newborn = self._newborn, {}
+        if error is not None:
+            newborn.update(self._context.newborn)
+            self.registry.take_back(removed, forgotten, newborn)
+        self._context.copies.completed(error)
+        for stream in streams:
+            try:
+                stream.on_durable()
+            except (StoreError, OSError) as error:
+                stream.unread.failed(error, stream.arm)
+        if self._context.ready:
+            self._serve()
+
+    def _unblocked(self) -> None:
+        """Some receiver can take more: try all who stopped because of one."""
+        for stream in self.registry.streams.values():
+            stream.resume_blocked()
+
+
+def _consumer_detail(consumer: Consumer) -> dict[str, Any]:
+    """A consumer for monitoring; only who it is, while what it has to deliver cannot be counted."""
+    try:
+        found: dict[str, Any] = to_wire(consumer_info(consumer, listed=True))
+    except StoreReadError as error:
+        return {"stream_name": consumer.stream.name, "name": consumer.name, "error": str(error)}
+    return found

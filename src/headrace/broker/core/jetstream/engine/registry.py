@@ -1,0 +1,323 @@
+"""The streams of an engine and their life: create, recover, update, delete, with their journal entries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from .....api.base import to_wire
+from .....api.consumers import ConsumerConfig
+from .....api.errors import Errors
+from .....api.streams import StreamConfig
+from .....errors import StoreError
+from ..consumer.consumer import Consumer
+from ..consumer.delivery_state import Entry
+from ..context import Context, Refused
+from ..headers.ttl import expires_at
+from ..sourcing.copies import Copies
+from ..sourcing.positions import INTAKE
+from ..stream.stream import Stream
+from ..tick.removals import Disposal
+from .keys import CONSUMER, STATE, STREAM
+from .lost import LostStreams
+from .recovery import Recovery
+
+if TYPE_CHECKING:
+    from ..consumer.acks.dispatch import AckDispatch
+
+__all__ = ["Registry", "Usage"]
+
+
+class Usage(NamedTuple):
+    """What all streams use together, in bytes, and how many consumers there are."""
+
+    memory_bytes: int
+    storage_bytes: int
+    reserved_memory_bytes: int
+    reserved_storage_bytes: int
+    consumers: int
+
+
+class Registry:
+    """Streams by name, consumers by stream; what is here is journaled, except what lives in memory."""
+
+    def __init__(self, context: Context, acks: AckDispatch) -> None:
+        self._context = context
+        self._acks = acks
+        self.streams: dict[str, Stream] = {}
+        self.lost = LostStreams(context)
+        context.copies = self._copies = Copies(context, self.streams, self.restart_consumer)
+
+    # -- streams
+
+    def create_stream(self, config: StreamConfig) -> Stream:
+        """Make a stream of a checked configuration."""
+        context = self._context
+        try:
+            self.lost.check(config.name)
+            store = context.storage.create_stream(config.name, memory=config.storage == "memory")
+        except StoreError as error:
+            raise Refused(Errors.STREAM_CREATE, err=error) from error
+        if config.first_seq > 1:
+            store.reset_first(config.first_seq)
+        stream = Stream(context, config, context.clock.now_ns(), store)
+        self.streams[config.name] = stream
+        self._journal_stream(stream)
+        stream.open()
+        self._copies.opened(stream)
+        context.advisories.stream(config.name, "create")
+        return stream
+
+    def update_stream(self, stream: Stream, config: StreamConfig) -> None:
+        """Give a stream a checked configuration."""
+        interest_matters = stream.config.retention != config.retention
+        stream.reconfigure(config)
+        if interest_matters:
+            for consumer in stream.consumers.values():
+                consumer.acks.configure()
+            stream.retention.consumers_changed()
+        self._journal_stream(stream)
+        self._copies.changed(stream)
+        self._context.advisories.stream(stream.name, "modify")
+
+    def delete_stream(self, stream: Stream) -> None:
+        """Remove a stream, its consumers and its messages."""
+        context = self._context
+        # First, so that a torn write does not leave the stream without its consumers.
+        context.storage.meta.delete(STREAM + stream.name)
+        stream.close()
+        for consumer in list(stream.consumers.values()):
+            self._drop_consumer(consumer)
+        del self.streams[stream.name]
+        self._copies.closed(stream)
+        context.appended.pop(stream, None)
+        context.storage.delete_stream(stream.name)
+        context.gate.want(Disposal(context.removals, stream.store))
+        context.advisories.stream(stream.name, "delete")
+
+    def _journal_stream(self, stream: Stream) -> None:
+        if stream.config.storage == "file":
+            value = {"created_ns": stream.created_ns, "config": to_wire(stream.config)}
+            meta = self._context.storage.meta
+            meta.keep_beside(STREAM + stream.name, stream.name)
+            meta.put(STREAM + stream.name, msgspec.json.encode(value))
+        self._context.gate.want()
+
+    # -- consumers
+
+    def create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer:
+        """Make a consumer of a checked configuration."""
+        consumer = Consumer(self._context, stream, name, config, self._context.clock.now_ns())
+        consumer.on_inactive = self.delete_consumer
+        try:
+            consumer.start()
+        except StoreError:
+            consumer.close()
+            raise
+        self._admit(consumer)
+        self._context.newborn[consumer] = None
+        self.journal_consumer(consumer)
+        advisories = self._context.advisories
+        advisories.consumer(consumer, "create")
+        if consumer.is_paused(self._context.clock.now_ns()):
+            advisories.paused(consumer, consumer.paused_until_ns)
+        return consumer
+
+    def journal_consumer(self, consumer: Consumer) -> None:
+        """Write a consumer's configuration and state anew."""
+        if consumer.journaled:
+            value = {
+                "created_ns": consumer.created_ns,
+                "stream_ns": consumer.stream.created_ns,
+                "config": to_wire(consumer.config),
+            }
+            meta = self._context.storage.meta
+            self._keep_beside(consumer)
+            meta.put(CONSUMER + consumer.key, msgspec.json.encode(value))
+            meta.put(STATE + consumer.key, consumer.snapshot())
+        self._context.gate.want()
+
+    def _keep_beside(self, consumer: Consumer) -> None:
+        if consumer.journaled:
+            for kind in (CONSUMER, STATE):
+                self._context.storage.meta.keep_beside(kind + consumer.key, consumer.stream.name)
+
+    def restart_consumer(self, consumer: Consumer, sequence: int) -> None:
+        """Have a consumer forget every delivery, and go on at a sequence."""
+        consumer.restart_at(sequence)
+        self.journal_consumer(consumer)
+
+    def delete_consumer(self, consumer: Consumer) -> None:
+        """Remove a consumer; its waiting requests are told."""
+        self._drop_consumer(consumer)
+        consumer.stream.retention.consumers_changed()
+
+    def _admit(self, consumer: Consumer) -> None:
+        consumer.stream.consumers[consumer.name] = consumer
+        if consumer.config.ack_policy not in ("none", "flow_control"):
+            self._acks.add(consumer)
+        if consumer.stream.readers:
+            self._copies.consumer_came(consumer)
+
+    def _drop_consumer(self, consumer: Consumer) -> None:
+        consumer.close()
+        stream = consumer.stream
+        del stream.consumers[consumer.name]
+        self._acks.remove(consumer)
+        if stream.readers:
+            self._copies.consumer_left(consumer)
+        self._context.advisories.consumer(consumer, "delete")
+        if consumer.journaled and self._context.storage.failed is None:
+            meta = self._context.storage.meta
+            meta.delete(CONSUMER + consumer.key)
+            meta.delete(STATE + consumer.key)
+        self._context.gate.want()
+
+    def stage_consumers(self) -> None:
+        """Hand the changes of consumers since the last flush to the journal.
+
+        Once the store has failed they are dropped: a restart finds the consumers as they were then.
+        """
+        meta = self._context.storage.meta
+        writable = self._context.storage.failed is None
+        for consumer in self._context.dirty_consumers:
+            value, is_delta = consumer.take_changes()
+            if not consumer.journaled or not writable:
+                continue
+            if is_delta:
+                meta.append(STATE + consumer.key, value)
+            else:
+                meta.put(STATE + consumer.key, value)
+        self._context.dirty_consumers.clear()
+
+    # -- recovery
+
+    def recover(self) -> None:
+        """Open what the journal and the storage hold. Raises StoreError."""
+        journal = Recovery(self._context, self).run()
+        for stream in self.streams.values():
+            saved = journal.get(INTAKE + stream.name)
+            self._copies.recovered(stream, saved[0] if saved is not None else None)
+        self._copies.all_recovered()
+        for stream in self.streams.values():
+            stream.open()
+
+    def open_stream(self, config: StreamConfig, created_ns: int) -> Stream:
+        """Read a stream that the storage has. Raises StoreError, and then nothing has changed."""
+        store = self._context.storage.open_stream(config.name, expires_at)
+        stream = Stream(self._context, config, created_ns, store)
+        stream.recover()
+        self.streams[config.name] = stream
+        self._context.storage.meta.keep_beside(STREAM + config.name, config.name)
+        return stream
+
+    def open_consumer(
+        self,
+        stream: Stream,
+        name: str,
+        config: ConsumerConfig,
+        created_ns: int,
+        state: tuple[bytes, list[bytes]] | None,
+    ) -> None:
+        """Take up a consumer where the journal left it, or where nothing is skipped."""
+        consumer = Consumer(self._context, stream, name, config, created_ns)
+        consumer.on_inactive = self.delete_consumer
+        meta = self._context.storage.meta
+        loose = meta.loose(STATE + consumer.key)
+        snapshot, deltas = state if state is not None else (None, [])
+        consumer.restore(snapshot, deltas, loose)
+        self._admit(consumer)
+        if snapshot is None or loose:
+            self.journal_consumer(consumer)
+        else:
+            self._keep_beside(consumer)
+
+    def adopt_stream(self, config: StreamConfig) -> Stream:
+        """Give a lost stream this checked configuration, and take up what lies on the disk."""
+        context = self._context
+        try:
+            created_ns = self.lost.created_ns(config.name) or context.clock.now_ns()
+            stream = self.open_stream(config, created_ns)
+        except StoreError as error:
+            raise Refused(Errors.STREAM_UPDATE, err=error) from error
+        self.lost.found(config.name)
+        self._journal_stream(stream)
+        Recovery(context, self).consumers_of(stream)
+        stream.open()
+        self._copies.opened(stream)
+        context.advisories.stream(config.name, "create")
+        return stream
+
+    def drop_lost(self, name: str) -> None:
+        """Remove a lost stream: what the journal has of it, and what is in its place."""
+        try:
+            self.lost.remove(name)
+        except StoreError as error:
+            raise Refused(Errors.STREAM_DELETE, err=error) from error
+
+    def take_back(
+        self,
+        removed: Mapping[Stream, Sequence[int]],
+        forgotten: Mapping[Consumer, Sequence[Entry]],
+        newborn: Collection[Consumer],
+    ) -> None:
+        """A flush failed: follow the storage back to what it still has.
+
+        A stream whose creation was in it is no more. One whose deletion was in it is deleted again:
+        its configuration is gone already. ``removed`` are messages nobody needs, by stream; ``forgotten``
+        are deliveries that were over because their messages had left the stream. ``newborn`` consumers
+        were made since the last flush that succeeded: where they begin was told by what is no more.
+        """
+        storage = self._context.storage
+        there = set(storage.streams())
+        for stream in list(self.streams.values()):
+            if stream.name in there:
+                stream.take_back(removed.get(stream, ()))
+                for consumer in stream.consumers.values():
+                    if consumer in newborn:
+                        consumer.unread.attempt(partial(self._start_anew, consumer))
+                    self._look_again(consumer, forgotten.get(consumer, ()))
+                continue
+            stream.close()
+            for consumer in list(stream.consumers.values()):
+                self._drop_consumer(consumer)
+            del self.streams[stream.name]
+            self._copies.closed(stream)
+            if storage.failed is None:
+                storage.meta.delete(STREAM + stream.name)
+        if storage.failed is None:
+            for name in there.difference(self.streams, self.lost.names):
+                storage.delete_stream(name)
+                self._context.gate.want_soon()
+
+    def _start_anew(self, consumer: Consumer) -> None:
+        """A consumer began where the stream is not any more: it begins again."""
+        if consumer.state.delivered_consumer == 0:
+            consumer.start()
+            if consumer.journaled and self._context.storage.failed is None:
+                self.journal_consumer(consumer)
+
+    def _look_again(self, consumer: Consumer, forgotten: Sequence[Entry]) -> None:
+        """Messages may be back that a consumer had passed over, or had in hand."""
+        floor = consumer.state.floor_stream
+        if forgotten:
+            consumer.acks.remember(forgotten)
+        consumer.look_again()
+        changed = forgotten or consumer.state.floor_stream != floor
+        if changed and consumer.journaled and self._context.storage.failed is None:
+            self.journal_consumer(consumer)  # the journal has been told otherwise
+
+    # -- questions
+
+    def usage(self) -> Usage:
+        """What the streams use and reserve."""
+        used = {"memory": 0, "file": 0}
+        reserved = {"memory": 0, "file": 0}
+        for stream in self.streams.values():
+            used[stream.config.storage] += stream.store.bytes
+            reserved[stream.config.storage] += max(stream.config.max_bytes, 0)
+        consumers = sum(len(stream.consumers) for stream in self.streams.values())
+        return Usage(used["memory"], used["file"], reserved["memory"], reserved["file"], consumers)

@@ -1,0 +1,210 @@
+"""Atomic batches: messages that are published one by one and stored together, all or none.
+
+What has come waits in memory, checked only for its place in the batch. The commit checks every message as
+if those before it were stored, appends them in one go, and is acknowledged when they are on disk; a restart
+finds all of them or none. An idle batch is abandoned, and so is one with a gap; who listens is told.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from .....api.envelope import encode_pub_error
+from .....api.errors import Errors, ErrorSpec
+from .....errors import StoreError
+from .....limits import (
+    ATOMIC_BATCH_IDLE_S,
+    ATOMIC_BATCH_MESSAGES_MAX,
+    ATOMIC_BATCHES_BYTES_MAX,
+    ATOMIC_BATCHES_MAX,
+    ATOMIC_BATCHES_PER_STREAM_MAX,
+    HEADER_BYTES_MAX,
+)
+from ...ports import Timer
+from ..config.ranges import read_number
+from ..context import Context, Refused
+from ..headers.published import MARK, header_value, read_headers
+from ..headers.statuses import with_headers
+from ..headers.ttl import without_header
+from ..tick.flush_barrier import store_refusal
+from .batch_admission import BatchChecks, Staged
+
+if TYPE_CHECKING:
+    from ..stream.stream import Stream
+
+__all__ = ["BATCH_MARK", "Batches"]
+
+BATCH_MARK: Final = b"\r\nNats-Batch-Id:"
+"""In the headers of every message of a batch."""
+_ID: Final = b"Nats-Batch-Id"
+_SEQUENCE: Final = b"Nats-Batch-Sequence"
+_COMMIT: Final = b"Nats-Batch-Commit"
+_LEVEL: Final = b"Nats-Required-Api-Level"
+_EXPECTED_LAST_ID: Final = b"Nats-Expected-Last-Msg-Id"
+_LEAST: Final = (
+    2  # headers of ours in every message: with no more of them, there is nothing to read
+)
+_ID_BYTES_MAX: Final = 64
+_NS: Final = 1_000_000_000
+
+
+class _Batch:
+    __slots__ = ("messages", "nbytes", "sequence", "timer", "touched_ns")
+
+    def __init__(self, now_ns: int) -> None:
+        self.messages: list[tuple[bytes, bytes, bytes]] = []
+        self.sequence = 0
+        self.nbytes = 0
+        self.touched_ns = now_ns
+        self.timer: Timer | None = None
+
+
+class Batches:
+    """The open batches of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._context: Context = stream.context
+        self._open: dict[bytes, _Batch] = {}
+
+    def close(self) -> None:
+        """Forget every open batch, untold: the stream goes, or takes no batches any more."""
+        for batch_id in list(self._open):
+            self._drop(batch_id)
+
+    def take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Take one message of a batch: keep it, or commit, or answer why not."""
+        try:
+            self._take(subject, reply, headers, payload)
+        except Refused as refusal:
+            self._refuse(reply, refusal.error)
+        except StoreError as error:
+            self._refuse(reply, store_refusal(error))
+
+    def _refuse(self, reply: bytes, error: ErrorSpec) -> None:
+        if reply:
+            body = encode_pub_error(self._stream.name, error)
+            self._context.bus.publish(reply, b"", b"", body)
+
+    def _take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        config = self._stream.config
+        self._stream.check_not_sealed()
+        if 0 <= config.max_msg_size < len(headers) + len(payload):
+            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        if not config.allow_atomic:
+            raise Refused(Errors.BATCH_DISABLED)
+        batch_id = header_value(headers, _ID)
+        if len(batch_id) > _ID_BYTES_MAX:
+            raise Refused(Errors.BATCH_INVALID_ID)
+        sequence = read_number(header_value(headers, _SEQUENCE))
+        if sequence is None:
+            raise Refused(Errors.BATCH_MISSING_SEQUENCE)
+        found = {} if headers.count(MARK) == _LEAST else read_headers(headers)
+        commit = found.get(_COMMIT, b"")
+        ends = commit == b"eob"  # the end of the batch, and no message of it
+        batch = self._open.get(batch_id) or self._begin(batch_id, sequence - ends, sequence)
+        if commit and not ends and commit != b"1":
+            self._drop(batch_id)
+            raise Refused(Errors.BATCH_INVALID_COMMIT)
+        if _LEVEL in found:
+            headers = self._without_level(batch_id, found[_LEVEL], headers)
+        batch.touched_ns = self._context.clock.monotonic_ns()
+        batch.sequence += 1
+        if sequence != batch.sequence or (sequence == 1 and ends):
+            self._abandon(batch_id, "incomplete")
+            raise Refused(Errors.BATCH_INCOMPLETE)
+        if sequence - ends > (most := self._messages_max()):
+            self._abandon(batch_id, "large")
+            raise Refused(Errors.BATCH_TOO_LARGE, size=most)
+        if not ends:
+            self._keep(batch_id, batch, (subject, headers, payload))
+        if commit:
+            self._commit(batch_id, reply, ends=ends)
+        elif reply:
+            self._context.bus.publish(reply, b"", b"", b"")
+
+    def _begin(self, batch_id: bytes, size: int, sequence: int) -> _Batch:
+        if sequence != 1:
+            if size > (most := self._messages_max()):
+                raise Refused(Errors.BATCH_TOO_LARGE, size=most)
+            raise Refused(Errors.BATCH_INCOMPLETE)
+        room, limits = self._context.batch_room, self._context.options.assets
+        if len(self._open) >= (
+            limits.batches_per_stream or ATOMIC_BATCHES_PER_STREAM_MAX
+        ) or room.batches >= (limits.batches or ATOMIC_BATCHES_MAX):
+            raise Refused(Errors.BATCH_TOO_MANY)
+        room.batches += 1
+        now_ns = self._context.clock.monotonic_ns()
+        batch = self._open[batch_id] = _Batch(now_ns)
+        self._arm(batch_id, batch, now_ns + self._idle_ns())
+        return batch
+
+    def _messages_max(self) -> int:
+        return self._context.options.assets.batch_messages or ATOMIC_BATCH_MESSAGES_MAX
+
+    def _idle_ns(self) -> int:
+        return round((self._context.options.assets.batch_idle or ATOMIC_BATCH_IDLE_S) * _NS)
+
+    def _without_level(self, batch_id: bytes, wanted: bytes, headers: bytes) -> bytes:
+        level = read_number(wanted)
+        if level is None or level > self._context.options.api_level:
+            self._abandon(batch_id, "unsupported")
+            raise Refused(Errors.REQUIRED_API_LEVEL)
+        return without_header(headers, _LEVEL)
+
+    def _keep(self, batch_id: bytes, batch: _Batch, message: tuple[bytes, bytes, bytes]) -> None:
+        nbytes = sum(map(len, message))
+        room = self._context.batch_room
+        if room.nbytes + nbytes > ATOMIC_BATCHES_BYTES_MAX:
+            self._abandon(batch_id, "large")
+            raise Refused(Errors.BATCH_TOO_MANY)
+        room.nbytes += nbytes
+        batch.nbytes += nbytes
+        batch.messages.append(message)
+
+    # -- the end of a batch
+
+    def _drop(self, batch_id: bytes) -> _Batch:
+        batch = self._open.pop(batch_id)
+        self._context.batch_room.batches -= 1
+        self._context.batch_room.nbytes -= batch.nbytes
+        if batch.timer is not None:
+            batch.timer.cancel()
+        return batch
+
+    def _abandon(self, batch_id: bytes, reason: str) -> None:
+        self._drop(batch_id)
+        shown = batch_id.decode(errors="replace")
+        self._context.advisories.batch_abandoned(self._stream.name, shown, reason)
+
+    def _arm(self, batch_id: bytes, batch: _Batch, deadline_ns: int) -> None:
+        def on_idle() -> None:
+            due_ns = batch.touched_ns + self._idle_ns()
+            if due_ns > self._context.clock.monotonic_ns():
+                self._arm(batch_id, batch, due_ns)  # something came meanwhile
+            else:
+                self._abandon(batch_id, "timeout")
+
+        batch.timer = self._context.timers.call_at(deadline_ns, on_idle)
+
+    def _commit(self, batch_id: bytes, reply: bytes, *, ends: bool) -> None:
+        batch = self._drop(batch_id)
+        stream = self._stream
+        checks = BatchChecks(stream)
+        staged: list[Staged] = []
+        for subject, headers, payload in batch.messages:
+            if len(headers) > HEADER_BYTES_MAX:
+                raise Refused(Errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
+            found = {} if headers.count(MARK) == _LEAST else read_headers(headers)
+            if found.get(_EXPECTED_LAST_ID):
+                name = _EXPECTED_LAST_ID.decode()
+                raise Refused(Errors.BATCH_UNSUPPORTED_HEADER, header=name)
+            staged.append(checks.admit(subject, headers, payload, found))
+        if ends:
+            last = staged[-1]
+            staged[-1] = last._replace(headers=with_headers(last.headers, b"%b: 1\r\n" % _COMMIT))
+        shown = msgspec.json.encode(batch_id.decode(errors="replace"))
+        extra = b',"batch":%b,"count":%d' % (shown, len(staged))
+        stream.store_together(staged, reply, extra)

@@ -1,0 +1,119 @@
+"""Counters: a stream whose subjects are numbers, and whose messages say by how much they change.
+
+A message brings ``Nats-Incr`` and no body; stored is the new total, ``{"val":"…"}``, which is exact however
+large. Source: distributed counters of the public server.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from .....api.errors import Errors
+from .....api.streams import StreamConfig
+from ..context import Refused
+from ..headers.published import header_value
+from ..headers.statuses import with_headers
+from ..headers.ttl import without_header
+
+__all__ = [
+    "INCREMENT",
+    "SOURCES",
+    "check_counter_config",
+    "counted",
+    "read_increment",
+    "read_total",
+]
+
+INCREMENT: Final = b"Nats-Incr"
+SOURCES: Final = b"Nats-Counter-Sources"
+_NUMBER: Final = re.compile(rb"[+-]?\d+")
+_DIGITS_MAX: Final = 1000
+"""Digits of an increment; a total beyond four times as many is refused, too."""
+_EXCLUDED: Final = (
+    b"Nats-Rollup",
+    b"Nats-Expected-Stream",
+    b"Nats-Expected-Last-Msg-Id",
+    b"Nats-Expected-Last-Sequence",
+    b"Nats-Expected-Last-Subject-Sequence",
+    b"Nats-Expected-Last-Subject-Sequence-Subject",
+)
+
+
+class _Value(msgspec.Struct):
+    val: str
+
+
+def check_counter_config(config: StreamConfig) -> None:
+    """Refuse what does not go together with counting."""
+    if not config.allow_msg_counter:
+        return
+    if config.discard == "new":
+        raise _invalid("counter stream cannot use discard new")
+    if config.allow_msg_ttl:
+        raise _invalid("counter stream cannot use message TTLs")
+    if config.allow_msg_schedules:
+        raise _invalid("counter stream cannot use message schedules")
+    if config.retention != "limits":
+        raise _invalid("counter stream can only use limits retention")
+
+
+def _invalid(text: str) -> Refused:
+    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+
+
+def read_increment(found: Mapping[bytes, bytes], payload: bytes, *, allowed: bool) -> int | None:
+    """By how much a message counts, None if it does not. Raises Refused."""
+    text = found.get(INCREMENT)
+    if not text:
+        return None
+    if len(text) > _DIGITS_MAX or _NUMBER.fullmatch(text) is None:
+        raise Refused(Errors.MESSAGE_INCR_INVALID)
+    if not allowed:
+        raise Refused(Errors.MESSAGE_INCR_DISABLED)
+    if payload:
+        raise Refused(Errors.MESSAGE_INCR_PAYLOAD)
+    if any(found.get(name) for name in _EXCLUDED):
+        raise Refused(Errors.MESSAGE_INCR_INVALID)
+    return int(text)
+
+
+def counted(
+    increment: int, headers: bytes, before: tuple[bytes, bytes] | None
+) -> tuple[bytes, bytes, bytes]:
+    """Headers and body to store, and the new total.
+
+    ``before`` are headers and body of the subject's last message. Raises Refused when that is no counter.
+    """
+    total = increment
+    if SOURCES in headers:  # whom to trust for the totals of others is not for a publisher to say
+        headers = without_header(headers, SOURCES)
+    if before is not None:
+        last_headers, body = before
+        total += read_total(body)
+        sources = header_value(last_headers, SOURCES)
+        if sources:
+            headers = with_headers(headers, b"%b: %b\r\n" % (SOURCES, sources))
+    if abs(total) >= 10 ** (4 * _DIGITS_MAX):
+        raise Refused(Errors.MESSAGE_INCR_INVALID)
+    value = b"%d" % total
+    return headers, b'{"val":"%b"}' % value, value
+
+
+def read_total(body: bytes) -> int:
+    """The number a stored message stands for. Raises Refused when it is no counter."""
+    try:
+        return _total(msgspec.json.decode(body, type=_Value).val)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
+
+
+def _total(text: str) -> int:
+    """The number of a stored total; what is none counts as 0, as by the public server."""
+    raw = text.encode()
+    if len(raw) > 4 * _DIGITS_MAX + 1 or _NUMBER.fullmatch(raw) is None:
+        return 0
+    return int(raw)

@@ -1,0 +1,155 @@
+"""Republishing: what a stream has stored goes out again, under another subject, once it is on disk.
+
+Whoever listens sees the sequence, and the one before on the same subject, and so notices a gap. Nobody is
+told of a message that a power cut could still take back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from .....api.errors import Errors
+from .....api.streams import StreamConfig
+from .....api.times import format_time
+from .....errors import InvalidSubjectError
+from .....subjects import is_literal, is_valid_subject, overlaps
+from .....transforms import SubjectTransform
+from ...ports import Bus, Randomness
+from ...server_headers import with_new_place
+from ..context import Refused
+
+__all__ = ["Republisher", "check_republish", "republisher_of", "with_republish_defaults"]
+
+_ALL: Final = ">"
+
+
+def with_republish_defaults(config: StreamConfig) -> StreamConfig:
+    """The configuration with the source filled in; ``>`` to ``>`` follows the stream's transform."""
+    rule, transform = config.republish, config.subject_transform
+    if rule is None:
+        return config
+    src, dest = rule.src or _ALL, rule.dest
+    if src == dest == _ALL and transform is not None and config.subjects == (transform.src,):
+        src = dest = transform.dest
+    return msgspec.structs.replace(
+        config, republish=msgspec.structs.replace(rule, src=src, dest=dest)
+    )
+
+
+def check_republish(config: StreamConfig, random: Randomness) -> None:
+    """Refuse a rule that is none, or that feeds the stream with its own messages."""
+    rule = config.republish
+    if rule is None or not rule.dest:
+        return
+    dest = rule.dest.encode()
+    if any(overlaps(dest, subject.encode()) for subject in config.subjects):
+        raise Refused(
+            Errors.STREAM_INVALID_CONFIG,
+            err="stream configuration for republish destination forms a cycle",
+        )
+    _compile(config, random)
+
+
+def _compile(config: StreamConfig, random: Randomness) -> SubjectTransform | None:
+    rule = config.republish
+    if rule is None or not rule.dest:
+        return None  # to nowhere, as by nats-server
+    try:
+        return SubjectTransform(
+            rule.src.encode(), rule.dest.encode(), random=lambda n: random.getrandbits(32) % n
+        )
+    except InvalidSubjectError as error:
+        raise Refused(
+            Errors.STREAM_INVALID_CONFIG,
+            err=f"stream configuration for republish with transform from '{rule.src}' to "
+            f"'{rule.dest}' not valid",
+        ) from error
+
+
+def _nowhere(subject: bytes) -> None:
+    return None
+
+
+class _Entry(NamedTuple):
+    sequence: int
+    target: bytes
+    subject: bytes
+    headers: bytes
+    payload: bytes
+    timestamp_ns: int
+    before: int
+
+
+class Republisher:
+    """Holds what was stored until it is durable. It holds no more than the batch that is not."""
+
+    def __init__(self, name: str, transform: SubjectTransform, headers_only: bool) -> None:
+        self._name = name.encode()
+        self._apply: Callable[[bytes], bytes | None] = transform.apply
+        self._headers_only = headers_only
+        self._waiting: deque[_Entry] = deque()
+
+    def succeeded_by(self, other: Republisher | None) -> Republisher | None:
+        """Hand what waits to the one of another configuration; without one, send that and no more."""
+        if not self._waiting:
+            return other
+        if other is None:
+            self._apply = _nowhere
+            return self
+        other._waiting = self._waiting
+        return other
+
+    def target(self, subject: bytes) -> bytes:
+        """Where a message goes, or ``b""`` for nowhere."""
+        target = self._apply(subject)
+        if target is None or not is_valid_subject(target) or not is_literal(target):
+            return b""
+        return target
+
+    def note(
+        self,
+        sequence: int,
+        target: bytes,
+        message: tuple[bytes, bytes, bytes, int],
+        before: int,
+    ) -> None:
+        """``(subject, headers, payload, timestamp_ns)`` was staged; ``before`` precedes it there."""
+        self._waiting.append(_Entry(sequence, target, *message, before))
+
+    def release(self, durable_seq: int, bus: Bus) -> None:
+        """Send what has become durable."""
+        waiting = self._waiting
+        while waiting and waiting[0].sequence <= durable_seq:
+            entry = waiting.popleft()
+            added = (
+                b"Nats-Stream: %b\r\nNats-Subject: %b\r\nNats-Sequence: %d\r\n"
+                b"Nats-Time-Stamp: %b\r\nNats-Last-Sequence: %d\r\n"
+            ) % (
+                self._name,
+                entry.subject,
+                entry.sequence,
+                format_time(entry.timestamp_ns).encode(),
+                entry.before,
+            )
+            payload = entry.payload
+            if self._headers_only:
+                added += b"Nats-Msg-Size: %d\r\n" % len(payload)
+                payload = b""
+            bus.publish(entry.target, b"", with_new_place(entry.headers, added), payload)
+
+    def take_back(self, last_seq: int) -> None:
+        """Messages after ``last_seq`` were not kept after all."""
+        while self._waiting and self._waiting[-1].sequence > last_seq:
+            self._waiting.pop()
+
+
+def republisher_of(config: StreamConfig, random: Randomness) -> Republisher | None:
+    """What a checked configuration asks for."""
+    transform = _compile(config, random)
+    if transform is None or config.republish is None:
+        return None
+    return Republisher(config.name, transform, config.republish.headers_only)

@@ -1,0 +1,201 @@
+"""How far a stream has come with what it copies, kept so that a restart goes on exactly there.
+
+The positions are journaled by the flush that commits the messages. That flush writes the messages first,
+so after a crash the journal may be older than they are, never newer: then the headers of the messages
+stored since tell the rest. A mirror needs none of it: its own last sequence is its position.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from .....api.streams import StreamSourceInfo
+from ..config.sources import copies, index_name
+from ..headers.source import read_origination
+from .copy import Copy, MirrorCopy, SourceCopy
+
+if TYPE_CHECKING:
+    from ..context import Context
+    from ..stream.stream import Stream
+    from .copies import Copies
+
+__all__ = ["INTAKE", "Intake"]
+
+INTAKE: Final = "intake/"
+"""Keys of the journal: this and the name of the stream."""
+
+_SCAN: Final = 1024
+_SCAN_BYTES: Final = 1 << 24
+_UNSAVED_MAX: Final = 8192  # messages whose headers a restart may have to look at
+_REMEMBERED_MAX: Final = 1024  # sources taken out of a configuration: the oldest are forgotten
+
+
+class _Position(NamedTuple):
+    """Everything of one life of the origin up to a sequence."""
+
+    sequence: int
+    identity: str
+
+
+class _Saved(msgspec.Struct):
+    """What the journal holds: positions as of the stream's sequence ``at``."""
+
+    at: int = 0
+    positions: dict[str, tuple[int, str]] = {}
+    stream_ns: int = 0  # when the stream was made; 0 was written before this was noted
+
+
+class _Flight(NamedTuple):
+    """What a flush carries of one copy."""
+
+    copy: Copy
+    origin: Stream | None
+    position: int
+    done: list[int]
+
+
+class Intake:
+    """The sources, or the mirror, of one stream."""
+
+    def __init__(self, context: Context, stream: Stream, manager: Copies) -> None:
+        self._context = context
+        self._stream = stream
+        self._manager = manager
+        self.copies: dict[str, Copy] = {}
+        self._durable: dict[str, _Position] = {}
+        self._flying: list[_Flight] = []
+        self._flying_positions: dict[str, _Position] = {}
+        self._must_save = True  # the headers of stored messages do not tell all
+        self._saved_at = 0  # the stream's last sequence when positions were journaled last …
+        self._saved_gone = 0  # … and how many of its sequences had no message
+
+    def restore(self, saved: bytes | None) -> None:
+        """Take over what the journal says and the stream's messages since then."""
+        entry = msgspec.json.decode(saved, type=_Saved) if saved else _Saved()
+        if entry.stream_ns not in (0, self._stream.created_ns):
+            entry = _Saved()  # of another stream that had this name
+        self._durable = {key: _Position(*value) for key, value in entry.positions.items()}
+        self._saved_at = entry.at
+        if self._stream.config.mirror is not None:
+            self._stream.drop_placeholders()
+            return
+        store = self._stream.store
+        start = entry.at + 1
+        while messages := store.read(start, None, _SCAN, _SCAN_BYTES, store.last_seq):
+            start = messages[-1].sequence + 1
+            for message in messages:
+                found = read_origination(message.headers)
+                if found is not None:
+                    self._durable[found.source] = _Position(found.sequence, found.identity)
+
+    def configure(self) -> tuple[list[Copy], list[Copy]]:
+        """Follow the stream's configuration; returns the copies that are new, and those that go."""
+        config = self._stream.config
+        kind = MirrorCopy if config.mirror is not None else SourceCopy
+        positions = self._positions()
+        before, self.copies = self.copies, {}
+        fresh: list[Copy] = []
+        for source in copies(config):
+            index = index_name(source)
+            copy = before.get(index)
+            if copy is not None and type(copy) is kind:
+                del before[index]
+            else:
+                copy = kind(self._context, self._stream, source, self.touch)
+                copy.position, copy.identity = positions.get(index, (0, ""))
+                copy.settled = copy.position
+                fresh.append(copy)
+            copy.take_source(source)
+            self.copies[index] = copy
+        return fresh, list(before.values())
+
+    def infos(self, *, fresh: bool = False) -> tuple[StreamSourceInfo, ...]:
+        """How far each copy has come; see ``Copy.info``."""
+        return tuple(copy.info(fresh=fresh) for copy in self.copies.values())
+
+    def touch(self, *, save: bool = True) -> None:
+        """A position has changed: the next flush commits it.
+
+        It has to be journaled to ``save`` it, if no stored message tells it.
+        """
+        self._must_save = self._must_save or save
+        self._manager.dirty[self] = None
+        self._context.gate.want_soon()
+
+    # -- committing
+
+    def stage(self) -> None:
+        """Hand the positions to the flush that is about to start."""
+        positions = self._flying_positions = self._positions()
+        self._flying = [
+            _Flight(copy, copy.origin, copy.position, copy.take_done())
+            for copy in self.copies.values()
+        ]
+        stream = self._stream
+        if stream.config.mirror is not None or not self._has_to_save():
+            return
+        while len(positions) > len(self.copies) + _REMEMBERED_MAX:
+            del positions[next(key for key in positions if key not in self.copies)]
+        if stream.writable():
+            self._must_save = False
+            saved = _Saved(
+                stream.store.last_seq,
+                {k: (p.sequence, p.identity) for k, p in positions.items()},
+                stream.created_ns,
+            )
+            self._context.storage.meta.put(INTAKE + stream.name, msgspec.json.encode(saved))
+
+    def _has_to_save(self) -> bool:
+        """Whether a restart could not tell the positions from the newest messages.
+
+        It can while none were removed. A stream that loses messages as they are done with has its
+        positions journaled always: a crash must not bring back what was acknowledged.
+        """
+        stream, store = self._stream, self._stream.store
+        if stream.config.storage != "file":
+            return False
+        gone, self._saved_gone = self._saved_gone, store.last_seq - store.messages
+        if (
+            self._must_save
+            or stream.config.retention != "limits"
+            or gone != self._saved_gone
+            or store.last_seq - self._saved_at > _UNSAVED_MAX
+        ):
+            self._saved_at = store.last_seq
+            return True
+        return False
+
+    def committed(self) -> list[Copy]:
+        """The flush is on disk: origins that wait for it may let go of what was copied.
+
+        Returns the copies that may begin now.
+        """
+        self._durable = self._flying_positions
+        flying, self._flying = self._flying, []
+        for copy, origin, position, done in flying:
+            if copy.origin is origin:
+                copy.settle(position, done)
+        held = [copy for copy, *_ in flying if copy.is_held]
+        for copy in held:
+            copy.is_held = False
+        return held
+
+    def roll_back(self) -> None:
+        """The flush failed and its messages are gone: so are the positions that led there."""
+        self._flying = []
+        for index, copy in self.copies.items():
+            known = self._durable.get(index)
+            if known is not None and known.identity == copy.identity:
+                copy.roll_back(known.sequence)
+            elif copy.origin is not None:
+                copy.roll_back(copy.settled)
+        self.touch()  # what the journal was told already goes with the next flush, too
+
+    def _positions(self) -> dict[str, _Position]:
+        positions = dict(self._durable)
+        for index, copy in self.copies.items():
+            if copy.identity:
+                positions[index] = _Position(copy.position, copy.identity)
+        return positions

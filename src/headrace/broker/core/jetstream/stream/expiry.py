@@ -1,0 +1,211 @@
+"""What leaves a stream by its age: what is older than ``max_age``, and messages with a life of their own.
+
+Reminders of single messages are kept in a wheel, filled from the store's index when the stream is opened.
+The store knows the truth: a reminder of a message that is gone, or that is another by now, does nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from .....errors import StoreReadError
+from ...ports import Timer
+from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
+from ..schedule.due_times import Wheel
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+__all__ = ["Expiry"]
+
+_NS: Final = 1_000_000_000
+_GRAIN_NS: Final = 250_000_000  # the limits are enforced no more often than this
+_PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
+_READ: Final = 512
+_READS: Final = 8  # so many times in a turn …
+_READS_MARKED: Final = 1  # … and if each message may leave a marker
+_SINGLE_MAX: Final = 4096  # so many messages leave one by one in a turn …
+_MARKED_MAX: Final = 512  # … and so many if each may leave a marker
+_READ_BYTES: Final = 1 << 22
+
+
+class Expiry:
+    """The age limits of one stream and their timer."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._clock = stream.context.clock
+        self._wheel = Wheel()
+        self._immortal = 0  # how many messages outlive ``max_age``; once some do, all are looked at
+        self._aged_to = 0  # below this sequence nothing is left that the age could remove
+        self._young_ns = 0  # when the message there was stored
+        self._rebuilding = False
+        self._complete = True  # whether every message that expires by itself, or never, is known
+        self._timer: Timer | None = None
+        self._timer_ns = 0
+        self._minds_age = False  # whether the timer was set with a message in view that ages
+        self._running = False
+        self._age_ns = 0
+        self._marker_ns = 0
+
+    def configure(self) -> None:
+        """Take over the stream's configuration."""
+        config = self._stream.config
+        self._age_ns = round(config.max_age * _NS)
+        self._marker_ns = round(config.subject_delete_marker_ttl * _NS)
+        self._aged_to = self._young_ns = 0
+
+    def add(self, sequence: int, expires_ns: int) -> None:
+        """A message that expires by itself was stored."""
+        if expires_ns == NEVER_NS:
+            self._immortal += 1
+        elif expires_ns != NOTED_NS:
+            self._wheel.add(expires_ns, sequence)
+            if self._wheel.crowded and not self._rebuilding:
+                self._stream.unread.attempt(self.rebuild)
+
+    def rebuild(self) -> None:
+        """Begin anew with what the store holds: after opening it, and when it has taken back a batch.
+
+        Raises StoreReadError; until it has worked nothing expires, as what never does is not known.
+        """
+        is_late = not self._complete  # what has come to be due meanwhile waits for a timer
+        self._complete = False
+        found = list(self._stream.store.expiries())
+        self._wheel = Wheel()
+        self._immortal = self._aged_to = self._young_ns = 0
+        self._rebuilding = True
+        for sequence, expires_ns in found:
+            self.add(sequence, expires_ns)
+        self._rebuilding = False
+        self._complete = True
+        self._wheel.settled()
+        if is_late:
+            self.arm()
+
+    # -- the timer
+
+    def arm(self) -> None:
+        """Have the timer run no later than the next message expires."""
+        wheel, age_ns = self._wheel, self._age_ns
+        if not age_ns and not wheel:
+            return
+        due_ns = wheel.next_ns() if wheel else NEVER_NS
+        is_set = self._timer is not None and self._timer_ns <= due_ns
+        if is_set and (self._minds_age or not age_ns):
+            return
+        oldest_ns = NEVER_NS
+        if age_ns and self._stream.store.messages:
+            try:
+                oldest_ns = self._oldest_ns()
+            except StoreReadError as error:
+                self._stream.unread.failed(error, self.arm)
+                return
+        if oldest_ns != NEVER_NS:
+            due_ns = min(due_ns, oldest_ns + age_ns)
+        if due_ns == NEVER_NS:
+            return
+        self.cancel()
+        self._minds_age = oldest_ns != NEVER_NS
+        left_ns = min(max(due_ns - self._clock.now_ns(), _GRAIN_NS), _PATIENCE_NS)
+        self._timer_ns = due_ns
+        deadline_ns = self._clock.monotonic_ns() + left_ns
+        self._timer = self._stream.context.timers.call_at(deadline_ns, self._on_timer)
+
+    def cancel(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._minds_age = False
+
+    def _on_timer(self) -> None:
+        self._timer, self._minds_age = None, False
+        self._stream.expire()
+        self.arm()
+
+    def _oldest_ns(self) -> int:
+        """When the oldest message was stored that may age; NEVER_NS without one."""
+        store = self._stream.store
+        if not self._immortal and (first_ns := store.state.first_ns):
+            return first_ns
+        found = store.read(max(self._aged_to, 1), None, 1, _READ_BYTES, store.last_seq)
+        return found[0].timestamp_ns if found else NEVER_NS
+
+    # -- removal
+
+    def run(self) -> bool:
+        """Remove what has expired by now; of a subject's last message a marker stays, if asked for.
+
+        A bounded number at a time: returns whether nothing is left that has expired, as far as that is
+        known. Raises StoreReadError; what was due is due again then.
+        """
+        if self._running or not self._complete:
+            return True
+        self._running = True
+        now_ns = self._clock.now_ns()
+        most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
+        due = self._wheel.due(now_ns, most) if self._wheel else []
+        try:
+            store = self._stream.store
+            gone = {seq for seq in due if 0 < store.expires_ns(seq) <= now_ns}
+            done = len(due) < most
+            if self._age_ns and done:
+                before_ns = now_ns - self._age_ns + 1
+                if self._marker_ns or self._immortal:
+                    aged, done = self._aged(before_ns)
+                    gone.update(aged)
+                else:
+                    self._stream.trim_old(before_ns)
+                    done = store.is_within(before_ns=before_ns)
+            if gone:
+                self._remove(sorted(gone))
+            return done
+        except StoreReadError:
+            for sequence in due:
+                self._wheel.add(now_ns, sequence)
+            self._aged_to = self._young_ns = 0
+            raise
+        finally:
+            self._running = False
+
+    def _aged(self, before_ns: int) -> tuple[list[int], bool]:
+        """Some messages that are too old, without those that outlive it; whether those are all."""
+        found: list[int] = []
+        if before_ns <= self._young_ns:
+            return found, True
+        store = self._stream.store
+        at = max(self._aged_to, store.first_seq)
+        for _ in range(_READS_MARKED if self._marker_ns else _READS):
+            messages = store.read(at, None, _READ, _READ_BYTES, store.last_seq)
+            if not messages:
+                return found, True
+            for message in messages:
+                if message.timestamp_ns >= before_ns:
+                    self._aged_to, self._young_ns = message.sequence, message.timestamp_ns
+                    return found, True
+                if store.expires_ns(message.sequence) != NEVER_NS:
+                    found.append(message.sequence)
+            at = self._aged_to = messages[-1].sequence + 1
+        return found, False
+
+    def _remove(self, sequences: list[int]) -> None:
+        stream = self._stream
+        marked: dict[bytes, bool] = {}
+        if self._marker_ns and not stream.config.sealed:
+            for sequence in sequences:
+                message = stream.store.get(sequence)
+                if message is not None:
+                    marked[message.subject] = not is_marker(message.headers)
+        stream.remove(sequences)
+        headers = marker_headers(self._marker_ns)
+        for subject, wanted in marked.items():
+            if wanted and self._is_empty(subject):
+                stream.put(subject, headers, b"", self._marker_ns)
+
+    def _is_empty(self, subject: bytes) -> bool:
+        """Whether no message of a subject is left; if there is one, it need not be readable."""
+        try:
+            return self._stream.store.subject(subject) is None
+        except StoreReadError:
+            return False

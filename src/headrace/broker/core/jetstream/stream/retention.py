@@ -1,0 +1,181 @@
+"""When an acknowledged message leaves the stream: never, at its ack, or when nobody needs it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
+
+from .....errors import StoreReadError
+from ...removal_ports import Removal
+
+if TYPE_CHECKING:
+    from ..tick.retry import Unread
+    from .stream import Stream
+
+__all__ = [
+    "InterestRetention",
+    "LimitsRetention",
+    "Retention",
+    "WorkQueueRetention",
+    "retention_of",
+]
+
+
+class User(Protocol):
+    """Whoever may need a message: a consumer, or a copy on behalf of another stream."""
+
+    def wants(self, subject: bytes) -> bool: ...
+
+    def needs(self, stream_seq: int, subject: bytes) -> bool: ...
+
+
+_LOOKS: Final = 8192  # so often somebody is asked in a turn whether he needs a message …
+_LOOKS_MIN: Final = 64  # … but at least about so many messages
+_WANTED_MAX: Final = 32_768  # one more subject: the ones known are asked about anew
+
+
+class Retention(Protocol):
+    """What a stream's retention policy decides."""
+
+    def wanted(self, subject: bytes) -> bool:
+        """Whether a new message on this subject is kept at all."""
+        ...
+
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        """``consumer`` is done with these: remove what need not stay."""
+        ...
+
+    def consumers_changed(self) -> None:
+        """A consumer went or changed its filters; one that comes makes nothing superfluous."""
+        ...
+
+    def taken_back(self) -> None:
+        """A flush failed: what it had removed is back."""
+        ...
+
+
+class LimitsRetention:
+    """Messages stay until a limit removes them."""
+
+    def wanted(self, subject: bytes) -> bool:
+        return True
+
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        return
+
+    def consumers_changed(self) -> None:
+        return
+
+    def taken_back(self) -> None:
+        return
+
+
+class WorkQueueRetention(LimitsRetention):
+    """A message leaves when its one consumer is done with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        self._stream.remove_done(sequences)
+
+
+class InterestRetention:
+    """A message stays while some consumer whose filter matches is not done with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+        self._wanted: set[bytes] = set()  # subjects somebody wants, as far as asked
+        self._sweep: _Sweep | None = None
+
+    def wanted(self, subject: bytes) -> bool:
+        if subject in self._wanted:
+            return True
+        wanted = any(user.wants(subject) for user in self._users())
+        if wanted:
+            if len(self._wanted) >= _WANTED_MAX:
+                self._wanted.clear()
+            self._wanted.add(subject)
+        return wanted
+
+    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
+        others = [user for user in self._users() if user is not consumer]
+        self._stream.remove_done(list(self._unneeded(sequences, others)))
+
+    def consumers_changed(self) -> None:
+        """Walks the stream, some at a time: rare, and the only way to know what nobody waits for."""
+        self._wanted.clear()
+        if self._sweep is not None:
+            self._sweep.restart()
+            return
+        self._sweep = _Sweep(self._stream, self._users, self._swept)
+        self._stream.context.removals.begin(self._sweep)
+
+    def taken_back(self) -> None:
+        self.consumers_changed()
+
+    def _swept(self) -> None:
+        self._sweep = None
+
+    def _users(self) -> list[User]:
+        """Who may need a message: consumers, and streams that copy from this one."""
+        return [*self._stream.consumers.values(), *self._stream.readers]
+
+    def _unneeded(self, sequences: Iterable[int], others: list[User]) -> Iterable[int]:
+        for sequence in sequences:
+            message = self._stream.store.get(sequence) if others else None
+            if message is None or not any(o.needs(sequence, message.subject) for o in others):
+                yield sequence
+
+
+class _Sweep:
+    """One walk through a stream; a task of ``removals``."""
+
+    def __init__(
+        self, stream: Stream, users: Callable[[], list[User]], swept: Callable[[], None]
+    ) -> None:
+        self._stream = stream
+        self._users = users
+        self._swept = swept
+        self._next = 0
+        self._everything: Removal | None = None
+
+    def restart(self) -> None:
+        """Look at all of them again."""
+        self._next = 0
+
+    def run(self) -> bool:
+        stream = self._stream
+        if stream.is_closed or not stream.writable():
+            return True
+        users = self._users()
+        if not users:  # nobody waits for anything
+            if self._everything is None:
+                self._everything = stream.store.purging(None)
+            return stream.purge_some(self._everything)
+        self._everything = None
+        headings = stream.store.headings(self._next, max(_LOOKS_MIN, _LOOKS // len(users)))
+        done = [
+            sequence
+            for sequence, subject in headings
+            if not any(user.needs(sequence, subject) for user in users)
+        ]
+        stream.remove_done(done)
+        if headings:
+            self._next = headings[-1][0] + 1
+        return not headings
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        return self._stream.unread
+
+    def end(self, error: Exception | None) -> None:
+        self._swept()
+
+
+def retention_of(stream: Stream) -> Retention:
+    """The policy a stream's configuration asks for."""
+    if stream.config.retention == "workqueue":
+        return WorkQueueRetention(stream)
+    if stream.config.retention == "interest":
+        return InterestRetention(stream)
+    return LimitsRetention()

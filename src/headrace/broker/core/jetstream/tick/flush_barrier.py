@@ -1,0 +1,208 @@
+"""The one place where acknowledgements wait for the disk.
+
+Publish acknowledgements, API replies and answers to acks gather here and are released when the flush
+that carries what they confirm has completed. One flush is in flight at a time; what comes meanwhile
+gathers for the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from .....api.envelope import encode_error, encode_pub_error
+from .....api.errors import Errors, ErrorSpec
+from .....clock import Clock
+from .....errors import StoreFullError, StoreReadError
+from ...ports import Bus, Timer, Timers
+from .commits import Commits
+from .turns import Turns
+
+__all__ = ["Awaiting", "DurableGate", "PubAcks", "store_refusal"]
+
+_DUPLICATE: Final = b',"duplicate":true'
+_SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
+
+
+def store_refusal(error: Exception) -> ErrorSpec:
+    """What a client is told when the store did not keep something, or cannot read it now."""
+    if isinstance(error, StoreFullError):
+        return Errors.INSUFFICIENT_RESOURCES
+    if isinstance(error, StoreReadError):
+        return Errors.STREAM_GENERAL.with_(err=str(error))
+    return Errors.STREAM_STORE_FAILED.with_(err=str(error) or type(error).__name__)
+
+
+class Awaiting(Protocol):
+    """What a flush releases; ``PubAcks`` are, and others may be."""
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        """A flush begins: returns what to call with its outcome."""
+        ...
+
+
+class PubAcks:
+    """The publish acknowledgements of one stream that wait for the next flush."""
+
+    __slots__ = ("_begun", "_extras", "_name", "_plain", "waiting")
+
+    def __init__(self, stream: str, domain: str = "") -> None:
+        self._name = stream
+        of_domain = b'"domain":%b,' % msgspec.json.encode(domain) if domain else b""
+        start = b'{"stream":%b,%b"seq":' % (msgspec.json.encode(stream), of_domain)
+        start = start.replace(b"%", b"%%")
+        self._plain = start + b"%d}"
+        self._begun = start + b"%d"
+        self.waiting: list[tuple[int, bytes]] = []
+        """``(sequence, reply)`` in the order of publishing."""
+        self._extras: dict[int, bytes] = {}
+
+    def add(self, sequence: int, reply: bytes, extra: bytes) -> None:
+        """Confirm with more fields, as ``,"duplicate":true``, after the next flush."""
+        self._extras[len(self.waiting)] = extra
+        self.waiting.append((sequence, reply))
+
+    def add_duplicate(self, sequence: int, reply: bytes) -> None:
+        """Confirm once more, after the next flush, a message that was stored before."""
+        self.add(sequence, reply, _DUPLICATE)
+
+    def duplicate(self, sequence: int) -> bytes:
+        """The acknowledgement of a message that was stored before and is durable."""
+        return self._begun % sequence + _DUPLICATE + b"}"
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        """What releases the acknowledgements gathered so far; gathering starts anew."""
+        waiting, self.waiting = self.waiting, []
+        extras, self._extras = self._extras, {}
+        return partial(self._release, waiting, extras)
+
+    def _release(
+        self,
+        waiting: list[tuple[int, bytes]],
+        extras: dict[int, bytes],
+        bus: Bus,
+        error: Exception | None,
+    ) -> None:
+        plain = self._plain
+        if error is not None:
+            refusal = encode_pub_error(self._name, store_refusal(error))
+            bus.publish_many([(reply, refusal) for _, reply in waiting])
+        elif extras:
+            begun = self._begun
+            bus.publish_many(
+                [
+                    (reply, begun % sequence + extras.get(position, b"") + b"}")
+                    for position, (sequence, reply) in enumerate(waiting)
+                ]
+            )
+        else:
+            bus.publish_many([(reply, plain % sequence) for sequence, reply in waiting])
+
+
+class _Reply(NamedTuple):
+    """An answer that waits: ``kind`` is the API response type, empty for the answer to an ack."""
+
+    reply: bytes
+    body: bytes
+    kind: str
+    headers: bytes
+
+
+class DurableGate:
+    """Collects what waits for the disk, and takes part in the flushes of the storage."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        commits: Commits,
+        clock: Clock,
+        timers: Timers,
+        stage: Callable[[], None],
+        completed: Callable[[Exception | None], None],
+    ) -> None:
+        """``stage`` is called before each flush to hand the last changes to the storage, and
+        ``completed`` after each one, with its error, when its acknowledgements are out."""
+        self._bus = bus
+        self._commits = commits
+        self._clock = clock
+        self._timers = timers
+        self._stage = stage
+        self._completed = completed
+        self._acks: dict[Awaiting, None] = {}
+        self._replies: list[_Reply] = []
+        self._soon: Timer | None = None
+        self.wanted = False
+        commits.join(self)
+
+    @property
+    def turns(self) -> Turns:
+        """Turns of the loop, shared with the other engines of the storage."""
+        return self._commits.turns
+
+    @property
+    def has_staged(self) -> bool:
+        return self.wanted or self._soon is not None
+
+    def want(self, acks: Awaiting | None = None) -> None:
+        """Something was staged: commit it at the end of this tick, then release ``acks``."""
+        self.wanted = True
+        if acks is not None:
+            self._acks[acks] = None
+
+    def want_soon(self) -> None:
+        """Something was staged that nobody waits for: commit it with the next flush or shortly."""
+        if not self.wanted and self._soon is None:
+            deadline_ns = self._clock.monotonic_ns() + _SOON_NS
+            self._soon = self._timers.call_at(deadline_ns, self._soon_is_now)
+
+    def reply(self, reply: bytes, body: bytes, kind: str = "", headers: bytes = b"") -> None:
+        """Send ``body`` to ``reply``, if there is one, once everything staged so far is durable."""
+        self.wanted = True
+        if reply:
+            self._replies.append(_Reply(reply, body, kind, headers))
+
+    def flush(self) -> None:
+        """Commit what was staged, unless nothing was or a flush is already in flight."""
+        self._commits.flush()
+
+    def begin(self) -> Callable[[Exception | None], None]:
+        """A flush starts: hand over the last changes; returns what its outcome releases."""
+        self._stage()
+        self.wanted = False
+        if self._soon is not None:
+            self._soon.cancel()
+            self._soon = None
+        releases = [acks.take() for acks in self._acks]
+        self._acks.clear()
+        replies, self._replies = self._replies, []
+        if self._commits.failed:  # what acks have changed is not kept: they get no answer
+            replies = [reply for reply in replies if reply.kind]
+        return partial(self._done, releases, replies)
+
+    def _soon_is_now(self) -> None:
+        self._soon = None
+        self.wanted = True
+        self.flush()
+
+    def _done(
+        self,
+        releases: list[Callable[[Bus, Exception | None], None]],
+        replies: list[_Reply],
+        error: Exception | None,
+    ) -> None:
+        if error is not None:
+            # Messages that came meanwhile go with it. Nobody may hear that his is a duplicate of one.
+            releases += [acks.take() for acks in self._acks]
+            self._acks.clear()
+        for release in releases:
+            release(self._bus, error)
+        for reply, body, kind, headers in replies:
+            if error is None:
+                self._bus.publish(reply, b"", headers, body)
+            elif kind:
+                # An ack that did not become durable gets no answer: the client will ask again.
+                self._bus.publish(reply, b"", b"", encode_error(kind, store_refusal(error)))
+        self._completed(error)

@@ -1,0 +1,254 @@
+"""Large removals: one slice of one of them per turn of the loop, and each durable before the next.
+
+Between two slices everybody else is served, and sees the stream as it is then: some of the messages are gone,
+and every count is exact. Whoever asked is answered when the last slice is durable. A crash leaves a message
+there or removed. A flush that fails ends what is under way: who waits for it is told, and limits begin anew.
+A slice that needs what the store cannot read now has removed nothing: it waits, and is tried again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final, Protocol
+
+from .....errors import StoreError, StoreReadError
+from ...ports import Bus, StreamStore
+from ...removal_ports import Removal
+
+if TYPE_CHECKING:
+    from ..context import Context
+    from ..stream.removal import RemovingStream
+    from .retry import Unread
+
+__all__ = ["SLICE", "Disposal", "Limits", "Purge", "Removals", "Task"]
+
+SLICE: Final = 100_000
+"""Units of the store's work, of about 50 ns, in one turn."""
+
+Then = Callable[[Exception | None], None]
+
+
+class Task(Protocol):
+    """Something that removes."""
+
+    def run(self) -> bool:
+        """Do one slice; whether it was the last. Raises StoreError; if it is a StoreReadError,
+        nothing was removed.
+        """
+        ...
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        """The store cannot read what this slice takes: who tries again later; None if it is given up."""
+        ...
+
+    def end(self, error: Exception | None) -> None:
+        """All is removed, durable with the next flush; or it was given up."""
+        ...
+
+
+class Removals:
+    """What is under way in one engine, in turns."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._tasks: deque[Task] = deque()
+        self._stalled: dict[Task, Unread] = {}  # and what they waited for, until a slice works
+        self._parked: set[Task] = set()  # those that wait now
+        self._asked = False
+
+    def __len__(self) -> int:
+        """How many are under way."""
+        return len(self._tasks) + len(self._parked)
+
+    def begin(self, task: Task) -> None:
+        """Do the first slice now, and what is left in turns."""
+        if not self._advance(task):
+            self.add(task)
+
+    def add(self, task: Task) -> None:
+        """Do all of it in turns."""
+        self._tasks.append(task)
+        self._go_on()
+
+    def turn(self) -> None:
+        """One slice of the one that has waited longest."""
+        self._asked = False
+        if self._tasks:
+            task = self._tasks.popleft()
+            if not self._advance(task):
+                self._tasks.append(task)
+            if self._tasks:
+                self._go_on()
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        """A flush takes along what was removed so far; see ``gate.Awaiting``."""
+        return self._flushed
+
+    def wake(self, unread: Unread) -> None:
+        """Whoever waits here is not called any more: try at once what he was to be called for."""
+        for task in [task for task in self._parked if self._stalled[task] is unread]:
+            self._resume(task)
+
+    def take_back(self, unread: Unread, last_seq: int) -> None:
+        """A flush failed: what a message asked for that is gone again is not done when it can be read."""
+        for task in [task for task in self._parked if self._stalled[task] is unread]:
+            if isinstance(task, Purge) and task.cause > last_seq:
+                self._parked.remove(task)
+                del self._stalled[task]
+
+    def _advance(self, task: Task) -> bool:
+        try:
+            done = task.run()
+        except StoreReadError as error:
+            self._stall(task, error)
+            return True
+        except StoreError as error:
+            self._stalled.pop(task, None)
+            task.end(error)
+            return True
+        unread = self._stalled.pop(task, None)
+        if unread is not None:
+            unread.worked()
+        if done:
+            task.end(None)
+        return done
+
+    def _stall(self, task: Task, error: StoreReadError) -> None:
+        """Nothing of this slice has happened: do it when it can be read."""
+        unread = task.stall(error)
+        if unread is None:
+            task.end(error)
+            return
+        self._stalled[task] = unread
+        self._parked.add(task)
+        unread.failed(error, partial(self._resume, task))
+
+    def _resume(self, task: Task) -> None:
+        if task in self._parked:
+            self._parked.remove(task)
+            self.add(task)
+
+    def _go_on(self) -> None:
+        if not self._asked:
+            self._asked = True
+            self._context.gate.want(self)
+
+    def _flushed(self, bus: Bus, error: Exception | None) -> None:
+        if error is None:
+            self._context.gate.turns.ask(self, self._context.timers, self._context.clock)
+            return
+        self._asked = False
+        tasks, self._tasks = self._tasks, deque()
+        for task in tasks:
+            self._stalled.pop(task, None)
+            task.end(error)
+
+
+class Purge:
+    """One purge of a stream; ``then`` is told of its end.
+
+    If it cannot even begin, as the store cannot read what it takes, it is given up. Not so if it
+    ``is_patient``, for a message that was just stored: then it waits, but nobody waits for it.
+    """
+
+    def __init__(
+        self,
+        stream: RemovingStream,
+        removal: Removal,
+        then: Then | None = None,
+        *,
+        is_patient: bool = False,
+    ) -> None:
+        self._stream = stream
+        self._removal = removal
+        self._is_patient = is_patient
+        self._waiting = [] if then is None else [then]
+        self._has_begun = False
+        self.cause = stream.store.last_seq if is_patient else 0
+        """The message that asked for it, if it was one."""
+        self.done = False
+        """Whether nobody needs to wait for it any more."""
+
+    @property
+    def removed(self) -> int:
+        """How many messages it has removed so far."""
+        return self._removal.removed
+
+    def run(self) -> bool:
+        is_over = self._stream.purge_some(self._removal)
+        self._has_begun = True
+        return is_over
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        if self._is_patient:
+            self.end(None)
+        return self._stream.unread if self._is_patient or self._has_begun else None
+
+    def end(self, error: Exception | None) -> None:
+        self.done = True
+        waiting, self._waiting = self._waiting, []
+        for then in waiting:
+            then(error)
+
+    def when_done(self, then: Then) -> None:
+        """Tell one more of its end."""
+        if self.done:
+            then(None)
+        else:
+            self._waiting.append(then)
+
+
+class Limits:
+    """A stream on its way down to its limits, as after an update or when much expires at once."""
+
+    def __init__(self, stream: RemovingStream) -> None:
+        self._stream = stream
+        self.waiting: list[Then] = []
+        self.waits = False
+        """For what cannot be read now, so nobody else waits."""
+
+    def run(self) -> bool:
+        is_over = self._stream.catch_up()
+        self.waits = False
+        return is_over
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        self.waits = True
+        self._release(None)
+        return self._stream.unread
+
+    def end(self, error: Exception | None) -> None:
+        self._stream.behind = None
+        self._release(error)
+
+    def _release(self, error: Exception | None) -> None:
+        waiting, self.waiting = self.waiting, []
+        for then in waiting:
+            then(error)
+
+
+class Disposal:
+    """Lets go of a deleted stream's memory, once its deletion is durable."""
+
+    def __init__(self, removals: Removals, store: StreamStore) -> None:
+        self._removals = removals
+        self._store = store
+
+    def take(self) -> Callable[[Bus, Exception | None], None]:
+        return self._flushed
+
+    def _flushed(self, bus: Bus, error: Exception | None) -> None:
+        if error is None:  # or else the stream is there again
+            self._removals.add(self)
+
+    def run(self) -> bool:
+        return self._store.dispose(SLICE)
+
+    def stall(self, error: StoreReadError) -> Unread | None:
+        """It reads nothing."""
+        return None
+
+    def end(self, error: Exception | None) -> None:
+        """Nobody waits for it."""

@@ -1,0 +1,103 @@
+"""What the system account hears of clients: who came into which account, who left, who was not let in.
+
+Nothing is made unless somebody listens. ``sent`` and ``received`` count as in monitoring.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ....api.times import format_time
+from ..net.client_info import client_info
+from .accounts import traffic_of
+
+if TYPE_CHECKING:
+    from ..accounts.accounts import Account
+    from ..hub import Hub
+    from ..net.session import Session
+
+__all__ = ["AccountEvents"]
+
+_TYPE: Final = "io.nats.server.advisory.v1."
+_REFUSED: Final = "Authentication Failure"
+
+
+class AccountEvents:
+    """``system`` gives the system account, ``server`` what events say of the server."""
+
+    def __init__(
+        self, hub: Hub, system: Callable[[], Account | None], server: Callable[[], dict[str, Any]]
+    ) -> None:
+        self._hub = hub
+        self._system = system
+        self._server = server
+        self._inside: set[int] = set()
+
+    def entered(self, session: Session) -> None:
+        """A client said who it is, and may be here. Nothing new when it says so again."""
+        if session.client_id in self._inside:
+            return
+        self._inside.add(session.client_id)
+        account = session.account
+        self._tell_connections(account)
+        self._tell(f"$SYS.ACCOUNT.{account.name}.CONNECT", "client_connect", self._about(session))
+
+    def left(self, session: Session) -> None:
+        """A client is gone, or was not let in."""
+        name = session.account.name
+        subjects = [f"$SYS.ACCOUNT.{name}.DISCONNECT"]
+        if session.client_id in self._inside:
+            self._inside.discard(session.client_id)
+            self._tell_connections(session.account)
+        elif session.close_reason == _REFUSED:
+            subjects.insert(0, f"$SYS.SERVER.{self._hub.server_id}.CLIENT.AUTH.ERR")
+        else:
+            return
+        for subject in subjects:
+            self._tell(subject, "client_disconnect", self._about(session, gone=True))
+
+    def _about(self, session: Session, *, gone: bool = False) -> Callable[[], dict[str, Any]]:
+        def fields() -> dict[str, Any]:
+            client = client_info(session, "")
+            del client["server"]  # it stands beside the client
+            if not gone:
+                return {"client": client}
+            client["stop"] = format_time(self._hub.clock.now_ns())
+            return {
+                "client": client,
+                "sent": {"msgs": session.out_messages, "bytes": session.output.written},
+                "received": {"msgs": session.in_messages, "bytes": session.in_bytes},
+                "reason": session.close_reason,
+            }
+
+        return fields
+
+    def _tell_connections(self, account: Account) -> None:
+        for subject in (
+            f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS",
+            f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS",
+        ):
+            self._tell(subject, "account_connections", lambda: traffic_of(self._hub, account))
+
+    def _tell(self, subject: str, kind: str, fields: Callable[[], dict[str, Any]]) -> None:
+        system = self._system()
+        if system is None or not system.router.has_interest(subject.encode()):
+            return
+        document = {**self._head(kind), **fields()}
+        system.router.publish(subject.encode(), b"", b"", msgspec.json.encode(document))
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        hub = self._hub
+        return {
+            "type": _TYPE + kind,
+            "id": f"{hub.random.getrandbits(88):022x}",
+            "timestamp": format_time(hub.clock.now_ns()),
+            "server": self._server(),
+        }
+
+    def connections_of(self, account: Account) -> dict[str, Any]:
+        """What is said when connections come and go, for who asks in between."""
+        return {**self._head("account_connections"), **traffic_of(self._hub, account)}

@@ -1,0 +1,191 @@
+"""What monitoring shows of accounts, their streams and their subscriptions, as nats-server's endpoints.
+
+As in ``hub_monitor``: JSON-ready, without secrets, and of no cost while nobody asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from ....api.times import format_time
+from ....errors import ConfigurationError
+from ....subjects import is_valid_subject, matches
+from ..accounts.accounts import Account
+from ..hub import Hub
+from ..options import COMPATIBLE_API_LEVEL
+from .connections import subscription_detail
+
+if TYPE_CHECKING:
+    from ..net.session import Session
+
+__all__ = ["account_details", "accountz", "accstatz", "subsz", "traffic_of"]
+
+PER_PAGE: Final = 1024
+
+
+def accountz(hub: Hub, name: str = "") -> dict[str, Any] | None:
+    """The names of all accounts, or the account of this name; None if there is none."""
+    document: dict[str, Any] = {
+        "server_id": hub.server_id,
+        "now": format_time(hub.clock.now_ns()),
+        "system_account": hub.accounts.system_name,
+    }
+    if not name:
+        return {**document, "accounts": sorted(account.name for account in hub.accounts)}
+    account = hub.accounts.get(name)
+    return None if account is None else {**document, "account_detail": _account(account)}
+
+
+def accstatz(
+    hub: Hub, *, unused: bool = False, names: Collection[str] = frozenset()
+) -> dict[str, Any]:
+    """The connections each account has now, and what went through them.
+
+    ``unused``: of accounts without any, too; ``names``: only of these accounts.
+    """
+    return {
+        "server_id": hub.server_id,
+        "now": format_time(hub.clock.now_ns()),
+        "account_statz": [
+            traffic_of(hub, account)
+            for account in hub.accounts
+            if (account.name in names if names else True)
+            and (unused or account.connections or account.router.subscriptions)
+        ],
+    }
+
+
+def traffic_of(hub: Hub, account: Account) -> dict[str, Any]:
+    """The connections an account has now, and what went through them."""
+    sessions = [session for session in hub.sessions.values() if session.account is account]
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": account.connections,
+        "leafnodes": 0,
+        "total_conns": account.connections,
+        "num_subscriptions": account.router.subscriptions,
+        "sent": {
+            "msgs": sum(session.out_messages for session in sessions),
+            "bytes": sum(session.output.written for session in sessions),
+        },
+        "received": {
+            "msgs": sum(session.in_messages for session in sessions),
+            "bytes": sum(session.in_bytes for session in sessions),
+        },
+        "slow_consumers": 0,
+    }
+
+
+def _account(account: Account) -> dict[str, Any]:
+    options = account.options
+    return {
+        "account_name": account.name,
+        "complete": True,
+        "expired": False,
+        "jetstream_enabled": account.engine is not None,
+        "leafnode_connections": 0,
+        "client_connections": account.connections,
+        "subscriptions": account.router.subscriptions,
+        "exports": [
+            {
+                "subject": export.subject.decode(),
+                "type": export.kind,
+                "response_type": "Stream" if export.many_answers else "Singleton",
+                **({"approved_accounts": sorted(export.accounts)} if export.accounts else {}),
+            }
+            for export in options.exports
+        ],
+        "imports": [
+            {
+                "subject": wanted.subject.decode(),
+                "account": wanted.account,
+                "local_subject": wanted.local.decode(),
+                "type": wanted.kind,
+            }
+            for wanted in options.imports
+        ],
+    }
+
+
+def account_details(
+    hub: Hub,
+    name: str = "",
+    *,
+    streams: bool = False,
+    consumers: bool = False,
+    config: bool = False,
+) -> list[dict[str, Any]]:
+    """JetStream by account: what each uses, and its streams and consumers when asked for."""
+    details: list[dict[str, Any]] = []
+    for account in hub.accounts:
+        engine = account.engine
+        if engine is None or (name and account.name != name):
+            continue
+        snapshot = engine.snapshot()
+        detail: dict[str, Any] = {
+            "name": account.name,
+            "id": account.name,
+            **{
+                key: snapshot[key]
+                for key in ("memory", "storage", "reserved_memory", "reserved_storage")
+            },
+            "accounts": 1,
+            "ha_assets": 0,
+            "api": {"level": COMPATIBLE_API_LEVEL, **snapshot["api"]},
+        }
+        if streams or consumers:
+            detail["stream_detail"] = engine.details(consumers=consumers, config=config)
+        details.append(detail)
+    return details
+
+
+def subsz(
+    hub: Hub,
+    *,
+    name: str = "",
+    listed: bool = False,
+    test: str = "",
+    offset: int = 0,
+    limit: int = PER_PAGE,
+) -> dict[str, Any]:
+    """How many subscriptions there are, and a page of them when ``listed``.
+
+    With ``test``, only those that a message to this subject would reach. Raises ConfigurationError when
+    nothing can be published to it.
+    """
+    if test and not is_valid_subject(test.encode()):
+        raise ConfigurationError(f"invalid test subject, must be valid publish subject: {test}")
+    offset, limit = max(0, offset), max(1, min(limit, PER_PAGE))
+    accounts = [account for account in hub.accounts if not name or account.name == name]
+    count = sum(account.router.subscriptions for account in accounts)
+    document: dict[str, Any] = {
+        "server_id": hub.server_id,
+        "now": format_time(hub.clock.now_ns()),
+        "num_subscriptions": count,
+        "num_cache": sum(len(account.router.exact) for account in accounts),
+        "total": 0,
+        "offset": offset,
+        "limit": limit,
+    }
+    if listed:
+        subject = test.encode()
+        found = list(_subscriptions(hub, accounts, subject)) if test else []
+        document["total"] = len(found) if test else count
+        everything = iter(found) if test else _subscriptions(hub, accounts, b"")
+        page = islice(everything, offset, offset + limit)
+        document["subscriptions_list"] = [subscription_detail(*one) for one in page]
+    return document
+
+
+def _subscriptions(
+    hub: Hub, accounts: list[Account], subject: bytes
+) -> Iterator[tuple[Session, bytes]]:
+    """Those of some accounts, with the sessions that have them; that hear ``subject``, if there is one."""
+    for session in hub.sessions.values():
+        if session.account in accounts:
+            for sid, subscription in session.subscriptions.items():
+                if not subject or matches(subscription.pattern, subject):
+                    yield session, sid

@@ -1,0 +1,162 @@
+"""Sessions of clients in this process: frames go in and out as they are, without becoming bytes.
+
+Everything else (permissions, limits, what is counted, what closes a connection) is as for a client behind a
+socket, and control lines still are bytes, read by the same parser.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from ....message import StoredRow
+from ....wire.direct import FRAME_BYTES, Chunk, FrameBatch, PublishRun
+from ....wire.frames import MSG, Frame
+from .expected_answers import ExpectedAnswers
+from .output import Output
+from .replies import ANOTHERS_REPLY
+from .session import Session
+from .subscription import GuardedSubscription, Subscription
+
+if TYPE_CHECKING:
+    from ....subjects import SubjectFilter
+
+__all__ = ["DirectSession"]
+
+
+class _DirectSubscription(GuardedSubscription):
+    """Appends frames. Being guarded, it is delivered to by ``admits`` and ``send`` alone."""
+
+    __slots__ = ("_checked", "_sid")
+
+    def __init__(
+        self,
+        client_id: int,
+        output: Output,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        on_exhausted: Callable[[Subscription], None],
+        *,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> None:
+        super().__init__(
+            client_id, output, pattern, queue, sid, on_exhausted, deny=deny, answers=answers
+        )
+        self._checked = deny is not None or answers is not None
+        self._sid = sid
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if self.closed:
+            return
+        if self._checked:
+            if not self.admits(subject):
+                return
+            if reply and self._answers is not None:
+                self._answers.expect(reply)
+        output = self.output
+        if headers and not output.has_headers:
+            headers = b""
+        parts = output.parts
+        if not parts:
+            output.touched.append(output)
+        parts.append((MSG, subject, self._sid, reply, headers, payload))  # type: ignore[arg-type]
+        size = len(subject) + len(reply) + len(headers) + len(payload) + FRAME_BYTES
+        output.size = size = output.size + size
+        if size > output.room:
+            output.session.overflow()
+        self.delivered = delivered = self.delivered + 1
+        if delivered == self.messages_max:
+            self.exhausted()
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        if self.closed or self._checked or self.messages_max >= 0 or not self.output.has_headers:
+            super().send_many(messages)
+            return
+        sid = self._sid
+        frames = [(MSG, s, sid, r, h, p) for s, r, h, p in messages]
+        self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        if self.closed or self._checked or self.messages_max >= 0 or not self.output.has_headers:
+            super().send_stored(rows, reply, consumer_seq, pending)
+            return
+        sid = self._sid
+        frames: list[Frame] = [
+            (MSG, subject, sid, reply % (seq, at, time_ns, left), headers, payload)
+            for (seq, subject, headers, payload, time_ns), at, left in zip(
+                rows, count(consumer_seq), count(pending, -1)
+            )
+        ]
+        self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
+
+    @property
+    def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
+        return None if self._checked or self.messages_max >= 0 else self._send_payloads
+
+    def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        if not self.closed:
+            sid = self._sid
+            frames = [(MSG, s, sid, b"", b"", p) for s, p in messages]
+            self._put(frames, sum([len(s) + len(p) for s, p in messages]))
+
+    def _put(self, frames: list[Frame], size: int) -> None:
+        """Add frames to the output; ``size`` counts their fields."""
+        output = self.output
+        if not output.parts:
+            output.touched.append(output)
+        output.parts += frames  # type: ignore[arg-type]
+        output.size = size = output.size + size + FRAME_BYTES * len(frames)
+        self.delivered += len(frames)
+        if size > output.room:
+            output.session.overflow()
+
+
+class DirectSession(Session):
+    """A session whose output holds frames among the bytes, and which takes frames."""
+
+    __slots__ = ()
+
+    def receive_chunks(self, chunks: list[Chunk]) -> None:
+        """Take what the client said; as ``receive``."""
+        for chunk in chunks:
+            self.receive(chunk)
+
+    def _hear(self, piece: Any) -> int:
+        if isinstance(piece, PublishRun):
+            frames = self._take_run(piece)
+            self._budget.charge(len(piece.payloads) - len(frames))
+        elif isinstance(piece, FrameBatch):
+            frames = piece.frames
+        else:
+            return super()._hear(piece)
+        return self._take_frames(frames)
+
+    def _take_run(self, run: PublishRun) -> list[Frame]:
+        """Hand a run over if it is for one sink that takes runs; returns the frames left."""
+        sink = self.router.find(run.subject).only_sink if self._relaxed else None
+        take = None if sink is None else self.router.run_of(sink)
+        if take is None or run.prefix[:1] == b"$":  # maybe a reserved reply
+            return run.frames
+        if self.router.answers_others and run.prefix.startswith(ANOTHERS_REPLY):
+            return run.frames
+        left = [*take(run, self)]
+        self.in_messages += len(run.payloads) - len(left)
+        return left
+
+    def _subscription(
+        self,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> Subscription:
+        end = self.drop_subscription
+        return _DirectSubscription(
+            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
+        )

@@ -1,0 +1,109 @@
+"""Deciding who a client is, and renewing what it listens to when that changes.
+
+nats-server decides while its reader waits. Here a decision that takes long is made beside the event loop,
+and the client's input is kept (``session_input``) while ``holds`` is set; the shell reads no more of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ....wire import encode
+from ..auth.authentication import Identity
+from ..auth.passwords import SlowDecision
+from ..connect_options import ConnectOptions
+
+if TYPE_CHECKING:
+    from ..hub import Hub
+    from .session import Session
+
+__all__ = ["Login", "renew_subscriptions"]
+
+
+class Login:
+    """The door of one session. ``holds``: what comes in is kept for later."""
+
+    __slots__ = ("_hub", "_reviews", "_session", "holds")
+
+    def __init__(self, session: Session, hub: Hub) -> None:
+        self._session = session
+        self._hub = hub
+        self._reviews = 0
+        self.holds = False
+
+    def ask(self, options: ConnectOptions) -> None:
+        """Let the client in, or hang up: now, or when it is decided."""
+        if not self._hub.options.headers:
+            options = msgspec.structs.replace(options, headers=False)
+        authenticator = self._hub.authenticator
+        verdict = authenticator.authenticate(options, self._session.peer)
+        if not isinstance(verdict, SlowDecision):
+            self._session.enter(options, verdict)
+            return
+
+        def decided(identity: Identity | None) -> None:
+            if authenticator is self._hub.authenticator:
+                self._session.enter(options, identity)
+            else:
+                self.ask(options)  # the operator changed who may come in meanwhile
+
+        self.holds = True
+        self._begin(verdict, lambda identity: self._let_go_on(lambda: decided(identity)))
+
+    def review(self) -> None:
+        """Have the session act by what its credentials are worth now."""
+        if self.holds:
+            return  # will be decided by what holds then
+        verdict = self._hub.authenticator.authenticate(self._session.options, self._session.peer)
+        self._reviews = number = self._reviews + 1
+        if not isinstance(verdict, SlowDecision):
+            self._session.act_anew(verdict)
+            return
+
+        def decided(identity: Identity | None) -> None:
+            if self._reviews == number and not self.holds:  # nothing newer is known
+                self._session.act_anew(identity)
+
+        self._begin(verdict, decided)
+
+    def _begin(self, verdict: SlowDecision, decided: Callable[[Identity | None], None]) -> None:
+        session = self._session
+
+        def decide() -> Identity | None:
+            return None if session.closed else verdict.decide()
+
+        def unless_gone(identity: Identity | None) -> None:
+            if not session.closed:
+                decided(identity)
+
+        self._hub.decisions.begin(session, decide, unless_gone)
+
+    def _let_go_on(self, decided: Callable[[], None]) -> None:
+        """Act by a decision, then by what the client said since it was asked for."""
+        self.holds = False
+        self._hub.touched.append(self._session.output)  # the shell reads on
+        decided()
+        self._session.go_on()
+
+
+def renew_subscriptions(session: Session) -> None:
+    """Drop what the session may no longer listen to, and have the rest as it may have it now."""
+    permissions, router = session.identity.permissions, session.router
+    for sid, before in list(session.subscriptions.items()):
+        pattern = before.pattern
+        if permissions is not None and not permissions.may_subscribe(pattern, before.queue):
+            session.drop_subscription(before)
+            subject = pattern.decode(errors="backslashreplace")
+            number = sid.decode(errors="backslashreplace")
+            text = f'Permissions Violation for Subscription to "{subject}" (sid "{number}")'
+            session.output.write(encode.err(text))
+            continue
+        successor = session.make_subscription(pattern, before.queue, sid)
+        successor.delivered, successor.messages_max = before.delivered, before.messages_max
+        session.subscriptions[sid] = successor
+        router.subscribe(successor)  # first, so that interest never lapses
+        before.closed = True
+        router.unsubscribe(before)

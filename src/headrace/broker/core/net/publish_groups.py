@@ -1,0 +1,60 @@
+"""Publishes of one chunk that go to one sink in one go: acknowledgements, and messages of a stream."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ....wire.frames import PUB, Frame
+from .replies import ANOTHERS_REPLY, RESERVED_REPLY
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["take_together"]
+
+FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth taking together
+TOGETHER_MIN: Final = 8  # so many of any kind are
+
+
+def take_together(session: Session, frames: list[Frame]) -> list[Frame]:
+    """Hand over what can go in one go; returns the frames left to handle.
+
+    The first of ``frames`` is a publish, and the session may publish anything without a check.
+    """
+    if frames[0][1].startswith(RESERVED_REPLY):
+        return _take_acks(session, frames)
+    if len(frames) >= TOGETHER_MIN or frames[0][2].endswith(FAST_REPLY):
+        return _take_messages(session, frames)
+    return frames
+
+
+def _take_acks(session: Session, frames: list[Frame]) -> list[Frame]:
+    """Hand over the acknowledgements at the front."""
+    route = session.router.acks()
+    sink = None if route is None else route.only_sink
+    many = None if sink is None else session.router.many_of(sink)
+    if many is None:
+        return frames
+    end = 0
+    for frame in frames:
+        if frame[0] != PUB or not frame[1].startswith(RESERVED_REPLY):
+            break
+        end += 1
+    if any([frame[2] for frame in frames[:end]]):  # noqa: C419 - quicker as a list
+        return frames
+    return [*many(frames[:end], session), *frames[end:]]
+
+
+def _take_messages(session: Session, frames: list[Frame]) -> list[Frame]:
+    """Hand over a whole chunk if it is for one sink that takes batches."""
+    total, find = len(frames), session.router.find
+    sink = find(frames[0][1]).only_sink
+    many = None if sink is None else session.router.many_of(sink)
+    if many is None or [frame[0] for frame in frames].count(PUB) != total:
+        return frames
+    sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
+    if len(sinks) > 1 or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
+        return frames
+    if session.router.answers_others and any(f[2].startswith(ANOTHERS_REPLY) for f in frames):
+        return frames
+    return [*many(frames, session)]

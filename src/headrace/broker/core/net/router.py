@@ -1,0 +1,487 @@
+"""Who receives a message: the subscriptions and sinks of the broker, and the caches before them.
+
+A subject is looked up in three steps, each an order of magnitude dearer than the one before:
+
+1. ``exact``: the subject itself. Two kinds of subject are kept out, because each is used once: those
+   for which step 2 has the answer (unless it is a stream's), and acknowledgements (``$JS.ACK.…``),
+   which have one entry for all of them, and walk if somebody listens to some of them only.
+2. ``prefixes``: all tokens but the last. If no pattern names the last token literally, every subject
+   with this prefix has the same receivers; so a request's unique inbox, ``_INBOX.x.<unique>``, costs
+   one lookup and leaves nothing behind. An entry keeps the literal tokens that do exist below the
+   prefix (the live dictionaries of the trie) and stands aside for those.
+3. the trie.
+
+Invalidation: a pattern without wildcards changes only its own subject and its prefix; one with
+wildcards clears both caches. Both are bounded: a full cache takes no more, and is emptied after as
+many misses as it has entries, so traffic of ever-new subjects costs little more than the walk, and a
+working set that moves is found again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from ..budget import LOOK_AT_ONCE
+from ..ports import ManySink, Origin, Randomness, RunSink, Sink, Target
+from .broadcast import PART_RECEIVERS, parts_of
+from .interest import Elsewhere, InterestWatches, Watch
+from .output import head_of, tail_of
+from .subscription import GuardedSubscription, Subscription
+from .targets import FanOut, SinkTarget
+from .trie import Leaf, Node, Trie
+
+__all__ = ["NOBODY", "Route", "Router"]
+
+EXACT_ENTRIES_MAX: Final = 32_768
+PREFIX_ENTRIES_MAX: Final = 4_096
+MERGED_ENTRIES_MAX: Final = 4_096
+RECEIVERS_PER_UNIT: Final = 2
+SINK_UNITS: Final = 2
+
+_ACK_PREFIX: Final = b"$JS.ACK."
+_ACK_STARTS: Final = frozenset((b"$JS", b"*", b">"))  # what a pattern that matches them begins with
+
+Receiver = Subscription | Sink
+_Literals = dict[bytes, Node[Receiver]]
+
+
+class Route:
+    """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
+
+    __slots__ = ("groups", "guarded", "only_sink", "parts", "plain", "sinks", "weight")
+
+    def __init__(
+        self,
+        plain: tuple[Subscription, ...] = (),
+        groups: tuple[tuple[Subscription, ...], ...] = (),
+        sinks: tuple[Sink, ...] = (),
+        sinks_weight: int = 0,
+    ) -> None:
+        self.plain = plain
+        self.groups = groups
+        self.sinks = sinks
+        self.guarded = any(
+            isinstance(member, GuardedSubscription)
+            for members in (plain, *groups)
+            for member in members
+        )
+        """Whether permissions are to be asked about each message."""
+        self.weight = 1 + (len(plain) + len(groups)) // RECEIVERS_PER_UNIT + sinks_weight
+        """What a message on it counts in a turn; see ``budget``."""
+        self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
+        """How it is divided, if it has too many receivers for one go."""
+        # The commonest route by far, a stream's, is told apart with one look.
+        self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
+
+
+NOBODY: Final = Route()
+
+
+class Router:
+    """Implements the ``Bus`` port, and routes what sessions publish."""
+
+    def __init__(self, random: Randomness) -> None:
+        self._random = random
+        self._trie: Trie[Receiver] = Trie()
+        self._prefixes: dict[bytes, tuple[Route, tuple[_Literals, ...]]] = {}
+        self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
+        self._acks: Route | None = None
+        self._many: dict[Sink, tuple[ManySink, list[bytes]]] = {}  # with the sink's patterns
+        self._runs: dict[Sink, RunSink] = {}
+        self._refused = {"exact": 0, "prefixes": 0}
+        self._on_unblocked: list[Callable[[], None]] = []
+        self._watches = InterestWatches()
+        self._leading_elsewhere: frozenset[object] = frozenset()
+        self.subscriptions = 0
+        self.answers_others = False
+        """Whether replies to other accounts go through here: such a reply is not a client's to name."""
+        self.imported_from: list[Router] = []
+        """Of the accounts whose streams are imported here: they may wait for outputs of this one."""
+        self.exact: dict[bytes, Route] = {}
+        """Step 1, for callers in a hurry: ``exact.get(subject) or find_uncached(subject)``."""
+
+    # Registration
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Add a subscription; its pattern is valid."""
+        self.subscriptions += 1
+        leaf = self._trie.add(subscription.pattern, subscription.queue, subscription)
+        self._changed(subscription.pattern, leaf)
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Remove a subscription; nothing more is delivered to it."""
+        leaf = self._trie.remove(subscription.pattern, subscription.queue, subscription)
+        if leaf is not None:
+            self.subscriptions -= 1
+            self._changed(subscription.pattern, leaf)
+
+    def add_sink(
+        self,
+        pattern: bytes,
+        sink: Sink,
+        many: ManySink | None = None,
+        run: RunSink | None = None,
+    ) -> None:
+        if many is not None:
+            self._many.setdefault(sink, (many, []))[1].append(pattern)
+            if run is not None:
+                self._runs[sink] = run
+        self._changed(pattern, self._trie.add(pattern, b"", sink))
+
+    def remove_sink(self, pattern: bytes, sink: Sink) -> None:
+        leaf = self._trie.remove(pattern, b"", sink)
+        if leaf is not None:
+            if sink in self._many:
+                patterns = self._many[sink][1]
+                patterns.remove(pattern)
+                if not patterns:
+                    del self._many[sink]
+                    self._runs.pop(sink, None)
+            self._changed(pattern, leaf)
+
+    def watch(self, watch: Watch) -> None:
+        leaf = self._trie.leaf(watch.subject)
+        self._watches.add(watch, self._listeners(leaf))
+
+    def unwatch(self, watch: Watch) -> None:
+        self._watches.remove(watch)
+
+    def watch_elsewhere(self, places: Iterable[Elsewhere]) -> None:
+        """Who imports subjects of this router, from now on: listeners there count for watches here."""
+        places = tuple(places)
+        self._leading_elsewhere = frozenset(places)
+        self._watches.ask_elsewhere(places)
+
+    def on_unblocked(self, callback: Callable[[], None]) -> None:
+        self._on_unblocked.append(callback)
+
+    def unblocked(self) -> None:
+        """Some output that was ``blocked`` is not any more: tell those who wait, in other accounts, too."""
+        waiting = [self]
+        for router in waiting:  # it grows on the way
+            waiting += [other for other in router.imported_from if other not in waiting]
+        for router in waiting:
+            for callback in router._on_unblocked:
+                callback()
+
+    # Looking up
+
+    def find(self, subject: bytes) -> Route:
+        """The receivers of ``subject``; a malformed one (an empty token) has none."""
+        return self.exact.get(subject) or self.find_uncached(subject)
+
+    def find_uncached(self, subject: bytes) -> Route:
+        """Steps 2 and 3, for who has just missed in ``exact``."""
+        if self._acks is not None and subject.startswith(_ACK_PREFIX):
+            return NOBODY if b".." in subject or subject.endswith(b".") else self._acks
+        head, _dot, last = subject.rpartition(b".")
+        entry = self._prefixes.get(head)
+        if entry is not None and last:
+            for literals in entry[1]:
+                if last in literals:
+                    break
+            else:
+                route = entry[0]
+                # What goes into a stream tends to come again, unlike the replies to an inbox.
+                if route.only_sink is not None and self._has_room(
+                    "exact", self.exact, EXACT_ENTRIES_MAX
+                ):
+                    self.exact[subject] = route
+                return route
+        return self._find_in_trie(subject, head, last)
+
+    def many_of(self, sink: Sink) -> ManySink | None:
+        """What takes a batch in the place of ``sink``, if something does."""
+        found = self._many.get(sink)
+        return None if found is None else found[0]
+
+    def run_of(self, sink: Sink) -> RunSink | None:
+        """What takes a run in the place of ``sink``, if something does."""
+        return self._runs.get(sink)
+
+    def acks(self) -> Route | None:
+        """The receivers of every acknowledgement, if they are the same for all of them."""
+        if self._acks is None:
+            leaves, nodes = self._trie.walk([*_ACK_PREFIX.split(b".")[:-1], b""])
+            if not any(node.literals or node.star for node in nodes):
+                leaves += [node.tail for node in nodes if node.tail is not None]
+                self._acks = self._join(leaves)
+        return self._acks
+
+    def has_interest(self, subject: bytes) -> bool:
+        route = self.find(subject)
+        return bool(route.plain or route.groups or route.sinks)
+
+    def resolve(self, subject: bytes) -> Target | None:
+        route = self.find(subject)
+        if len(route.plain) == 1 and not route.groups and not route.sinks:
+            return None if route.plain[0].closed else route.plain[0]
+        receivers: list[Target] = [*route.plain]
+        receivers += [self._member(group) for group in route.groups]
+        for sink in route.sinks:
+            resolve = getattr(sink, "resolve", None)  # of an imported stream: who is there
+            target = SinkTarget(subject, sink) if resolve is None else resolve(subject)
+            if target is not None:
+                receivers.append(target)
+        if len(receivers) <= 1:
+            return receivers[0] if receivers else None
+        return FanOut(receivers)
+
+    # Delivering
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        return self.deliver(self.find(subject), subject, reply, headers, payload, None, 0)
+
+    def publish_many(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        if self._published_as_one(messages):
+            return
+        same: bytes | None = None
+        prefix: bytes | None = None
+        subscription: Subscription | None = None
+        careful: GuardedSubscription | None = None  # the sole receiver, if only by its `send`
+        for subject, payload in messages:
+            if subject != same:
+                same = subject
+                head, _dot, last = subject.rpartition(b".")
+                if head != prefix or not last:
+                    prefix = head if last else None
+                    subscription = self._sole_receiver_below(head) if last else None
+                    if subscription is None:
+                        prefix = None
+                        subscription = _sole_receiver(self.find(subject))
+                    careful = None
+                    if isinstance(subscription, GuardedSubscription):
+                        subscription, careful = None, subscription
+            if subscription is None:
+                if careful is not None:
+                    careful.send(subject, b"", b"", payload)
+                    continue
+                self.publish(subject, b"", b"", payload)
+                same = prefix = None  # a sink may have changed who is there
+                continue
+            # Subscription.send, written out: replies to one client come by the thousand.
+            frame = b"MSG %b%b%d\r\n%b\r\n" % (subject, subscription.sid, len(payload), payload)
+            output = subscription.output
+            parts = output.parts
+            if not parts:
+                output.touched.append(output)
+            parts.append(frame)
+            output.size = size = output.size + len(frame)
+            subscription.delivered += 1
+            if size > output.room:
+                output.session.overflow()
+                same = prefix = None
+
+    def _published_as_one(self, messages: Sequence[tuple[bytes, bytes]]) -> bool:
+        """Hand over all of them together, if they are for one inbox and its owner takes batches."""
+        head = messages[0][0].rpartition(b".")[0] if len(messages) > 1 else b""
+        subscription = self._sole_receiver_below(head)
+        take = None if subscription is None else subscription.send_payloads
+        if take is None:
+            return False
+        # Each subject is `head`, a dot and one more token: counted in all of them together.
+        start = b"\n" + head + b"."
+        text = b"\n" + b"\n".join([subject for subject, _ in messages])
+        count = len(messages)
+        if text.count(start) != count or text.count(b".") != count * start.count(b"."):
+            return False
+        take(messages)
+        return True
+
+    def deliver(
+        self,
+        route: Route,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        origin: Origin | None,
+        skip_client: int,
+    ) -> int:
+        """Hand one message to everyone on ``route`` but ``skip_client``; returns how many took it.
+
+        ``skip_client`` is the id of a publisher that wants no echo, else 0.
+        """
+        count = 0
+        for sink in route.sinks:
+            if sink(subject, reply, headers, payload, origin) is not False:
+                count += 1
+        if route.guarded:
+            return count + self._deliver_guarded(
+                route, subject, reply, headers, payload, skip_client
+            )
+        receivers: Iterable[Subscription] = route.plain
+        if route.groups:
+            receivers = [*route.plain, *self._choose(route, skip_client)]
+        elif not receivers:
+            return count
+        head = head_of(subject, headers)
+        tail, large = tail_of(reply, headers, payload)
+        for subscription in receivers:
+            if subscription.client_id == skip_client:
+                continue
+            count += 1
+            output = subscription.output
+            if headers and not output.has_headers:
+                subscription.send(subject, reply, headers, payload)
+                continue
+            if large is None:
+                # Output.write_message, written out: a call per subscriber would double the cost.
+                frame = head + subscription.sid + tail
+                parts = output.parts
+                if not parts:
+                    output.touched.append(output)
+                parts.append(frame)
+                output.size = size = output.size + len(frame)
+                if size > output.room:
+                    output.session.overflow()
+            else:
+                output.write_message(head, subscription.sid, tail, large)
+            subscription.delivered = delivered = subscription.delivered + 1
+            if delivered == subscription.messages_max:
+                subscription.exhausted()
+        return count
+
+    # Private
+
+    def _deliver_guarded(
+        self,
+        route: Route,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        skip_client: int,
+    ) -> int:
+        """Deliver to those who may see it; a queue group's other members stand in for one who may not."""
+        chosen: list[tuple[Subscription, ...]] = [(subscription,) for subscription in route.plain]
+        for group in route.groups:
+            start = self._random.getrandbits(32) % len(group)
+            chosen.append((*group[start:], *group[:start]))
+        count = 0
+        for candidates in chosen:
+            for subscription in candidates:
+                if subscription.client_id != skip_client and subscription.admits(subject):
+                    subscription.send(subject, reply, headers, payload)
+                    count += 1
+                    break
+        return count
+
+    def _sole_receiver_below(self, head: bytes) -> Subscription | None:
+        """The one subscription that receives every subject ``<head>.<token>``, if it is known."""
+        entry = self._prefixes.get(head)
+        if entry is None or any(entry[1]):
+            return None
+        return _sole_receiver(entry[0])
+
+    def _member(self, group: tuple[Subscription, ...]) -> Subscription:
+        """One member of a queue group, at random among those who keep up."""
+        start = self._random.getrandbits(32) % len(group)
+        for member in (*group[start:], *group[:start]):
+            if not (member.blocked or member.closed):
+                return member
+        return group[start]
+
+    def _choose(self, route: Route, skip_client: int) -> list[Subscription]:
+        """One member of each queue group, at random, who is not the publisher that wants no echo."""
+        chosen = []
+        for group in route.groups:
+            start = self._random.getrandbits(32) % len(group)
+            others = skip_client or group[start].closed  # closed: it is about to leave the router
+            for member in (*group[start:], *group[:start]) if others else (group[start],):
+                if member.client_id != skip_client and not member.closed:
+                    chosen.append(member)
+                    break
+        return chosen
+
+    def _find_in_trie(self, subject: bytes, head: bytes, last: bytes) -> Route:
+        tokens = subject.split(b".")
+        if b"" in tokens:
+            return NOBODY
+        trie = self._trie
+        leaves, nodes = trie.walk(tokens)
+        leaves += trie.ends(nodes, last)
+        route = self._join(leaves)
+        if subject.startswith(_ACK_PREFIX):
+            return self.acks() or route
+        if head and not any(last in node.literals for node in nodes):
+            entry = (route, tuple(node.literals for node in nodes))
+            if self._has_room("prefixes", self._prefixes, PREFIX_ENTRIES_MAX):
+                self._prefixes[head] = entry
+        elif self._has_room("exact", self.exact, EXACT_ENTRIES_MAX):
+            self.exact[subject] = route
+        return route
+
+    def _has_room(self, name: str, cache: dict[bytes, Any], entries_max: int) -> bool:
+        if len(cache) < entries_max:
+            return True
+        self._refused[name] += 1
+        if self._refused[name] >= entries_max:
+            self._refused[name] = 0
+            cache.clear()
+        return False
+
+    def _join(self, leaves: list[Leaf[Receiver]]) -> Route:
+        """The route of these leaves together; made once per combination."""
+        if not leaves:
+            return NOBODY
+        key = tuple(leaves)
+        route = self._merged.get(key)
+        if route is not None:
+            return route
+        plain: list[Subscription] = []
+        sinks: list[Sink] = []
+        groups: dict[bytes, list[Subscription]] = {}
+        for leaf in leaves:
+            leaf.shared = True
+            for queue, members in leaf.groups.items():
+                if queue:
+                    # Members of one queue group may have come by different patterns.
+                    groups.setdefault(queue, []).extend(members)  # type: ignore[arg-type]
+                    continue
+                for member in members:
+                    if isinstance(member, Subscription):
+                        plain.append(member)
+                    else:
+                        sinks.append(member)
+        # One that takes no batches is the API of JetStream or its like: any of its calls may take long.
+        weight = sum([SINK_UNITS if sink in self._many else LOOK_AT_ONCE for sink in sinks])
+        route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks), weight)
+        if len(self._merged) >= MERGED_ENTRIES_MAX:
+            self._merged.clear()
+        self._merged[key] = route
+        return route
+
+    def _changed(self, pattern: bytes, leaf: Leaf[Receiver]) -> None:
+        """Forget what the change of ``leaf`` may have made wrong."""
+        if leaf.shared:
+            self._merged.clear()
+        tokens = pattern.split(b".")
+        if tokens[0] in _ACK_STARTS:
+            self._acks = None
+        if b"*" in tokens or tokens[-1] == b">":
+            self.exact.clear()
+            self._prefixes.clear()
+        else:
+            self.exact.pop(pattern, None)
+            self._prefixes.pop(pattern.rpartition(b".")[0], None)
+        if self._watches:
+            self._watches.tell(pattern, self._listeners(leaf))
+
+    def _listeners(self, leaf: Leaf[Receiver] | None) -> Callable[[bytes], bool]:
+        """Who listens in a queue; an import does not, its watch says who does where it leads."""
+
+        def listened(queue: bytes) -> bool:
+            members = () if leaf is None else leaf.groups.get(queue, ())
+            return any(member not in self._leading_elsewhere for member in members)
+
+        return listened
+
+
+def _sole_receiver(route: Route) -> Subscription | None:
+    """The one subscription of a route that goes to nobody else, if its messages are not counted."""
+    if len(route.plain) != 1 or route.groups or route.sinks:
+        return None
+    subscription = route.plain[0]
+    return subscription if subscription.messages_max < 0 else None

@@ -1,0 +1,490 @@
+"""The server's end of one client connection, without the socket.
+
+Bytes go in by ``receive``, one chunk at a time; what is to be written waits in ``output`` and leaves by
+``take_output``, once per tick. What there is no time for in one turn is kept (``session_input``). Texts of
+``-ERR`` and what closes a connection are as in nats-server.
+
+The loop over published messages (``_publish_relaxed``) is the hottest of the broker. It serves clients
+that asked for neither confirmations nor checks and may publish anywhere, which is what client libraries
+do; everybody else, and every other frame, goes through ``_handle``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+from ....subjects import SubjectFilter, is_valid_subject
+from ....wire import Parser, encode
+from ....wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
+from ..auth.authentication import Identity
+from ..auth.passwords import SlowDecision
+from ..connect_options import UNSAID, ConnectOptions, decode_connect
+from ..peer import Peer
+from .broadcast import BROADCAST, Broadcast
+from .client_info import client_info
+from .expected_answers import ExpectedAnswers
+from .keepalive import Vigil
+from .login import Login, renew_subscriptions
+from .output import Output
+from .publish_groups import take_together
+from .replies import RESERVED, is_refused, say_nobody
+from .session_input import SessionInput
+from .subscribing import shown, why_not
+from .subscription import GuardedSubscription, Subscription
+
+if TYPE_CHECKING:
+    from ..accounts.accounts import Account
+    from ..hub import Hub
+
+__all__ = ["Peer", "Session"]
+
+LINE_UNITS: Final = 8  # what a line that is no message counts in a turn
+
+
+class Session:
+    """One connection. Implements ``Origin``; made by the hub."""
+
+    __slots__ = (
+        "_answers",
+        "_budget",
+        "_hub",
+        "_input",
+        "_last_words",
+        "_login",
+        "_parser",
+        "_relaxed",
+        "_vigil",
+        "account",
+        "authenticated",
+        "client_id",
+        "close_reason",
+        "closed",
+        "identity",
+        "in_bytes",
+        "in_messages",
+        "options",
+        "output",
+        "past_messages",
+        "peer",
+        "router",
+        "started_ns",
+        "subscriptions",
+    )
+
+    def __init__(self, hub: Hub, client_id: int, peer: Peer) -> None:
+        options = hub.options
+        self._hub = hub
+        self.client_id = client_id
+        self.peer = peer
+        self.options = UNSAID
+        self.account = hub.accounts.default
+        self.account.connections += 1
+        self.router = self.account.router
+        self.identity = Identity()
+        self.authenticated = not hub.authenticator.required
+        self.closed = False
+        self.close_reason = ""
+        self.subscriptions: dict[bytes, Subscription] = {}
+        self.started_ns = hub.clock.now_ns()
+        self.in_messages = 0
+        self.in_bytes = 0
+        self.past_messages = 0  # delivered through subscriptions that have ended
+        self.output = Output(self, hub.touched, options.outbound_bytes_max)
+        self._parser = Parser.for_server(
+            max_payload=options.max_payload, max_control_line=options.max_control_line
+        )
+        self._relaxed = False
+        self._answers: ExpectedAnswers | None = None
+        self._last_words: list[bytes] | None = None
+        self._vigil = Vigil(self, hub)
+        self._login = Login(self, hub)
+        self._budget = hub.budget
+        self._input = SessionInput(hub.budget, self._login, self._hear, self._take)
+        if not self.authenticated:
+            self._vigil.await_login()
+            return
+        guest = hub.authenticator.authenticate(UNSAID, peer)
+        assert not isinstance(guest, SlowDecision), "there is nothing yet to decide by"
+        if self._take_place(guest):
+            self._vigil.begin()
+
+    def __repr__(self) -> str:
+        return f"Session({self.client_id}, {self.peer.host}:{self.peer.port})"
+
+    @property
+    def round_trip_ns(self) -> int:
+        """How long the last ping took; 0 before the first answer."""
+        return self._vigil.round_trip_ns
+
+    @property
+    def out_messages(self) -> int:
+        """How many messages were delivered to this client."""
+        return self.past_messages + sum([s.delivered for s in self.subscriptions.values()])
+
+    def describe(self) -> dict[str, Any]:
+        return client_info(self, self._hub.server_name)
+
+    # What the shell calls
+
+    @property
+    def holds_input(self) -> bool:
+        """Whether what comes in now is kept for later: better read no more until it is not."""
+        return (self._login.holds or self._input.is_kept) and not self.closed
+
+    @property
+    def wants_turn(self) -> bool:
+        """Whether ``go_on`` has something to do: input is kept that only waits for its turn."""
+        return self._input.is_kept and not (self._login.holds or self.closed)
+
+    @property
+    def kept_bytes(self) -> int:
+        """How much input waits to be handled."""
+        return self._input.kept_bytes
+
+    def receive(self, chunk: Any) -> None:
+        """Take what the socket brought, and handle it as far as there is time; ``closed`` may be set then."""
+        if self._last_words is not None:
+            return  # it has been told why
+        self._vigil.heard = True
+        self.in_bytes += len(chunk)
+        self._input.take(chunk)
+
+    def go_on(self) -> None:
+        """Handle what was kept, as far as there is time."""
+        if not self.closed:
+            self._input.go_on()
+
+    def _hear(self, piece: Any) -> int:
+        """Handle a piece of a chunk; returns how many frames it completed."""
+        if not (self.authenticated or self._parser.held_bytes or piece[:1] in (b"C", b"c")):
+            # Refused before the parser would keep a payload of somebody unknown.
+            self.close("Authorization Violation", "Authentication Failure")
+            return 0
+        return self._take_frames(self._parser.feed(piece))
+
+    def _take_frames(self, frames: list[Frame]) -> int:
+        """Handle frames that came at once; those for one sink go there in one go."""
+        count = len(frames)
+        if count > 1 and self._relaxed and frames[0][0] == PUB:
+            frames = take_together(self, frames)
+            self.in_messages += count - len(frames)
+            self._budget.charge(count - len(frames))
+        self._take(iter(frames))
+        return count
+
+    def _take(self, frames: Iterator[Frame]) -> None:
+        """Handle frames in order, until the session is closed or there is a reason to keep the rest."""
+        budget = self._budget
+        for frame in frames:
+            if self._relaxed and frame[0] == PUB:
+                after = self._publish_relaxed(frame, frames)
+                if after is not None:
+                    self._handle(after)
+            else:
+                self._handle(frame)
+            if self.closed:
+                return
+            if self._login.holds or budget.spent:
+                self._input.keep(frames)
+                return
+
+    def take_output(self) -> list[bytes]:
+        """Everything to be written now."""
+        if self._last_words is None:
+            return self.output.take()
+        self.output.discard()
+        last_words, self._last_words = self._last_words, []
+        return last_words
+
+    def disconnected(self, reason: str = "Client Closed") -> None:
+        """The socket is gone."""
+        self._end(reason)
+
+    def close(self, error: str, reason: str = "") -> None:
+        """Say ``-ERR`` (nothing, if empty) and end; what waited before it is still written."""
+        if self.closed:
+            return
+        if error:
+            self.output.write(encode.err(error))
+        self._end(reason or error)
+
+    def authenticate_again(self) -> None:
+        """The operator changed who may do what: act by it, or hang up, as nats-server does."""
+        if not self.closed and self.authenticated:
+            self._login.review()
+
+    def take_limits(self, identity: Identity) -> None:
+        """Hold to the limits of the hub, and to those of the user, from here on."""
+        options, most = self._hub.options, identity.payload_max
+        self._parser.max_payload = (
+            options.max_payload if most < 0 else min(most, options.max_payload)
+        )
+        self._parser.max_control_line = options.max_control_line
+
+    def act_anew(self, identity: Identity | None) -> None:
+        """Be ``identity`` from here on, with the subscriptions it may have."""
+        if identity != self.identity and self._take_place(identity):
+            renew_subscriptions(self)
+
+    # Publishing
+
+    def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
+        """Route publishes until they or the turn end, or return the first frame that is something else."""
+        router = self.router
+        known, find, deliver = router.exact.get, router.find_uncached, router.deliver
+        no_responders = self.options.no_responders
+        skip_client = 0 if self.options.echo else self.client_id
+        answers_others = router.answers_others
+        pub = PUB
+        budget = self._budget
+        left = budget.left
+        count = 0
+        found: Frame | None = None
+        for frame in chain((first,), rest):
+            if frame[0] != pub:
+                found = frame
+                break
+            _op, subject, reply, headers, payload = frame
+            count += 1
+            if reply and (reply[0] == 36 or answers_others) and reply.startswith(RESERVED):  # "$"
+                self._refuse_reply(reply)
+                continue
+            route = known(subject) or find(subject)
+            sink = route.only_sink
+            if sink is not None:
+                taken = sink(subject, reply, headers, payload, self) is not False
+            elif route.parts:
+                found = (BROADCAST, Broadcast(router, route, frame, self, skip_client))
+                break
+            else:
+                taken = deliver(route, subject, reply, headers, payload, self, skip_client) > 0
+            if not taken and no_responders and reply:
+                say_nobody(router, self.client_id, subject, reply)
+            left -= route.weight
+            if left < 0:
+                if budget.look():
+                    break
+                left = budget.left
+        budget.left = left
+        self.in_messages += count
+        return found
+
+    def _publish_checked(self, frame: Frame) -> None:
+        """Route one publish of a client that has something to be checked or confirmed."""
+        _op, subject, reply, headers, payload = frame
+        self.in_messages += 1
+        if headers and not self.options.headers:
+            self._end("Message Headers Not Supported")
+            return
+        if self.options.pedantic and not is_valid_subject(subject):
+            self.output.write(encode.err("Invalid Publish Subject"))  # and yet it is routed
+        permissions = self.identity.permissions
+        if permissions is not None and not (
+            permissions.may_publish(subject)
+            or (self._answers is not None and self._answers.take(subject))
+        ):
+            text = f'Permissions Violation for Publish to "{shown(subject)}"'
+            self.output.write(encode.err(text))
+            return
+        router = self.router
+        if reply and is_refused(reply, router, permissions):
+            self._refuse_reply(reply)
+            return
+        self._confirm()
+        skip_client = 0 if self.options.echo else self.client_id
+        route = router.find(subject)
+        if route.parts:
+            self._broadcast((BROADCAST, Broadcast(router, route, frame, self, skip_client)))
+            return
+        self._budget.charge(route.weight)
+        taken = router.deliver(route, subject, reply, headers, payload, self, skip_client)
+        if not taken and self.options.no_responders and reply:
+            say_nobody(router, self.client_id, subject, reply)
+
+    def _broadcast(self, frame: Frame) -> None:
+        """Hand one message to some thousands, and keep the rest of it when the turn is over."""
+        budget, step = self._budget, frame[1].step
+        while units := step():
+            budget.charge(units)
+            if budget.spent:
+                self._input.keep((frame,))
+                return
+
+    def _refuse_reply(self, reply: bytes) -> None:
+        text = f'Permissions Violation for Publish with Reply of "{shown(reply)}"'
+        self.output.write(encode.err(text))
+
+    # Everything else
+
+    def _handle(self, frame: Frame) -> None:
+        self._budget.charge(LINE_UNITS)
+        op = frame[0]
+        if op == CONNECT:
+            self._connect(frame[1])
+        elif not self.authenticated:
+            self.close("Authorization Violation", "Authentication Failure")
+        elif op == PUB:
+            self._publish_checked(frame)
+        elif op == SUB:
+            self._subscribe(frame[1], frame[2], frame[3])
+        elif op == UNSUB:
+            self._unsubscribe(frame[1], frame[2])
+        elif op == PING:
+            self._vigil.pinged()
+        elif op == BROADCAST:
+            self._broadcast(frame)
+        elif op == PONG:
+            self._vigil.pong()
+        elif op == BAD:
+            error = frame[1].wire_text
+            self.close("" if error == "Parser Error" else error, error)
+        else:
+            raise AssertionError(f"a client's parser does not yield frame {op}")
+
+    def _connect(self, document: bytes) -> None:
+        try:
+            options = decode_connect(document)
+        except ValueError:
+            self.close("", "Protocol Violation")  # like nats-server, without a word
+            return
+        self._login.ask(options)
+
+    def enter(self, options: ConnectOptions, identity: Identity | None) -> None:
+        """Let the client in as ``identity``, or hang up."""
+        if identity is None:
+            self.close("Authorization Violation", "Authentication Failure")
+            return
+        if options.protocol not in (0, 1):
+            self.close("invalid client protocol")
+            return
+        if options.no_responders and not options.headers:
+            self.close("no responders requires headers support")
+            return
+        if not self.authenticated:
+            self.authenticated = True
+            self._vigil.begin()
+        self.options = options
+        self.output.has_headers = options.headers
+        if self._take_place(identity):
+            self._hub.entered(self)
+            self._confirm()
+
+    def _take_place(self, identity: Identity | None) -> bool:
+        """Act for ``identity`` in its account from here on, or hang up if it may not be there."""
+        account = None if identity is None else self._hub.accounts.get(identity.account)
+        if identity is None or account is None:
+            self.close("Authorization Violation", "Authentication Failure")
+            return False
+        if account is not self.account:
+            if account.is_full:
+                self.close("maximum account active connections exceeded")
+                return False
+            self._move_to(account)
+        self.take_limits(identity)
+        self._vigil.expire_at(identity.until_ns)
+        self._act_for(identity)
+        return True
+
+    def _move_to(self, account: Account) -> None:
+        """Into another account, with all subscriptions."""
+        for subscription in self.subscriptions.values():
+            self.router.unsubscribe(subscription)
+            account.router.subscribe(subscription)
+        self.account.connections -= 1
+        account.connections += 1
+        self.account, self.router = account, account.router
+
+    def _act_for(self, identity: Identity) -> None:
+        """From here on the permissions are those of ``identity``."""
+        self.identity = identity
+        options, permissions = self.options, identity.permissions
+        self._relaxed = (
+            not options.verbose and not options.pedantic and options.headers and permissions is None
+        )
+        responses = None if permissions is None else permissions.responses
+        self._answers = None if responses is None else ExpectedAnswers(responses, self._hub.clock)
+
+    def _subscribe(self, pattern: bytes, queue: bytes, sid: bytes) -> None:
+        if sid in self.subscriptions:
+            self._confirm()  # like nats-server: the first one stays
+            return
+        refusal = why_not(self, self._hub.options, pattern, queue)
+        if refusal:
+            self.output.write(encode.err(refusal))
+            return
+        subscription = self.make_subscription(pattern, queue, sid)
+        self.subscriptions[sid] = subscription
+        self.router.subscribe(subscription)
+        self._confirm()
+
+    def make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
+        """A subscription as the identity may have it, which the router does not know yet."""
+        permissions = self.identity.permissions
+        deny = None if permissions is None else permissions.denied_within(pattern)
+        return self._subscription(pattern, queue, sid, deny, self._answers)
+
+    def _subscription(
+        self,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> Subscription:
+        end = self.drop_subscription
+        if deny is None and answers is None:
+            return Subscription(self.client_id, self.output, pattern, queue, sid, end)
+        return GuardedSubscription(
+            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
+        )
+
+    def _unsubscribe(self, sid: bytes, messages_max: int) -> None:
+        subscription = self.subscriptions.get(sid)
+        if subscription is not None:
+            if messages_max > subscription.delivered:
+                subscription.messages_max = messages_max
+            else:
+                self.drop_subscription(subscription)
+        self._confirm()
+
+    def drop_subscription(self, subscription: Subscription) -> None:
+        """End a subscription."""
+        if self.subscriptions.pop(subscription.sid.strip(), None) is not None:
+            self._retire(subscription)
+
+    def _retire(self, subscription: Subscription) -> None:
+        subscription.closed = True
+        self.past_messages += subscription.delivered
+        self.router.unsubscribe(subscription)
+
+    def _confirm(self) -> None:
+        if self.options.verbose:
+            self.output.write(encode.ok())
+
+    # The end
+
+    def overflow(self) -> None:
+        """The client reads too slowly: forget what it did not read, and let it go."""
+        self.output.discard()
+        self.close("Slow Consumer", "Slow Consumer (Pending Bytes)")
+
+    def _end(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.close_reason = reason
+        self._vigil.end()
+        self.account.connections -= 1
+        self._input.clear()
+        subscriptions = [*self.subscriptions.values()]
+        self.subscriptions.clear()
+        for subscription in subscriptions:
+            subscription.closed = True
+            self.past_messages += subscription.delivered
+        self._hub.leaving.add(self.router, subscriptions)
+        # A delivery in progress may still append: only what is there now will be written.
+        self._last_words = self.output.take()
+        self._hub.touched.append(self.output)
+        self._hub.ended(self)

@@ -1,0 +1,125 @@
+"""What one client has said and the session has not handled yet.
+
+There are two reasons to keep input: it is not decided yet who the client is (``session_login``), or its
+turn is over (``budget``) and others come first. Either way it is handled later in the order it came, and the
+shell reads no more while there is some: so never more is kept than one read of a socket brings.
+
+Bytes are parsed piece by piece, so that a turn does not end long after its time because a large chunk is
+all short lines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ....wire.direct import FrameBatch, PublishRun
+
+if TYPE_CHECKING:
+    from ....wire.frames import Frame
+    from ..budget import Budget
+    from .login import Login
+
+__all__ = ["SessionInput"]
+
+PIECE_BYTES: Final = 64 * 1024
+SMALL_PIECE_BYTES: Final = 8 * 1024  # while frames are short: parsing has its cost per frame
+PIECE_FRAMES: Final = 768  # more in one piece are many
+
+
+class SessionInput:
+    """The queue before one session: ``hear`` takes a piece of a chunk, ``handle`` frames kept of one."""
+
+    __slots__ = (
+        "_at",
+        "_budget",
+        "_chunks",
+        "_frames",
+        "_handle",
+        "_hear",
+        "_login",
+        "_piece",
+        "kept_bytes",
+    )
+
+    def __init__(
+        self,
+        budget: Budget,
+        login: Login,
+        hear: Callable[[Any], int],
+        handle: Callable[[Iterator[Frame]], None],
+    ) -> None:
+        """``hear`` returns how many frames there were in the piece."""
+        self._budget = budget
+        self._login = login
+        self._hear = hear
+        self._handle = handle
+        self._frames: list[Frame] = []  # of a piece that was parsed; they come before all chunks
+        self._chunks: deque[Any] = deque()
+        self._at = 0  # how far the first chunk was heard
+        self._piece = SMALL_PIECE_BYTES
+        self.kept_bytes = 0
+        """Of the chunks that wait; the first may be heard in part."""
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether something waits to be handled."""
+        return bool(self._chunks or self._frames)
+
+    def take(self, chunk: Any) -> None:
+        """Handle a chunk after everything before it, as far as there is time."""
+        if self._chunks or self._frames or self._login.holds or self._budget.spent:
+            self._chunks.append(chunk)
+            self.kept_bytes += len(chunk)
+        elif len(chunk) <= self._piece:
+            self._hear_piece(chunk)
+        else:
+            self._chunks.append(chunk)
+            self.kept_bytes = len(chunk)
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Handle what is kept, until the turn is over or there is a reason to wait."""
+        budget, login = self._budget, self._login
+        while not (budget.spent or login.holds):
+            if self._frames:
+                frames, self._frames = self._frames, []
+                self._handle(iter(frames))
+            elif self._chunks:
+                self._hear_piece(self._next_piece())
+            else:
+                break
+
+    def keep(self, frames: Iterable[Frame]) -> None:
+        """Put aside what is left of a piece that is parsed."""
+        self._frames += frames
+
+    def clear(self) -> None:
+        """The session is over."""
+        self._frames.clear()
+        self._chunks.clear()
+        self.kept_bytes = 0
+
+    def _hear_piece(self, piece: Any) -> None:
+        many = self._hear(piece) > PIECE_FRAMES
+        self._piece = SMALL_PIECE_BYTES if many else PIECE_BYTES
+
+    def _next_piece(self) -> Any:
+        chunk, at = self._chunks[0], self._at
+        piece: Any
+        if isinstance(chunk, FrameBatch):
+            end = at + PIECE_FRAMES
+            piece, is_last = FrameBatch(chunk.frames[at:end], 0), end >= len(chunk.frames)
+        elif isinstance(chunk, PublishRun):
+            end, piece, is_last = 0, chunk, True
+        else:
+            end = at + self._piece
+            piece, is_last = memoryview(chunk)[at:end], end >= len(chunk)
+        if is_last:
+            self._chunks.popleft()
+            self.kept_bytes -= len(chunk)
+            self._at = 0
+        else:
+            self._at = end
+        return piece

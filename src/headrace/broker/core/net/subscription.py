@@ -1,0 +1,179 @@
+"""One client's interest in one pattern, and the quickest way to its output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+
+from ....message import StoredRow
+from ....subjects import SubjectFilter
+from .expected_answers import ExpectedAnswers
+from .outgoing import answered
+from .output import COPY_BYTES_MAX, Output, head_of, tail_of
+
+__all__ = ["GuardedSubscription", "Subscription"]
+
+
+class Subscription:
+    """Made by a session, kept by the router; by itself the ``Target`` of its inbox.
+
+    ``sid`` stands between spaces, as it is written. ``messages_max`` of -1: no end.
+    """
+
+    __slots__ = (
+        "_on_exhausted",
+        "client_id",
+        "closed",
+        "delivered",
+        "messages_max",
+        "output",
+        "pattern",
+        "queue",
+        "sid",
+    )
+
+    def __init__(
+        self,
+        client_id: int,
+        output: Output,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        on_exhausted: Callable[[Subscription], None],
+    ) -> None:
+        self.client_id = client_id
+        self.output = output
+        self.pattern = pattern
+        self.queue = queue
+        self.sid = b" " + sid + b" "
+        self.delivered = 0
+        self.messages_max = -1
+        self.closed = False
+        self._on_exhausted = on_exhausted
+
+    @property
+    def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
+        """Delivers ``(subject, payload)`` messages in one go, if there is a quicker way than one by one."""
+        return None if self.messages_max >= 0 else self._send_payloads
+
+    def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        if self.closed:
+            return
+        sid = self.sid
+        self.output.write_frames(
+            [
+                b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body)
+                for subject, body in messages
+            ]
+        )
+        self.delivered += len(messages)
+
+    @property
+    def blocked(self) -> bool:
+        return self.output.blocked
+
+    @property
+    def room(self) -> int:
+        return self.output.room - self.output.size
+
+    @property
+    def steady(self) -> bool:
+        return self.messages_max < 0
+
+    def admits(self, subject: bytes) -> bool:
+        """Whether its client may see messages of ``subject``."""
+        return True
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Deliver one message; headers are left out for a client that cannot read them."""
+        if self.closed:
+            return  # ended within the batch it was resolved for
+        output = self.output
+        if headers and not output.has_headers:
+            headers = b""
+        tail, large = tail_of(reply, headers, payload)
+        output.write_message(head_of(subject, headers), self.sid, tail, large)
+        self.delivered = delivered = self.delivered + 1
+        if delivered == self.messages_max:
+            self._on_exhausted(self)
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        """``send`` for stored messages as they are; see ``Target.send_stored``."""
+        output = self.output
+        if self.closed or self.messages_max >= 0 or not _plain(rows):
+            self.send_many(answered(rows, reply, consumer_seq, pending))
+            return
+        sid = self.sid.replace(b"%", b"%%")
+        frame = b"MSG %%b%b%b %%d\r\n%%b\r\n" % (sid, reply)
+        frames = [
+            frame % (subject, seq, at, time_ns, left, len(payload), payload)
+            for (seq, subject, _, payload, time_ns), at, left in zip(
+                rows, count(consumer_seq), count(pending, -1)
+            )
+        ]
+        self.delivered += len(frames)
+        output.write_frames(frames)
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        """``send`` for several messages: subject, reply, headers and payload of each."""
+        send = self.send
+        for subject, reply, headers, payload in messages:
+            send(subject, reply, headers, payload)
+
+    def exhausted(self) -> None:
+        """The last message it asked for has been delivered."""
+        self._on_exhausted(self)
+
+
+class GuardedSubscription(Subscription):
+    """Of a client whose permissions are decided message by message.
+
+    ``deny`` keeps subjects out of a wildcard; ``answers`` is told of every request. The router
+    delivers to it by ``admits`` and ``send``, never by writing into its output.
+    """
+
+    __slots__ = ("_answers", "_deny")
+
+    def __init__(
+        self,
+        client_id: int,
+        output: Output,
+        pattern: bytes,
+        queue: bytes,
+        sid: bytes,
+        on_exhausted: Callable[[Subscription], None],
+        *,
+        deny: SubjectFilter | None,
+        answers: ExpectedAnswers | None,
+    ) -> None:
+        super().__init__(client_id, output, pattern, queue, sid, on_exhausted)
+        self._deny = deny
+        self._answers = answers
+
+    @property
+    def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
+        return None
+
+    def admits(self, subject: bytes) -> bool:
+        return self._deny is None or not self._deny.matches(subject)
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        if self.closed or not self.admits(subject):
+            return
+        if reply and self._answers is not None:
+            self._answers.expect(reply)
+        super().send(subject, reply, headers, payload)
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        self.send_many(answered(rows, reply, consumer_seq, pending))
+
+
+def _plain(rows: Sequence[StoredRow]) -> bool:
+    """Whether none has headers, or a payload that is better not copied."""
+    return [row[2] for row in rows].count(b"") == len(rows) and (
+        max([len(row[3]) for row in rows]) <= COPY_BYTES_MAX
+    )

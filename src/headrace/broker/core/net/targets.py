@@ -1,0 +1,72 @@
+"""Where a message for an inbox goes when that is not one subscription: a sink, or several receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ....limits import OUTBOUND_BYTES_MAX
+from ....message import StoredRow
+from ..ports import Sink, Target
+from .outgoing import answered
+
+__all__ = ["FanOut", "SinkTarget"]
+
+
+class SinkTarget:
+    """A sink at the end of an inbox."""
+
+    __slots__ = ("_inbox", "_sink")
+    blocked = False
+    room = OUTBOUND_BYTES_MAX
+    steady = False  # what it does with a message may end whatever is sent here
+
+    def __init__(self, inbox: bytes, sink: Sink) -> None:
+        self._inbox = inbox
+        self._sink = sink
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        # A sink knows its messages by their address; `subject` is for the eyes of clients.
+        self._sink(self._inbox, reply, headers, payload, None)
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        self.send_many(answered(rows, reply, consumer_seq, pending))
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        for message in messages:
+            self.send(*message)
+
+
+class FanOut:
+    """Several receivers of one inbox."""
+
+    __slots__ = ("_receivers",)
+
+    def __init__(self, receivers: list[Target]) -> None:
+        self._receivers = receivers
+
+    @property
+    def blocked(self) -> bool:
+        return any(receiver.blocked for receiver in self._receivers)
+
+    @property
+    def room(self) -> int:
+        return min(receiver.room for receiver in self._receivers)
+
+    @property
+    def steady(self) -> bool:
+        return all(receiver.steady for receiver in self._receivers)
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        for receiver in self._receivers:
+            receiver.send(subject, reply, headers, payload)
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        self.send_many(answered(rows, reply, consumer_seq, pending))
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        for message in messages:
+            self.send(*message)

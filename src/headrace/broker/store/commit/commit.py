@@ -1,0 +1,228 @@
+"""Group commit: one thread that puts batches on disk, and everything queued meanwhile with the next.
+
+The owner submits batches and chores; the commit thread writes and calls ``notify``; the owner then
+collects what is finished, in order. With ``threaded=False`` there is no thread: submitting commits.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from ....clock import Clock
+from ....errors import StoreError, StoreFailedError, StoreFullError
+from ....limits import COMMIT_BATCH_BYTES_MAX
+from .part import Part
+from .writer import Work, Writer
+
+__all__ = ["Batch", "Chore", "CommitStats", "Committer"]
+
+Done = Callable[[Exception | None], None]
+Chore = Callable[[Writer], bool | None]
+"""Work that no one waits for, run on the commit thread between batches: footers, unlinking.
+
+One that returns True has more to do and is called again, after the batches that came meanwhile.
+"""
+
+
+class Batch:
+    """What one flush hands over."""
+
+    __slots__ = ("done", "epoch", "error", "finished", "nbytes", "parts", "work")
+
+    def __init__(self, epoch: int, done: Done) -> None:
+        self.epoch = epoch
+        self.done = done
+        self.work = Work()
+        self.parts: list[Part] = []
+        self.nbytes = 0
+        self.error: StoreError | None = None
+        self.finished = False  # set last, by the commit thread
+
+
+class CommitStats:
+    """Counters for monitoring; written by the commit thread alone."""
+
+    __slots__ = ("batches", "bytes", "commit_ns", "commit_ns_max", "commits")
+
+    def __init__(self) -> None:
+        self.commits = 0
+        self.batches = 0
+        self.bytes = 0
+        self.commit_ns = 0
+        self.commit_ns_max = 0
+
+
+class Committer:
+    """Takes batches and chores, and marks batches finished in the order they came.
+
+    Once a batch has failed, every later one of the same or an earlier ``epoch`` fails with it: it was
+    built on what is being taken back. The owner raises the epoch when it has done so.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        *,
+        clock: Clock,
+        threaded: bool,
+        notify: Callable[[], None],
+        interval_ns: int | None,
+    ) -> None:
+        self._writer = writer
+        self._clock = clock
+        self._threaded = threaded
+        self._notify = notify
+        self._interval_ns = interval_ns
+        self._next_sync_ns = 0
+        self._queue: deque[Batch | Chore] = deque()
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+        self._stopped = False
+        self._refused: tuple[int, StoreError] | None = None
+        self.failed: StoreFailedError | None = None
+        self.stats: Final = CommitStats()
+
+    def submit(self, item: Batch | Chore) -> None:
+        """Hand over a batch or a chore; without a thread, or after its end, carry it out now."""
+        if not self._threaded or self._stopped:
+            self._run([item])
+            self._sync_if_due()
+            return
+        with self._wake:
+            self._queue.append(item)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._loop, name="headrace-commit", daemon=True
+                )
+                self._thread.start()
+            self._wake.notify()
+
+    def stop(self) -> None:
+        """Carry out what is queued, sync what is not, and end the thread."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        # What the last batches leave to be tidied up finds no thread, and must not begin another one,
+        # which would still write when the directory is given free.
+        self._stopped = True
+        if self._interval_ns is not None:
+            self._sync_now()
+
+    # -- the commit thread
+
+    def _loop(self) -> None:
+        while True:
+            with self._wake:
+                while not self._queue and not self._stopping:
+                    if not self._wake.wait(self._patience_s()):
+                        break
+                if not self._queue and self._stopping:
+                    return
+                items = self._take()
+            if items:
+                self._run(items)
+            self._sync_if_due()
+
+    def _patience_s(self) -> float | None:
+        if self._interval_ns is None or not self._writer.has_unsynced:
+            return None
+        return max(0.0, (self._next_sync_ns - self._clock.monotonic_ns()) / 1e9)
+
+    def _take(self) -> list[Batch | Chore]:
+        """What may be committed together: up to a size, and nothing after a deletion or a chore."""
+        items: list[Batch | Chore] = []
+        nbytes = 0
+        while self._queue and nbytes < COMMIT_BATCH_BYTES_MAX:
+            item = self._queue[0]
+            if not isinstance(item, Batch):
+                if not items:
+                    items.append(self._queue.popleft())
+                break
+            first = items[0] if items else item
+            assert isinstance(first, Batch)
+            if item.epoch != first.epoch:
+                break
+            items.append(self._queue.popleft())
+            nbytes += item.nbytes
+            if item.work.retired:
+                break
+        return items
+
+    def _run(self, items: list[Batch | Chore]) -> None:
+        batches = [item for item in items if isinstance(item, Batch)]
+        if batches:
+            error = self._commit(batches)
+            for batch in batches:
+                batch.error = error
+                batch.finished = True
+            self._notify()
+        for item in items:
+            if not isinstance(item, Batch):
+                while self.run_chore(item):
+                    if self._threaded and not self._stopping:
+                        self.submit(item)
+                        break
+
+    def _commit(self, batches: list[Batch]) -> StoreError | None:
+        if self.failed is not None:
+            return self.failed
+        if self._refused is not None:
+            epoch, error = self._refused
+            if batches[0].epoch <= epoch:
+                return error
+        begun = self._clock.monotonic_ns()
+        try:
+            self._writer.commit([batch.work for batch in batches])
+        except StoreFullError as full:
+            self._refused = (batches[-1].epoch, full)
+            return full
+        except StoreFailedError as failed:
+            self._fail(failed)
+            return failed
+        stats, took = self.stats, self._clock.monotonic_ns() - begun
+        stats.commits += 1
+        stats.batches += len(batches)
+        stats.bytes += sum(batch.nbytes for batch in batches)
+        stats.commit_ns += took
+        stats.commit_ns_max = max(stats.commit_ns_max, took)
+        return None
+
+    def run_chore(self, chore: Chore) -> bool:
+        """Carry out a chore here and now: on the commit thread, or when it has ended.
+
+        Returns whether it has more to do.
+        """
+        if self.failed is not None:
+            return False
+        try:
+            return bool(chore(self._writer))
+        except OSError as error:
+            self._fail(StoreFailedError(f"tidying up: {error.strerror or error}"))
+        except StoreFailedError as failed:
+            self._fail(failed)
+        return False
+
+    def _sync_if_due(self) -> None:
+        if self._interval_ns is not None and self._clock.monotonic_ns() >= self._next_sync_ns:
+            self._sync_now()
+
+    def _sync_now(self) -> None:
+        assert self._interval_ns is not None
+        self._next_sync_ns = self._clock.monotonic_ns() + self._interval_ns
+        if self.failed is None:
+            try:
+                self._writer.sync_pending()
+            except StoreFailedError as failed:
+                self._fail(failed)
+
+    def _fail(self, error: StoreFailedError) -> None:
+        if self.failed is None:
+            self.failed = error
+            self._notify()

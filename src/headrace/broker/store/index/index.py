@@ -1,0 +1,381 @@
+"""What is kept in memory of the messages: per segment parallel arrays, per stream a table of subjects.
+
+A message costs 20 bytes (offset, size, subject id, timestamp). Its sequence is its position in the
+segment plus the segment's base, except in compacted segments, which list relative sequences. A removed
+message stays in the arrays with its byte in ``alive`` cleared; positions before the stream's first
+sequence are gone without being marked.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import compress
+
+from ..format.expiries import Expiries
+
+__all__ = ["Chunk", "Segment", "SubjectTable", "sids_in_doubt"]
+
+
+class Chunk:
+    """Encoded records of consecutive positions of a segment, still in memory."""
+
+    __slots__ = ("first", "nbytes", "parts")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.parts: list[bytes] = []
+        self.nbytes = 0
+
+
+class Segment:
+    """The index of a run of messages.
+
+    ``n``, ``first_rel``, ``end_rel`` and ``last_ns`` are only meaningful while the arrays are not loaded;
+    ``load`` is the function that loads them, or None once they are there. Of a segment that is not
+    loaded no message was removed, or all in one go; then ``left`` tells how many of each subject, and
+    how many bytes, should they come back.
+    """
+
+    __slots__ = (
+        "alive",
+        "bare",
+        "base",
+        "bodies",
+        "chunks",
+        "counted",
+        "counts",
+        "data_end",
+        "dead",
+        "durable",
+        "end_rel",
+        "expiries",
+        "final_seq",
+        "first_rel",
+        "generation",
+        "head",
+        "hollow",
+        "jump",
+        "last_ns",
+        "left",
+        "load",
+        "max_ns",
+        "n",
+        "offsets",
+        "path",
+        "rel",
+        "removals",
+        "salt",
+        "sealed",
+        "serial",
+        "sids",
+        "sizes",
+        "spoilt",
+        "stamps",
+        "tells",
+        "version",
+        "weight",
+    )
+
+    def __init__(self, serial: int, base: int, *, salt: int = 0, path: str = "") -> None:
+        self.serial = serial
+        self.base = base
+        self.salt = salt
+        self.path = path
+        self.offsets: array[int] = array("I")
+        self.sizes: array[int] = array("I")
+        self.sids: array[int] = array("I")
+        self.stamps: array[int] = array("q")
+        self.rel: array[int] | None = None
+        self.alive: bytearray | None = None
+        self.head = 0  # positions before this one are gone without being marked
+        self.hollow = 0  # up to where its file was given back
+        self.dead = 0
+        self.version = 0
+        self.counts: dict[int, int] = {}
+        self.counted = 0
+        self.weight = 0  # the bytes of what ``counts`` counts
+        self.chunks: list[Chunk] = []
+        self.removals: list[tuple[int, int]] = []
+        self.data_end = 0
+        self.bare = False  # whether none of its messages has headers, as far as is known
+        self.expiries: Expiries | None = None  # None: none of its messages expires by itself
+        self.jump = False  # its base does not follow from the records before it
+        self.tells = False  # its header says that whatever was removed as a whole is recorded
+        self.generation = 0  # how often it was compacted
+        self.final_seq = base - 1  # once sealed: the stream's last sequence by then
+        self.durable = False  # whether its file is known to be on disk
+        self.sealed = False  # whether no message will be added
+        self.bodies: list[tuple[bytes, bytes] | None] = []  # memory streams: headers, payload
+        self.spoilt = False  # whether a record was found damaged, and is dead for that reason alone
+        self.n = 0
+        self.first_rel = 0
+        self.end_rel = -1
+        self.last_ns = 0
+        self.max_ns: int | None = None
+        self.left: tuple[dict[bytes, int], int] | None = None
+        self.load: Callable[[Segment], None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.stamps) if self.load is None else self.n
+
+    @property
+    def live(self) -> int:
+        return len(self) - self.dead
+
+    @property
+    def last_seq(self) -> int:
+        """The sequence of the last message ever in it, or ``base - 1``."""
+        if self.load is not None:
+            return self.base + self.end_rel
+        if self.rel is not None:
+            return self.base + self.rel[-1] if self.rel else self.base - 1
+        return self.base + len(self.stamps) - 1
+
+    def vacate(self) -> None:
+        """All it holds is gone, and need not be loaded to know that: it is empty from now on."""
+        self.load, self.n, self.dead, self.expiries = None, 0, 0, None
+
+    def ensure(self) -> None:
+        """Load the arrays if they are not. Raises StoreReadError, and then nothing has changed."""
+        load = self.load
+        if load is not None:
+            load(self)
+
+    def lower(self, sequence: int) -> int:
+        """The first position whose sequence is at least ``sequence``."""
+        rel = sequence - self.base
+        if rel <= 0:
+            return 0
+        if self.rel is not None:
+            return bisect_left(self.rel, rel)
+        return min(rel, len(self.stamps))
+
+    def upper(self, sequence: int) -> int:
+        """The first position whose sequence is beyond ``sequence``."""
+        rel = sequence - self.base
+        if rel < 0:
+            return 0
+        if self.rel is not None:
+            return bisect_right(self.rel, rel)
+        return min(rel + 1, len(self.stamps))
+
+    def sequence(self, position: int) -> int:
+        return self.base + (position if self.rel is None else self.rel[position])
+
+    def sequences(self, positions: Sequence[int]) -> list[int]:
+        """The sequences of several positions."""
+        rel = positions if self.rel is None else map(self.rel.__getitem__, positions)
+        return list(map(self.base.__add__, rel))
+
+    def find(self, sequence: int) -> int:
+        """The position of a message that has not been removed from the interior, or -1."""
+        self.ensure()
+        position = sequence - self.base
+        if self.rel is not None:
+            rel = position
+            position = bisect_left(self.rel, rel) if rel >= 0 else -1
+            if position < 0 or position >= len(self.rel) or self.rel[position] != rel:
+                return -1
+        elif not 0 <= position < len(self.stamps):
+            return -1
+        alive = self.alive
+        if alive is not None and position < len(alive) and not alive[position]:
+            return -1
+        return position
+
+    def alive_slice(self, start: int, stop: int) -> bytearray | None:
+        """A selector of the live positions in ``[start, stop)``; None if all of them are."""
+        alive = self.alive
+        if alive is None or start >= len(alive):
+            return None
+        part = alive[start:stop]
+        missing = stop - start - len(part)
+        return part + b"\1" * missing if missing > 0 else part
+
+    def next_alive(self, position: int) -> int:
+        """The first live position at or after ``position``; the length if there is none."""
+        alive = self.alive
+        if alive is None or position >= len(alive):
+            return min(position, len(self))
+        found = alive.find(1, position)
+        return found if found >= 0 else len(alive)
+
+    def first_live(self, start: int) -> int:
+        """The first live sequence from ``start`` on; only to be asked while there is one."""
+        if self.load is not None:  # all that it holds is live
+            if start <= self.base + self.first_rel:
+                return self.base + self.first_rel
+            self.load(self)
+        return self.sequence(self.next_alive(self.lower(start)))
+
+    def holes(self, start: int) -> Iterator[int]:
+        """The positions from ``start`` on that have been removed."""
+        alive = self.alive
+        if alive is not None:
+            position = alive.find(0, start)
+            while position >= 0:
+                yield position
+                position = alive.find(0, position + 1)
+
+    def mark_dead(self, position: int) -> None:
+        """Clear a live position. Counters of subjects are the caller's."""
+        alive = self.alive
+        if alive is None:
+            alive = self.alive = bytearray(b"\1" * len(self.stamps))
+        elif len(alive) <= position:
+            alive.extend(b"\1" * (len(self.stamps) - len(alive)))
+        alive[position] = 0
+
+    def mark_many(self, positions: Sequence[int]) -> None:
+        """``mark_dead`` for several."""
+        self.mark_dead(positions[-1])
+        alive = self.alive
+        assert alive is not None  # it is made by marking
+        if isinstance(positions, range):
+            alive[positions.start : positions.stop] = bytes(len(positions))
+        else:
+            for position in positions:
+                alive[position] = 0
+
+    def is_live(self, position: int) -> bool:
+        """Whether a position has not been removed from the interior."""
+        alive = self.alive
+        return alive is None or position >= len(alive) or bool(alive[position])
+
+    def cut(self, length: int) -> None:
+        """Forget positions from ``length`` on; none of them counts as live any more."""
+        self.dead -= len(self) - length
+        if self.expiries is not None:
+            self.expiries.cut(self.sequence(length) - self.base if length < len(self) else 1 << 32)
+        for entries in (self.offsets, self.sizes, self.sids, self.stamps, self.rel):
+            if entries is not None:
+                del entries[length:]
+        if self.alive is not None:
+            del self.alive[length:]
+        del self.bodies[length:]
+        self.sealed, self.max_ns = False, None
+        self.counted = min(self.counted, length)
+        self.head = min(self.head, length)
+        self.version += 1
+        while self.chunks and self.chunks[-1].first >= length:
+            self.chunks.pop()
+        if self.chunks:
+            del self.chunks[-1].parts[length - self.chunks[-1].first :]
+
+    def renumber(self, places: list[int]) -> None:
+        """Give every subject id its new number; new arrays, since a thread may be writing the old."""
+        self.sids = array("I", map(places.__getitem__, self.sids))
+        self.counts = {places[sid]: count for sid, count in self.counts.items() if count}
+
+    def live_counts(self) -> dict[int, int]:
+        """How many live messages each subject id has in here; kept up with appends and removals."""
+        n = len(self)
+        if self.counted < n:
+            start = max(self.counted, self.head)
+            part = self.sids[start:n]
+            selectors = self.alive_slice(start, n)
+            counts = self.counts
+            sizes = self.sizes[start:n]
+            fresh = Counter(part if selectors is None else compress(part, selectors))
+            self.weight += sum(sizes if selectors is None else compress(sizes, selectors))
+            for sid, count in fresh.items():
+                counts[sid] = counts.get(sid, 0) + count
+            self.counted = n
+        return self.counts
+
+    def newest_ns(self) -> int:
+        """The latest timestamp in here; 0 when there is no message."""
+        if not self.sealed:
+            return max(self.stamps, default=0)
+        if self.max_ns is None:
+            self.max_ns = max(self.stamps, default=0)
+        return self.max_ns
+
+
+class SubjectTable:
+    """The subjects a stream has seen, as small integers, and what is live of each.
+
+    ``firsts`` and ``lasts`` bound the truth from outside: removals do not move them, whoever asks
+    repairs them. ``loose`` are those whose entry in ``lasts`` may be too high.
+    """
+
+    __slots__ = ("counts", "empty", "firsts", "ids", "lasts", "loose", "names")
+
+    def __init__(self) -> None:
+        self.ids: dict[bytes, int] = {}
+        self.names: list[bytes] = []
+        self.counts: array[int] = array("Q")
+        self.firsts: array[int] = array("Q")
+        self.lasts: array[int] = array("Q")
+        self.loose: set[int] = set()
+        self.empty = 0
+
+    def __len__(self) -> int:
+        """How many subjects have a live message."""
+        return len(self.names) - self.empty
+
+    def intern(self, subject: bytes) -> int:
+        """The id of ``subject``, made if it has none."""
+        sid = self.ids.get(subject)
+        if sid is None:
+            sid = self.ids[subject] = len(self.names)
+            self.names.append(subject)
+            self.counts.append(0)
+            self.firsts.append(0)
+            self.lasts.append(0)
+            self.empty += 1
+        return sid
+
+    def add(self, sid: int, first: int, last: int, count: int) -> None:
+        """Count ``count`` more live messages of ``sid``, within ``[first, last]``."""
+        if self.counts[sid]:
+            self.firsts[sid] = min(self.firsts[sid], first)
+            self.lasts[sid] = max(self.lasts[sid], last)
+        else:
+            self.firsts[sid] = first
+            self.lasts[sid] = last
+            self.empty -= 1
+        self.counts[sid] += count
+
+    def renumbered(self, keep: Set[int]) -> tuple[SubjectTable, list[int]]:
+        """A table without the empty subjects but ``keep``, and everyone's new number (0: gone)."""
+        fresh = SubjectTable()
+        places: list[int] = []
+        for sid, name in enumerate(self.names):
+            count = self.counts[sid]
+            if count:
+                places.append(fresh.intern(name))
+                fresh.add(places[-1], self.firsts[sid], self.lasts[sid], count)
+            else:
+                places.append(fresh.intern(name) if sid in keep else 0)
+        return fresh, places
+
+    def subtract(self, sid: int, count: int) -> None:
+        """Count ``count`` fewer live messages of ``sid``."""
+        left = self.counts[sid] - count
+        self.counts[sid] = left
+        if not left:
+            self.empty += 1
+
+
+def sids_in_doubt(
+    segments: list[Segment], floor: int, first: int, removed: Iterable[int]
+) -> set[int]:
+    """The subjects of removed messages that a failing flush would bring back.
+
+    Those are all from ``floor``, the durable first sequence, to ``first``, and ``removed``.
+    """
+    sids: set[int] = set()
+    for segment in segments:
+        if segment.load is None and segment.base < first and segment.last_seq >= floor:
+            sids.update(segment.sids[segment.lower(floor) : segment.upper(first)])
+    bases = [segment.base for segment in segments]
+    for sequence in removed:
+        segment = segments[max(0, bisect_right(bases, sequence) - 1)]
+        position = segment.lower(sequence)
+        if position < len(segment.sids):
+            sids.add(segment.sids[position])
+    return sids

@@ -1,0 +1,229 @@
+"""Selections of messages by subject, each remembering what it has already worked out.
+
+A view answers three questions about a stretch of a segment: which positions match, how many live ones
+match, and how many in the whole segment. Matching a subject is done once per subject, not per message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import compress
+from operator import and_
+from typing import TYPE_CHECKING
+
+from .index import Segment, SubjectTable
+
+if TYPE_CHECKING:
+    from ....subjects import SubjectFilter
+
+__all__ = ["All", "Matching", "Sole", "View", "make_view"]
+
+
+class View:
+    """What all selections share: totals by segment, the stretch known to be empty, a cursor."""
+
+    __slots__ = ("_cursor", "_table", "_totals", "quiet")
+
+    def __init__(self, table: SubjectTable) -> None:
+        self._table = table
+        self._totals: dict[int, tuple[int, int, int]] = {}  # serial: version, length, total
+        self._cursor: tuple[int, int, int, int] = (-1, 0, 0, 0)  # serial, version, position, below
+        self.quiet: tuple[int, int] = (1, 0)  # sequences known to hold no match
+
+    def positions(self, segment: Segment, start: int, stop: int) -> Sequence[int]:
+        """The live matching positions in ``[start, stop)``."""
+        raise NotImplementedError
+
+    def matched(self, segment: Segment, start: int, stop: int) -> int:
+        """How many live positions in ``[start, stop)`` match."""
+        raise NotImplementedError
+
+    def sids(self) -> Sequence[int]:
+        """The subject ids that match."""
+        raise NotImplementedError
+
+    def _sum(self, segment: Segment) -> int:
+        raise NotImplementedError
+
+    def total(self, segment: Segment) -> int:
+        """How many live messages of the segment match."""
+        n = len(segment)
+        version, known, total = self._totals.get(segment.serial, (-1, 0, 0))
+        if version != segment.version:
+            total = self._sum(segment)
+        elif known < n:
+            total += self.matched(segment, known, n)
+        else:
+            return total
+        self._totals[segment.serial] = (segment.version, n, total)
+        return total
+
+    def barren(self, segment: Segment) -> bool:
+        """Whether a sealed segment holds no match; cheap, because totals there only shrink."""
+        known = self._totals.get(segment.serial)
+        if known is not None and known[1] == len(segment):
+            return known[2] == 0
+        return self.total(segment) == 0
+
+    def total_from(self, segment: Segment, head: int, position: int) -> int:
+        """How many live matches lie at or after ``position``; those before ``head`` are gone."""
+        total = self.total(segment)
+        if position <= head:
+            return total
+        n = len(segment)
+        if position >= n:
+            return 0
+        segment.ensure()
+        serial, version, at, below = self._cursor
+        if serial != segment.serial or version != segment.version or at > position:
+            at, below = head, 0
+        if n - position < position - at:
+            below = total - self.matched(segment, position, n)
+        else:
+            below += self.matched(segment, at, position)
+        self._cursor = (segment.serial, segment.version, position, below)
+        return total - below
+
+    def forget(self, serial: int) -> None:
+        """The segment is gone, or was compacted: as long as before, it may hold other messages."""
+        self._totals.pop(serial, None)
+
+    def skip_quiet(self, start: int) -> int:
+        """Where to start reading instead of ``start``."""
+        low, high = self.quiet
+        return high + 1 if low <= start <= high else start
+
+    def note_quiet(self, asked: int, start: int, last: int) -> None:
+        """Nothing matches from ``asked``, which led to ``start``, up to ``last``."""
+        low, high = self.quiet
+        if low <= asked <= high + 1:
+            self.quiet = (low, max(high, last))
+        else:
+            self.quiet = (start, last)
+
+
+class All(View):
+    """Every subject."""
+
+    __slots__ = ()
+
+    def positions(self, segment: Segment, start: int, stop: int) -> Sequence[int]:
+        selectors = segment.alive_slice(start, stop)
+        span = range(start, stop)
+        return span if selectors is None else list(compress(span, selectors))
+
+    def matched(self, segment: Segment, start: int, stop: int) -> int:
+        selectors = segment.alive_slice(start, stop)
+        return stop - start if selectors is None else selectors.count(1)
+
+    def sids(self) -> Sequence[int]:
+        return range(len(self._table.names))
+
+    def total(self, segment: Segment) -> int:
+        return segment.live
+
+    def _sum(self, segment: Segment) -> int:
+        return segment.live
+
+    def barren(self, segment: Segment) -> bool:
+        return segment.live == 0
+
+
+class Sole(View):
+    """One subject."""
+
+    __slots__ = ("_sid", "_subject")
+
+    def __init__(self, table: SubjectTable, subject: bytes) -> None:
+        super().__init__(table)
+        self._subject = subject
+        self._sid = -1
+
+    def _resolve(self) -> int:
+        if self._sid < 0:
+            self._sid = self._table.ids.get(self._subject, -1)
+        return self._sid
+
+    def positions(self, segment: Segment, start: int, stop: int) -> Sequence[int]:
+        sid = self._resolve()
+        if sid < 0:
+            return ()
+        part = segment.sids[start:stop]
+        if sid not in part:
+            return ()
+        found = compress(range(start, stop), map(sid.__eq__, part))
+        selectors = segment.alive_slice(start, stop)
+        if selectors is None:
+            return list(found)
+        return [position for position in found if selectors[position - start]]
+
+    def matched(self, segment: Segment, start: int, stop: int) -> int:
+        sid = self._resolve()
+        if sid < 0:
+            return 0
+        part = segment.sids[start:stop]
+        selectors = segment.alive_slice(start, stop)
+        if selectors is None:
+            return part.count(sid)
+        return sum(compress(map(sid.__eq__, part), selectors))
+
+    def sids(self) -> Sequence[int]:
+        sid = self._resolve()
+        return () if sid < 0 else (sid,)
+
+    def _sum(self, segment: Segment) -> int:
+        sid = self._resolve()
+        return 0 if sid < 0 else segment.live_counts().get(sid, 0)
+
+
+class Matching(View):
+    """The subjects a predicate accepts: a mask over subject ids, extended as subjects appear."""
+
+    __slots__ = ("_mask", "_matches", "_sids")
+
+    def __init__(self, table: SubjectTable, matches: Callable[[bytes], bool]) -> None:
+        super().__init__(table)
+        self._matches = matches
+        self._mask = bytearray()
+        self._sids: list[int] = []
+
+    def _extend(self) -> bytearray:
+        mask = self._mask
+        known = len(mask)
+        if known < len(self._table.names):
+            fresh = bytes(map(self._matches, self._table.names[known:]))
+            mask += fresh
+            self._sids.extend(compress(range(known, len(mask)), fresh))
+        return mask
+
+    def _selectors(self, segment: Segment, start: int, stop: int) -> map[int]:
+        chosen = map(self._extend().__getitem__, segment.sids[start:stop])
+        selectors = segment.alive_slice(start, stop)
+        return chosen if selectors is None else map(and_, chosen, selectors)
+
+    def positions(self, segment: Segment, start: int, stop: int) -> Sequence[int]:
+        return list(compress(range(start, stop), self._selectors(segment, start, stop)))
+
+    def matched(self, segment: Segment, start: int, stop: int) -> int:
+        return sum(self._selectors(segment, start, stop))
+
+    def sids(self) -> Sequence[int]:
+        self._extend()
+        return self._sids
+
+    def _sum(self, segment: Segment) -> int:
+        mask = self._extend()
+        counts = segment.live_counts()
+        if len(self._sids) < len(counts):
+            get = counts.get
+            return sum(get(sid, 0) for sid in self._sids)
+        return sum(count for sid, count in counts.items() if mask[sid])
+
+
+def make_view(table: SubjectTable, filter: SubjectFilter | None) -> View:
+    """The cheapest view for a filter."""
+    if filter is None or b">" in filter.patterns:
+        return All(table)
+    if filter.literal is not None:
+        return Sole(table, filter.literal)
+    return Matching(table, filter.matches)

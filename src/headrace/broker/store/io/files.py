@@ -1,0 +1,390 @@
+"""The file operations the store needs, as a port, and the machine's own implementation.
+
+The store never calls ``os`` itself: a test hands in a file system that loses unsynced writes, runs
+full or fails at a chosen call (``headrace.testing.faultfs``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import os
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Protocol, cast
+
+from ....errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
+
+__all__ = [
+    "PUNCH_BYTES",
+    "FileSystem",
+    "Handles",
+    "LocalFiles",
+    "explain",
+    "is_full",
+    "read_around",
+    "unreadable",
+    "write_all",
+]
+
+_NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
+PUNCH_BYTES: Final = 4096
+"""What can be given back inside a file comes in pieces of so many bytes."""
+_KEEP_SIZE: Final = 1  # of linux/falloc.h
+_PUNCH_HOLE: Final = 2
+_SPOILT: Final = 2048  # what is given up around an unreadable place
+_KINDS: Final = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "link"}
+_UNSUPPORTED: Final = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+
+
+def _find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    """The system call that Python lacks; None where there is none."""
+    found = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if found is not None:
+        found.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    return cast("Callable[[int, int, int, int], int] | None", found)
+
+
+_fallocate: Final = _find_fallocate()
+
+
+class FileSystem(Protocol):
+    """What the store asks of a disk. Paths are absolute text; every method may raise OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        """Open for reading and writing; with ``create`` the file must not exist yet.
+
+        A symbolic link is not followed.
+        """
+        ...
+
+    def close(self, handle: int) -> None: ...
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        """Read; shorter than ``length`` only at the end of the file."""
+        ...
+
+    def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
+        """Write; returns how many bytes were taken, which may be fewer."""
+        ...
+
+    def fdatasync(self, handle: int) -> None:
+        """Return once the content and the size are on disk."""
+        ...
+
+    def allocate(self, handle: int, offset: int, length: int) -> bool:
+        """Reserve space that reads as zeros; False if this disk has no such operation."""
+        ...
+
+    def punch(self, handle: int, offset: int, length: int) -> bool:
+        """Give back the room of these bytes, which read as zeros then; False if this disk can not.
+
+        ``offset`` and ``length`` are multiples of PUNCH_BYTES.
+        """
+        ...
+
+    def truncate(self, handle: int, length: int) -> None: ...
+
+    def size(self, handle: int) -> int: ...
+
+    def lock(self, handle: int) -> bool:
+        """Take an exclusive lock that ends with the handle; False if someone else has it."""
+        ...
+
+    def mkdir(self, path: str) -> None: ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename, replacing a file at ``target``; durable only after ``fsync_dir``."""
+        ...
+
+    def unlink(self, path: str) -> None: ...
+
+    def rmdir(self, path: str) -> None: ...
+
+    def listdir(self, path: str) -> list[str]: ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def kind(self, path: str) -> str:
+        """What lies there, links not followed: file, directory, link, other; empty if nothing does."""
+        ...
+
+    def is_at(self, handle: int, path: str) -> bool:
+        """Whether the open file is still what lies at ``path``."""
+        ...
+
+    def fsync_dir(self, path: str) -> None:
+        """Return once creations, renames and removals in this directory are on disk."""
+        ...
+
+
+class LocalFiles:
+    """The machine's own file system.
+
+    ``reserve`` descriptors are taken at once and kept, so that others in the process, as sockets, cannot
+    use up all there are: a file that is opened gets one of these, and gives it back when it is closed.
+    Raises OSError when there are not so many.
+    """
+
+    def __init__(self, reserve: int = 0) -> None:
+        self._reserve = reserve
+        self._open_files = 0
+        self._spare: list[int] = []
+        self._lock = threading.Lock()  # the owner and the commit thread open and close
+        try:
+            for _ in range(reserve):
+                self._spare.append(_nothing())
+        except OSError:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Give the reserve back."""
+        with self._lock:
+            self._reserve = 0
+            while self._spare:
+                os.close(self._spare.pop())
+
+    def open(self, path: str, *, create: bool = False) -> int:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        return self._open(path, flags | (os.O_CREAT | os.O_EXCL if create else 0))
+
+    def _open(self, path: str, flags: int) -> int:
+        with self._lock:
+            try:
+                handle = self._open_in_reserve(path, flags)
+            except OSError:
+                self._refill()
+                raise
+            self._open_files += 1
+            return handle
+
+    def _open_in_reserve(self, path: str, flags: int) -> int:
+        while self._spare:
+            os.close(self._spare.pop())
+            try:
+                return os.open(path, flags, 0o600)
+            except OSError as error:
+                if error.errno != errno.EMFILE:
+                    raise
+                # Another thread, not of the store, has snatched what was freed: try the next one.
+        return os.open(path, flags, 0o600)
+
+    def _refill(self) -> None:
+        try:
+            while len(self._spare) + self._open_files < self._reserve:
+                self._spare.append(_nothing())
+        except OSError:
+            return  # as many as there are; the next file that is closed is tried again
+
+    def close(self, handle: int) -> None:
+        with self._lock:
+            self._open_files -= 1
+            if self._spare and len(self._spare) + self._open_files < self._reserve:
+                os.dup2(
+                    self._spare[-1], handle, inheritable=False
+                )  # closes the file, not the number
+                self._spare.append(handle)
+            else:
+                os.close(handle)
+                self._refill()
+
+    def pread(self, handle: int, length: int, offset: int) -> bytes:
+        data = os.pread(handle, length, offset)
+        while 0 < len(data) < length:
+            more = os.pread(handle, length - len(data), offset + len(data))
+            if not more:
+                break
+            data += more
+        return data
+
+    def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
+        return os.pwrite(handle, data, offset)
+
+    def fdatasync(self, handle: int) -> None:
+        os.fdatasync(handle)
+
+    def allocate(self, handle: int, offset: int, length: int) -> bool:
+        try:
+            os.posix_fallocate(handle, offset, length)
+        except OSError as error:
+            if error.errno in _UNSUPPORTED:
+                return False
+            raise
+        return True
+
+    def punch(self, handle: int, offset: int, length: int) -> bool:
+        if _fallocate is None:
+            return False
+        if _fallocate(handle, _PUNCH_HOLE | _KEEP_SIZE, offset, length) == 0:
+            return True
+        number = ctypes.get_errno()
+        if number in _UNSUPPORTED:
+            return False
+        raise OSError(number, os.strerror(number))
+
+    def truncate(self, handle: int, length: int) -> None:
+        os.ftruncate(handle, length)
+
+    def size(self, handle: int) -> int:
+        return os.fstat(handle).st_size
+
+    def lock(self, handle: int) -> bool:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def mkdir(self, path: str) -> None:
+        os.mkdir(path, 0o700)  # noqa: PTH102
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)  # noqa: PTH105
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)  # noqa: PTH108
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(path)  # noqa: PTH106
+
+    def listdir(self, path: str) -> list[str]:
+        with self._lock:
+            if self._spare:
+                os.close(self._spare.pop())
+            try:
+                return sorted(os.listdir(path))  # noqa: PTH208
+            finally:
+                self._refill()
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)  # noqa: PTH110
+
+    def kind(self, path: str) -> str:
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return ""
+        return _KINDS.get(stat.S_IFMT(mode), "other")
+
+    def is_at(self, handle: int, path: str) -> bool:
+        try:
+            there = os.stat(path)  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        here = os.fstat(handle)
+        return here.st_ino == there.st_ino and here.st_dev == there.st_dev
+
+    def fsync_dir(self, path: str) -> None:
+        handle = self._open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            self.close(handle)
+
+
+def _nothing() -> int:
+    """A descriptor of nothing, that only takes its place."""
+    return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+
+class Handles:
+    """Open handles by path, the least recently used closed first. Belongs to one thread."""
+
+    def __init__(self, fs: FileSystem, limit: int) -> None:
+        self._fs = fs
+        self._limit = limit
+        self._open: OrderedDict[str, int] = OrderedDict()
+
+    def get(self, path: str, *, create: bool = False) -> int:
+        """The handle of ``path``, opened if need be."""
+        handle = self._open.get(path)
+        if handle is not None:
+            self._open.move_to_end(path)
+            return handle
+        try:
+            handle = self._fs.open(path, create=create)
+        except OSError as error:
+            if error.errno not in _NO_HANDLES or not self._open:
+                raise
+            self.close()  # the process is short of handles: make do with one
+            handle = self._fs.open(path, create=create)
+        self._open[path] = handle
+        if len(self._open) > self._limit:
+            _, oldest = self._open.popitem(last=False)
+            self._fs.close(oldest)
+        return handle
+
+    def drop(self, path: str) -> None:
+        """Close the handle of ``path``, if open."""
+        handle = self._open.pop(path, None)
+        if handle is not None:
+            self._fs.close(handle)
+
+    def drop_under(self, directory: str) -> None:
+        """Close every handle below ``directory``."""
+        for path in [path for path in self._open if path.startswith(directory + "/")]:
+            self.drop(path)
+
+    def close(self) -> None:
+        while self._open:
+            _, handle = self._open.popitem()
+            self._fs.close(handle)
+
+
+def write_all(fs: FileSystem, handle: int, data: bytes, offset: int) -> None:
+    """Write all of ``data``, continuing after short writes. Raises OSError (ENOSPC if stuck)."""
+    written = fs.pwrite(handle, data, offset)
+    if written == len(data):
+        return
+    rest = memoryview(data)
+    while written < len(data):
+        step = fs.pwrite(handle, rest[written:], offset + written)
+        if step <= 0:
+            raise OSError(errno.ENOSPC, "the disk took no more bytes")
+        written += step
+
+
+def read_around(fs: FileSystem, handle: int, length: int, offset: int) -> bytes:
+    """Read, with zeros in place of what the disk cannot read.
+
+    For recovery, which finds damage by checksums anyway. Other errors, as a shortage of memory or
+    handles, are raised as OSError.
+    """
+    try:
+        return fs.pread(handle, length, offset)
+    except OSError as error:
+        if is_full(error):
+            raise
+    length = max(0, min(length, fs.size(handle) - offset))
+    pieces = []
+    for at in range(0, length, _SPOILT):
+        step = min(_SPOILT, length - at)
+        try:
+            pieces.append(fs.pread(handle, step, offset + at))
+        except OSError as error:
+            if is_full(error):
+                raise
+            pieces.append(bytes(step))
+    return b"".join(pieces)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether the error says that there is no room (or no handle) now, not that the disk fails."""
+    return error.errno in _FULL
+
+
+def explain(error: OSError, doing: str) -> StoreError:
+    """The store's error for an OSError met while ``doing`` something."""
+    text = f"{doing}: {error.strerror or error}"
+    return StoreFullError(text) if is_full(error) else StoreFailedError(text)
+
+
+def unreadable(error: OSError, path: str) -> StoreReadError:
+    """The store's error for an OSError met while reading ``path``: it changes nothing."""
+    text = f"reading {path}: {error.strerror or error}"
+    return StoreReadError(text, path, error.errno or 0)

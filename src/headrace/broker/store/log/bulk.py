@@ -1,0 +1,339 @@
+"""Removals of any size, some at a time: purging, thinning and trimming with a bounded amount of work.
+
+What ``run`` does in many calls is what it would have done in one: which messages go is decided by bounds that
+later calls and what comes in between do not move. Work is counted in units of about 50 ns on a plain machine.
+
+Each step reads what it takes, and only then changes something. When a segment cannot be read now, a call
+that has removed something ends there and says how much; one that has removed nothing raises StoreReadError.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, compress
+from operator import and_
+from typing import TYPE_CHECKING, Final
+
+from ....errors import StoreReadError
+from ..index.index import Segment
+
+if TYPE_CHECKING:
+    from ....subjects import SubjectFilter
+    from .edits import EditableLog
+
+__all__ = ["EVERYTHING", "Allowance", "Purging", "Thinning", "trim_age", "trim_size"]
+
+EVERYTHING: Final = 1 << 62
+_WINDOW: Final = 8192  # positions looked at in one go
+_SEGMENT: Final = 200  # units: to drop or pass over a segment …
+_SUBJECT: Final = 2  # … for each of its subjects
+_HEAD: Final = 3  # … a message that goes from the head
+_INSIDE: Final = 20  # … from inside, which is marked and recorded
+
+
+class Allowance:
+    """How much work is left to do now. A step may exceed it a little, but none begins without any."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, work: int) -> None:
+        self.left = work
+
+
+class Purging:
+    """One purge. Messages appended after it was made are none of its business."""
+
+    def __init__(
+        self, log: EditableLog, filter: SubjectFilter | None, below_seq: int, keep: int
+    ) -> None:
+        self._log = log
+        self._filter = filter
+        self._keep = keep  # so many matches below the cut are still to be passed over
+        self._cut = below_seq if 0 < below_seq <= log.last_seq else log.last_seq + 1
+        self._next = 0  # the first sequence that was not looked at
+        self.removed = 0
+        self.gone: Sequence[int] = ()  # by the last run, except from the head
+        self.done = False
+
+    def run(self, work: int = EVERYTHING) -> int:
+        """Remove some; returns how many. Raises StoreError, and can be called again.
+
+        With StoreReadError nothing was removed, and the next call begins where this one stopped.
+        """
+        log = self._log
+        log.check_writable()
+        had, allowance = log.remains, Allowance(work)
+        self.gone = ()
+        if self._keep:
+            self._pass_over(allowance)
+        if not self._keep and allowance.left > 0:
+            self._load(allowance.left)
+            try:
+                self._remove(allowance)
+            except StoreReadError:
+                if had == log.remains:
+                    raise
+        removed = had - log.remains
+        if removed:
+            log.settle_removal()
+        self.removed += removed
+        return removed
+
+    def _load(self, work: int) -> None:
+        """Read what so much work takes, as far as can be told before. Raises StoreReadError."""
+        log, view = self._log, self._log.view_of(self._filter)
+        at = max(self._next, log.first_seq)
+        while work > 0 and log.messages and at < self._cut and at <= log.last_seq:
+            segment = log.segment_of(at)
+            matching = view.total(segment) if segment.live else 0
+            if self._filter is not None:
+                work -= _SEGMENT + bool(matching) * len(segment) + _INSIDE * matching
+            elif segment.last_seq < self._cut:  # it goes as a whole, and need not be read
+                work -= _SEGMENT + _SUBJECT * len(segment.counts)
+                matching = 0
+            if matching:
+                segment.ensure()
+            at = log.after(segment)
+
+    def _remove(self, allowance: Allowance) -> None:
+        if self._filter is None:
+            self.done = drop_below(self._log, self._cut, allowance)
+        else:
+            self._remove_inside(self._filter, allowance)
+
+    def _pass_over(self, allowance: Allowance) -> None:
+        """Move the cut down until as many matches as are to be kept lie above it."""
+        log = self._log
+        view = log.view_of(self._filter)
+        while self._keep and allowance.left > 0:
+            if not log.messages or self._cut <= log.first_seq:
+                self._keep, self.done = 0, True
+                self._cut = 0
+                return
+            segment = log.segment_of(self._cut - 1)
+            allowance.left -= _SEGMENT
+            if segment.base >= self._cut or not segment.live:
+                self._cut = segment.base
+                continue
+            if self._cut > segment.last_seq:
+                if self._filter is not None:
+                    allowance.left -= len(segment) - segment.counted + len(segment.counts)
+                total = view.total(segment)
+                if total <= self._keep:
+                    self._keep -= total
+                    self._cut = segment.base
+                    continue
+            segment.ensure()
+            stop = segment.lower(self._cut)
+            start = max(segment.lower(log.first_seq), stop - _WINDOW)
+            positions = view.positions(segment, start, stop)
+            allowance.left -= stop - start
+            if len(positions) >= self._keep:
+                self._cut = segment.sequence(positions[-self._keep])
+                self._keep = 0
+            else:
+                self._keep -= len(positions)
+                self._cut = segment.sequence(start) if stop > start else segment.base
+
+    def _remove_inside(self, filter: SubjectFilter, allowance: Allowance) -> None:
+        log = self._log
+        view = log.view_of(filter)
+        self._next = max(self._next, log.first_seq)
+        self.gone = gone = list[int]()
+        while log.messages and self._next < self._cut and self._next <= log.last_seq:
+            if allowance.left <= 0:
+                return
+            segment = log.segment_of(self._next)
+            allowance.left -= _SEGMENT + len(segment) - segment.counted
+            if self._next > segment.last_seq or not segment.live or not view.total(segment):
+                self._next = log.after(segment)
+                continue
+            segment.ensure()
+            start, stop = segment.lower(self._next), segment.lower(self._cut)
+            end = min(stop, start + _WINDOW)
+            positions = view.positions(segment, start, end)
+            most = max(1, allowance.left // _INSIDE)
+            if len(positions) > most:
+                positions = positions[:most]
+                end = positions[-1] + 1
+            allowance.left -= end - start + _INSIDE * len(positions)
+            if positions:
+                gone += segment.sequences(positions)
+                log.drop_inside(segment, positions)
+            if end == stop:
+                self._next = log.after(segment)
+                log.note_sparse(segment)
+            else:
+                self._next = segment.sequence(end)
+        self.done = True
+
+
+class Thinning:
+    """Bringing every subject down to its newest few messages, in one pass from the head.
+
+    A subject is *in hand* until the pass has met as many of its messages as are too many. While it is,
+    no message of it lies before the pass, and others leave its surplus alone.
+    """
+
+    def __init__(self, log: EditableLog, keep: int) -> None:
+        self._log = log
+        self.keep = keep
+        self._subjects = log.subjects_over(keep)
+        self._table: object = None
+        self._mask = bytearray()
+        self._next = 0
+        self.done = not self._subjects
+
+    def covers(self, subject: bytes) -> bool:
+        """Whether this pass takes care of what is too much of a subject."""
+        return subject in self._subjects
+
+    def run(self, work: int = EVERYTHING) -> list[int]:
+        """Remove some; returns the sequences. Raises StoreError, and can be called again.
+
+        With StoreReadError nothing was removed, and the next call begins where this one stopped.
+        """
+        log = self._log
+        log.check_writable()
+        gone: list[int] = []
+        try:
+            self._advance(Allowance(work), gone)
+        except StoreReadError:
+            if not gone:
+                raise
+        if gone:
+            log.settle_removal()
+        return gone
+
+    def _advance(self, allowance: Allowance, gone: list[int]) -> None:
+        log = self._log
+        self._next = max(self._next, log.first_seq)
+        while self._subjects and self._next <= log.last_seq and allowance.left > 0:
+            segment = log.segment_of(self._next)
+            allowance.left -= _SEGMENT
+            if self._next > segment.last_seq or not segment.live:
+                self._next = log.after(segment)
+                continue
+            segment.ensure()
+            start, stop = segment.lower(self._next), len(segment)
+            end = min(stop, start + _WINDOW)
+            most = max(1, allowance.left // _INSIDE)
+            positions, end = self._surplus(segment, start, end, most)
+            allowance.left -= end - start + _INSIDE * len(positions)
+            if positions:
+                gone += segment.sequences(positions)
+                log.drop_inside(segment, positions)
+            if end == stop:
+                self._next = log.after(segment)
+                log.note_sparse(segment)
+            else:
+                self._next = segment.sequence(end)
+        if not self._subjects or self._next > log.last_seq:
+            self.done = True
+            self._subjects.clear()
+
+    def _surplus(self, segment: Segment, start: int, stop: int, most: int) -> tuple[list[int], int]:
+        """Positions to remove, at most so many, and where the look ended."""
+        table = self._log.table
+        if self._table is not table:
+            self._table, self._mask = table, bytearray(len(table.names))
+            self._subjects &= table.ids.keys()  # some may have gone otherwise
+            for name in self._subjects:
+                self._mask[table.ids[name]] = 1
+        mask, keep, counts = self._mask, self.keep, table.counts
+        mask += bytes(len(table.names) - len(mask))
+        sids = segment.sids[start:stop]
+        chosen = map(mask.__getitem__, sids)
+        selectors = segment.alive_slice(start, stop)
+        if selectors is not None:
+            chosen = map(and_, chosen, selectors)
+        taken: dict[int, int] = {}
+        positions: list[int] = []
+        for position in compress(range(start, stop), chosen):
+            sid = segment.sids[position]
+            so_far = taken.get(sid, 0)
+            if counts[sid] - so_far > keep:
+                if len(positions) == most:
+                    return positions, position
+                taken[sid] = so_far + 1
+                positions.append(position)
+            else:
+                mask[sid] = 0
+                self._subjects.discard(table.names[sid])
+        return positions, stop
+
+
+def trim_size(log: EditableLog, keep: int, room: int, allowance: Allowance) -> None:
+    """Remove from the head while there are more messages than ``keep`` or more bytes than ``room``."""
+    while (log.messages > keep or log.bytes > room) and allowance.left > 0:
+        head = log.head_segment()
+        whole = log.messages - keep >= head.live or log.bytes - room >= head.data_end > 0
+        if whole and _drop_whole(log, head, allowance):
+            continue
+        start = head.lower(log.first_seq)
+        positions = _window(log, head, start, len(head), allowance)
+        count = min(len(positions), max(0, log.messages - keep))
+        if log.bytes > room:
+            totals = list(accumulate(map(head.sizes.__getitem__, positions)))
+            needed = bisect_left(totals, log.bytes - room) + 1
+            count = max(count, min(needed, len(positions)))
+        log.drop_head(head, positions[:count])
+
+
+def trim_age(log: EditableLog, before_ns: int, allowance: Allowance) -> None:
+    """Remove from the head while its messages are older than that."""
+    while log.messages and allowance.left > 0:
+        head = log.head_segment()
+        old = head.sealed and head.newest_ns() < before_ns
+        if old and _drop_whole(log, head, allowance):
+            continue
+        head.ensure()
+        stamps = head.stamps
+        start = head.lower(log.first_seq)
+        if start >= len(head):
+            continue  # what was left of it is damaged
+        if stamps[start] >= before_ns:
+            return
+        positions = _window(log, head, start, len(head), allowance)
+        count = next(
+            (at for at, position in enumerate(positions) if stamps[position] >= before_ns),
+            len(positions),
+        )
+        log.drop_head(head, positions[:count])
+        if count < len(positions):
+            return
+
+
+def drop_below(log: EditableLog, cut: int, allowance: Allowance) -> bool:
+    """Remove everything before a sequence; whether that is done."""
+    while log.messages and log.first_seq < cut:
+        if allowance.left <= 0:
+            return False
+        head = log.head_segment()
+        if head.last_seq < cut and _drop_whole(log, head, allowance):
+            continue
+        head.ensure()
+        start = head.lower(log.first_seq)
+        log.drop_head(head, _window(log, head, start, head.lower(cut), allowance))
+    return True
+
+
+def _drop_whole(log: EditableLog, head: Segment, allowance: Allowance) -> bool:
+    """Drop what is left of the head segment, if that is not too much for now."""
+    price = _SEGMENT + len(head) - head.counted + _SUBJECT * len(head.counts) + log.burden(head)
+    if price > allowance.left:
+        return False
+    allowance.left -= price
+    log.drop_segment(head)
+    return True
+
+
+def _window(
+    log: EditableLog, head: Segment, start: int, stop: int, allowance: Allowance
+) -> Sequence[int]:
+    """The next live positions of the head, as many as may go now."""
+    head.ensure()
+    stop = min(stop, start + max(1, min(_WINDOW, allowance.left // _HEAD)))
+    allowance.left -= _HEAD * (stop - start)
+    return log.view_of(None).positions(head, start, stop)

@@ -1,0 +1,500 @@
+"""A stream on disk: a directory of segment files, of which only the last one grows.
+
+Appending encodes into memory; ``stage`` turns what has gathered into writes for the commit thread.
+Records stay in memory until they are durable and then as long as the cache has room, so whoever reads
+at the end of a stream never touches the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Final
+from zlib import crc32
+
+from ....errors import StoreError
+from ..commit.commit import Chore
+from ..commit.part import Part
+from ..commit.writer import SegmentWrite, Work
+from ..format.record import (
+    FLAG_HEADERS,
+    HEAD,
+    MARK,
+    MESSAGE,
+    OVERHEAD,
+    U32,
+    encode_commit,
+    encode_removals,
+    encode_run,
+    encode_skip,
+    flagged,
+    run_bytes,
+)
+from ..format.segment import HEADER_BYTES, Header, encode_header
+from ..index.index import Chunk, Segment, SubjectTable
+from ..index.spans import coalesce, note_removals, runs, segment_path, subtract
+from .bequest import place_of, unsaid
+from .compaction import Compaction, compacted_header, is_sparse, kept_positions
+from .holes import hole_before, punch_chore
+from .reader import RecordReader
+from .seal import seal_chore, unlink_chore
+from .segment_cache import Shelf
+from .watermark import Watermark
+
+__all__ = ["FileLog"]
+
+_CHUNK_BYTES: Final = 256 * 1024
+_COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
+_RECORD_MAX: Final = 1 << 30
+_ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
+
+_pack = HEAD.pack
+_pack_u32 = U32.pack
+
+
+class FileLog(RecordReader):
+    """One stream on disk; see ``StreamStore`` in ``core/ports.py``."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: str,
+        shelf: Shelf,
+        segments: list[Segment],
+        table: SubjectTable,
+        *,
+        last_seq: int,
+        first: int,
+        nbytes: int,
+        end: int,
+        cut_tail: bool,
+        unfit_tail: bool,
+        jump: bool,
+        missing: list[tuple[int, int]],
+        untold: list[tuple[int, int]],
+        last_serial: int,
+    ) -> None:
+        super().__init__(name, segments[-1])
+        self.directory = directory
+        self._shelf = shelf
+        self._segments = segments
+        self._bases = [segment.base for segment in segments]
+        self._table = table
+        self.last_seq = self.durable_seq = last_seq
+        self._first = self._floor = first
+        self.messages = sum(segment.live for segment in segments)
+        self.bytes = nbytes
+        self._died = [segment for segment in segments[:-1] if not segment.live]
+        self._end = self._durable_end = self._write_from = end
+        self._marked = end  # where the last COMMIT record went
+        self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
+        self._discarded = False
+        self._unfit = segments[-1] if unfit_tail else None  # damaged: not to be appended to
+        self._limit = 0  # where the tail is full; see `_aim`
+        self._missing = missing  # sequences in segments that could not be read: removed by nobody
+        self._last_serial = last_serial  # of the files there are, readable or not
+        self._jump = jump  # the next segment does not follow from the records there are
+        self._statements: list[bytes] = []
+        self._writes: list[SegmentWrite] = []
+        self._cut_bytes = 0  # what those writes hold
+        self._opened: list[Segment] = []
+        self._sealed: list[Segment] = []
+        self._relog = untold  # removals to be recorded, though nothing is removed
+        self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
+        self._clean = segments[-1].durable and not untold
+        self._aim()
+        if not segments[-1].durable:
+            self._opened.append(segments[-1])
+        elif last_serial > segments[-1].serial:
+            self._roll()  # nothing more is recorded before a file that cannot be read now
+
+    @property
+    def staged_bytes(self) -> int:
+        """What the next flush will take of this stream."""
+        return self._cut_bytes + self._end - self._write_from
+
+    # -- appending
+
+    def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
+        """Stage one message; return its sequence.
+
+        Raises StoreError when the store has failed, the stream was deleted, or the message is larger
+        than a record can be.
+        """
+        if self._clean:
+            self._check_writable()
+        subject_len = len(subject)
+        size = OVERHEAD + subject_len + len(payload)
+        if headers:
+            size += 4 + len(headers)
+        if self._end + size > self._limit:
+            self._make_room(size)
+        table = self._table
+        sid = table.ids.get(subject)
+        if sid is None:
+            sid = self._intern(subject)
+        sequence = self.last_seq + 1
+        if headers:
+            self._segments[-1].bare = False
+            head = _pack(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, subject_len)
+            body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
+        else:
+            body = _pack(size, MARK, MESSAGE, 0, sequence, timestamp_ns, subject_len)
+            body += subject + payload
+        add_offset, add_size, add_sid, add_stamp, add_part = self._push
+        add_part(body + _pack_u32(crc32(body, self._salt)))
+        add_offset(self._end)
+        add_size(size)
+        add_sid(sid)
+        add_stamp(timestamp_ns)
+        if table.counts[sid]:
+            if self.superseded is not None:
+                self.superseded.append((sid, table.lasts[sid]))
+            table.counts[sid] += 1
+        else:
+            table.add(sid, sequence, sequence, 1)
+        table.lasts[sid] = sequence
+        if self._occurrences is not None:
+            self._occurrences.add(sid, sequence)
+        self._end += size
+        self.messages += 1
+        self.bytes += size
+        self.last_seq = sequence
+        return sequence
+
+    def append_many(
+        self,
+        subject: bytes,
+        payloads: Sequence[bytes],
+        timestamp_ns: int,
+        blocks: Sequence[bytes] = (),
+    ) -> None:
+        count = len(payloads)
+        full = self._end + run_bytes(subject, payloads, blocks) > self._limit
+        each = self._occurrences is not None or self.superseded is not None
+        if not count or full or each or not all(blocks):
+            super().append_many(subject, payloads, timestamp_ns, blocks)
+            return
+        if self._clean:
+            self._check_writable()
+        sid, tail, sequence = self._intern(subject), self._segments[-1], self.last_seq + 1
+        records = encode_run(sequence, subject, payloads, timestamp_ns, self._salt, blocks)
+        self._chunk.parts += records
+        if blocks:
+            tail.bare = False
+        sizes = list(map(len, records))
+        *offsets, end = accumulate(sizes, initial=self._end)
+        tail.offsets.extend(offsets)
+        tail.sizes.extend(sizes)
+        tail.sids.extend([sid] * count)
+        tail.stamps.extend([timestamp_ns] * count)
+        self.last_seq += count
+        self._table.add(sid, sequence, self.last_seq, count)
+        self.messages += count
+        self.bytes += end - self._end
+        self._end = end
+
+    def _gather(self, nbytes: int) -> None:
+        self._check_writable()
+        if self._end + nbytes > self._limit:
+            self._make_room(nbytes)
+            self._limit = max(self._limit, self._end + nbytes)
+
+    def _flag_last(self, flag: int) -> None:
+        parts = self._chunk.parts
+        parts[-1] = flagged(parts[-1], flag, self._salt)
+
+    def _check_writable(self) -> None:
+        self._shelf.soil(self)
+        self._clean = False
+
+    def _make_room(self, size: int) -> None:
+        if size > _RECORD_MAX:
+            raise StoreError(f"a message may take {_RECORD_MAX} bytes on disk; this one {size}")
+        tail = self._segments[-1]
+        if len(tail) or tail.sealed:
+            self._roll()
+
+    def _roll(self) -> None:
+        """Leave the tail and begin a new segment at the next sequence."""
+        self._cut()
+        tail = self._segments[-1]
+        tail.sealed = True
+        tail.data_end, tail.final_seq = self._end, self.last_seq
+        if tail is not self._unfit:  # a damaged one is read again at every start, and reported
+            self._sealed.append(tail)
+        if not tail.live:
+            self._died.append(tail)
+        serial, base = max(tail.serial, self._last_serial) + 1, self.last_seq + 1
+        path = segment_path(self.directory, serial)
+        segment = Segment(serial, base, salt=self._shelf.salt(), path=path)
+        segment.bare = True
+        self._segments.append(segment)
+        self._bases.append(base)
+        self._opened.append(segment)
+        self._end = self._write_from = self._marked = HEADER_BYTES
+        self._cut_tail = False
+        self._aim()
+
+    def _aim(self) -> None:
+        tail = self._segments[-1]
+        tail.ensure()
+        follows = tail.rel is None and tail.base + len(tail) == self.last_seq + 1
+        if tail is self._unfit or not follows:
+            tail.sealed = True
+            self._limit = 0  # the next message begins a new segment
+        else:
+            tail.sealed, tail.max_ns = False, None
+            self._limit = self._shelf.segment_bytes
+        if not tail.chunks:
+            self._open_chunk(tail)
+        self._salt = tail.salt
+        self._chunk = tail.chunks[-1]
+        self._push = (
+            tail.offsets.append,
+            tail.sizes.append,
+            tail.sids.append,
+            tail.stamps.append,
+            self._chunk.parts.append,
+        )
+
+    def _open_chunk(self, tail: Segment) -> None:
+        chunk = Chunk(len(tail))
+        tail.chunks.append(chunk)
+        self._shelf.recent.add(self, tail, chunk)
+        self._staged_parts = 0
+
+    def _skip_to(self, last_seq: int) -> None:
+        self.last_seq = last_seq
+        self._first = last_seq + 1
+        self._state(encode_skip(last_seq, self._salt))
+        self._aim()
+
+    # -- staging
+
+    def stage(self, work: Work) -> Part:
+        """Turn what changed since the last flush into writes; what to do once they are durable."""
+        self._clean = True
+        relog, self._relog = self._relog, []
+        ranges = self._state_removals(relog)
+        if self._end - self._marked >= _COMMIT_EVERY:
+            durable_end = self._durable_end if self._segments[-1].durable else 0
+            self._state(encode_commit(self.durable_seq, durable_end, self._salt))
+            self._marked = self._end
+        self._cut()
+        if self._chunk.nbytes >= _CHUNK_BYTES:
+            self._segments[-1].live_counts()  # now and then some, rather than all when asked for
+            self._open_chunk(self._segments[-1])
+            self._aim()
+        part = self._take_part()
+        part.opened, self._opened = self._opened, []
+        part.sealed, self._sealed = self._sealed, []
+        part.tail, part.end = self._segments[-1], self._end
+        part.ranges, part.relog = ranges, relog
+        part.holes, self._holes = self._holes, []
+        work.writes += self._writes
+        self._writes = []
+        self._cut_bytes = 0
+        mark = Watermark(self.last_seq, self._segments[-1].serial, self._end)
+        work.marks.append((self.directory + "/watermark", mark.encode()))
+        return part
+
+    def _state(self, record: bytes) -> None:
+        self._statements.append(record)
+        self._end += len(record)
+
+    def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        ranges = runs([sequence for sequence in self._removed if sequence >= self._first])
+        if self._first > self._floor:
+            ranges.append((1, self._first - 1))  # all of it, if an earlier record gets damaged
+        ranges += [place_of(self._segments, dead) for dead in self._died]
+        ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
+        for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
+            self._state(record)
+            self._state(record)  # whatever becomes of one of them
+        return ranges
+
+    def _cut(self) -> None:
+        """What has gathered for the tail's file becomes one write."""
+        tail = self._segments[-1]
+        parts = self._chunk.parts
+        buffers = parts[self._staged_parts :] if self._staged_parts else parts[:]
+        messages = bool(buffers)
+        buffers += self._statements
+        header = None
+        if self._opened and self._opened[-1] is tail and self._write_from == HEADER_BYTES:
+            header = self._header(tail)
+        if not buffers and header is None:
+            return
+        write = SegmentWrite(
+            tail.path,
+            self._write_from,
+            buffers,
+            header=header,
+            truncate=self._cut_tail,
+            messages=messages,
+            ceiling=self._shelf.segment_bytes,
+        )
+        self._writes.append(write)
+        self._cut_bytes += self._end - self._write_from
+        self._shelf.recent.grow(self._chunk, self._end - self._write_from)
+        self._staged_parts = len(parts)
+        self._write_from = self._end
+        self._statements = []
+        self._cut_tail = False
+
+    def _header(self, tail: Segment) -> bytes:
+        created = self._shelf.clock.now_ns()
+        tail.jump, tail.tells = self._jump, True
+        start = tail.salt, tail.serial, tail.base, created, tail.jump
+        return encode_header(Header(self.name, *start, tells=True))
+
+    # -- completion
+
+    def complete(self, part: Part) -> None:
+        """The oldest part in flight is on disk."""
+        if self._discarded:
+            self.durable_seq = self._inflight.popleft().last_seq
+            return  # its files are gone, and their paths may belong to a stream of the same name
+        self._durable_end = part.end
+        if part.tail is not None:
+            note_removals(part.tail.removals, part.ranges)
+        for segment in part.opened:
+            segment.durable = True
+            self._jump = False
+        for segment in part.sealed:
+            self._shelf.chore(seal_chore(segment, self._table.names))
+            self._thinned(segment)
+        super().complete(part)
+        for segment, end in part.holes:
+            if segment in self._segments:
+                self._shelf.chore(punch_chore(segment, end))
+        if self._shelf.is_full and part.first > part.floor:
+            self.give_back()
+        tail = self._segments[-1]
+        idle = not self._inflight and self._clean
+        if idle and not tail.live and self._end > HEADER_BYTES + _ROLL_DEAD:
+            self._restage()
+            self._roll()
+
+    def _restage(self) -> None:
+        """There is something for the next flush, whoever calls for it."""
+        self._shelf.restage(self)
+        self._clean = False
+
+    def fail(self) -> None:
+        """Take back everything that is not on disk; see ``EditableLog.fail``."""
+        self._relog[:0] = [pair for part in self._inflight for pair in part.relog]
+        super().fail()
+        self._clean = True  # nothing of it is staged any more: the next change has to say so again
+        self._holes = []
+        if self._relog:
+            self._restage()
+        tail = self._segments[-1]
+        self._end = self._write_from = self._durable_end
+        self._marked = min(self._marked, self._end)
+        self._staged_parts = len(tail.chunks[-1].parts) if tail.chunks else 0
+        self._statements, self._writes = [], []
+        self._cut_bytes = 0
+        self._opened, self._sealed, self._cut_tail = [], [], True
+        self._aim()
+
+    def _bury(self, segment: Segment) -> None:
+        index = self._segments.index(segment)
+        needed = unsaid(self._segments, index)
+        if needed:
+            # What nobody after it says of those before it: say it again, then it can go.
+            self._relog += needed
+            segment.removals = []
+            self._died.append(segment)
+            self._restage()
+            return
+        del self._segments[index]
+        del self._bases[index]
+        self._forget_totals(segment)
+        self._shelf.discard(segment)
+        if segment.generation:  # a compaction that was cancelled too late may have left the next
+            newest = segment_path(self.directory, segment.serial, segment.generation)
+            self._shelf.chore(unlink_chore(newest))
+        self._shelf.chore(unlink_chore(segment.path))
+
+    def give_back(self) -> None:
+        """The disk is full: free what the head of the stream has left of its segment, by the next flush."""
+        floor = self._inflight[0].floor if self._inflight else self._floor
+        head = self.head_segment()
+        found = hole_before(head, floor, self.durable_seq) if self.messages else None
+        if found is not None and not self._discarded:
+            self._relog += found[1]
+            self._marked = min(self._marked, self._end - _COMMIT_EVERY)
+            self._holes.append((head, found[0]))
+            self._restage()
+
+    # -- compaction
+
+    def _thinned(self, segment: Segment) -> None:
+        if is_sparse(segment, self._shelf.segment_bytes):
+            self._shelf.compactor.note(self, segment)
+
+    def compaction(
+        self, segment: Segment, finish: Callable[[Compaction], None]
+    ) -> Compaction | None:
+        """What it takes to compact a segment; None if there is no more reason to.
+
+        Messages whose removal is not durable yet are kept: it may be taken back.
+        """
+        if segment not in self._segments[:-1] or not segment.live:
+            return None
+        if not self._segments[self._segments.index(segment) + 1].durable:
+            return None  # if that one is taken back, this one will be appended to again
+        doubtful = {*self._removed, *(s for part in self._inflight for s in part.removed)}
+        floor = self._inflight[0].floor if self._inflight else self._floor
+        positions = kept_positions(segment, floor, doubtful)
+        segment.generation += 1
+        target = segment_path(self.directory, segment.serial, segment.generation)
+        header = compacted_header(self.name, segment, self._shelf.clock.now_ns())
+        return Compaction(self, segment, positions, self._table.names, header, target, finish)
+
+    def switch(self, done: Compaction) -> None:
+        """The compacted file is on disk: use it from now on, and remove the old one."""
+        segment, old = done.segment, done.segment.path
+        done.install(self._first)
+        self._forget_totals(segment)
+        self._shelf.discard(segment)
+        segment.path = done.target
+        self._shelf.chore(unlink_chore(old))
+
+    @property
+    def clean(self) -> bool:
+        """Whether there is nothing for a flush to do."""
+        return self._clean
+
+    def discard(self) -> None:
+        """The stream is deleted: it is empty from now on, and changes raise StoreError."""
+        self._discarded = self._clean = True
+        for segment in self._segments:
+            self._shelf.discard(segment)
+        self.messages = self.bytes = 0
+        self._first = self.last_seq + 1
+        self._remains, self._table = self._table, SubjectTable()
+        self._views.clear()
+        self._died.clear()
+
+    def closing_chore(self, worth: int) -> Chore | None:
+        """A footer for the tail, if it has so many messages and none yet."""
+        tail = self._segments[-1]
+        if len(tail) < worth or self._cut_tail or self._unfit is tail or not self._clean:
+            return None
+        tail.data_end, tail.final_seq = self._end, self.last_seq
+        return seal_chore(tail, self._table.names)
+
+    def let_go(self, segment: Segment, chunk: Chunk) -> bool:
+        """Whether the cache may drop the chunk; see ``shelf.Recent``."""
+        last = segment.sequence(chunk.first + len(chunk.parts) - 1) if chunk.parts else 0
+        if last > self.durable_seq or not segment.durable:
+            return False
+        if chunk is self._chunk:
+            if self._statements or len(chunk.parts) > self._staged_parts:
+                return False
+            self._open_chunk(segment)
+            self._aim()
+        return True

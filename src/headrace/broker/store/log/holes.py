@@ -1,0 +1,76 @@
+"""Giving back room inside a file: on a full disk there is none for the copy that a compaction makes.
+
+What a stream has lost from its head leaves zeros at the beginning of a segment, in place: the file keeps its
+length, and its blocks go. Before that, whatever else those bytes say is said again at the end of the stream,
+so that opening it finds nothing missing.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ....errors import StoreReadError
+from ..commit.commit import Chore
+from ..commit.writer import Writer
+from ..format.segment import HEADER_BYTES
+from ..index.index import Segment
+from ..index.spans import coalesce
+from ..io.files import PUNCH_BYTES, explain, is_full, write_all
+
+__all__ = ["has_hole", "hole_before", "punch_chore"]
+
+_HOLE_WORTH: Final = 64 * 1024  # fewer bytes are not worth a hole
+_HOLE_RANGES: Final = 256  # more removals are not said again: the room for it may be missing
+
+
+def has_hole(data: bytes, start: int, stop: int) -> bool:
+    """Whether what is no record may have been given back, in whole or, when the power went, in part."""
+    first = start + -start % PUNCH_BYTES
+    nothing = bytes(PUNCH_BYTES)
+    blocks = range(first, stop - PUNCH_BYTES + 1, PUNCH_BYTES)
+    return any(data[at : at + PUNCH_BYTES] == nothing for at in blocks)
+
+
+def hole_before(
+    head: Segment, floor: int, durable_seq: int
+) -> tuple[int, list[tuple[int, int]]] | None:
+    """Up to where a stream's head segment can be given back, if messages before ``floor`` are gone for good.
+
+    With that the removals that have to be said again; None when it is not worth it, or not possible now.
+    """
+    if floor <= head.base or not head.durable:
+        return None
+    try:
+        head.ensure()
+    except StoreReadError:
+        return None  # where it could end is not known now; the next flush that fails asks again
+    position = head.lower(floor)
+    if position >= len(head) or head.sequence(position) > durable_seq:
+        return None
+    end = head.offsets[position]
+    ranges = coalesce([*head.removals, (head.base, floor - 1)])
+    worth = end - max(HEADER_BYTES, head.hollow) >= _HOLE_WORTH
+    return (end, ranges) if worth and len(ranges) <= _HOLE_RANGES else None
+
+
+def punch_chore(segment: Segment, end: int) -> Chore:
+    """Give back what lies before ``end`` in a segment's file; a disk that can not keeps it."""
+    path, start = segment.path, max(HEADER_BYTES, segment.hollow)
+    segment.hollow = end - end % PUNCH_BYTES
+    aligned = segment.hollow
+
+    def punch(writer: Writer) -> None:
+        fs = writer.fs
+        if not fs.exists(path):
+            return  # its stream was deleted meanwhile, or it was compacted
+        try:
+            handle = writer.handles.get(path)
+            if fs.punch(handle, start, aligned - start):
+                fs.fdatasync(handle)  # first: what is damaged by the rest lies beside a hole then
+                write_all(fs, handle, bytes(end - aligned), aligned)
+                fs.fdatasync(handle)
+        except OSError as error:
+            if not is_full(error):
+                raise explain(error, f"giving back room in {path}") from error
+
+    return punch

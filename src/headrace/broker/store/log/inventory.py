@@ -1,0 +1,276 @@
+"""The segment files of a stream: which there are, whose they are, what their footers say."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Callable
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from ....errors import StoreReadError
+from ..format.record import FLAG_HEADERS, HEAD_BYTES, MESSAGE, scan
+from ..format.segment import (
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Footer,
+    Header,
+    Summary,
+    decode_arrays,
+    decode_header,
+    decode_summary,
+    decode_trailer,
+)
+from ..index.index import Segment, SubjectTable
+from ..io.files import is_full, read_around, unreadable
+from ..meta.spare import SPARE
+from .seal import unlink_chore
+from .segment_cache import Shelf
+
+__all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file", "read_now", "twice"]
+
+_OURS: Final = frozenset({"watermark", SPARE, SPARE + ".tmp"})
+_FOOTER_READ: Final = 64 * 1024
+_NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")
+
+_Arrays: TypeAlias = "tuple[array[int], array[int], array[int], array[int], array[int] | None]"
+Report = Callable[..., None]
+"""``report(path, offset, what, lost=None)``."""
+
+
+Result = TypeVar("Result")
+
+
+class SegmentFile(NamedTuple):
+    """A segment file: its header, and its footer if it has a whole one."""
+
+    path: str
+    header: Header
+    generation: int
+    size: int
+    footer: Footer | None
+    summary: Summary | None
+
+
+class Inventory:
+    """Looks through a stream's directory.
+
+    ``alien`` are files that do not belong, ``unreadable`` the serials of segments without a whole
+    header, ``barred`` those of segments the disk, or the system, does not let us read at all.
+    """
+
+    def __init__(self, name: str, directory: str, shelf: Shelf, report: Report) -> None:
+        self._name = name
+        self._directory = directory
+        self._shelf = shelf
+        self._report = report
+        self.alien: list[str] = []
+        self.unreadable: set[int] = set()
+        self.barred: dict[int, str] = {}
+
+    def files(self) -> list[SegmentFile]:
+        found: dict[int, SegmentFile] = {}
+        leftovers: list[tuple[str, int]] = []
+        for entry in self._shelf.fs.listdir(self._directory):
+            path = f"{self._directory}/{entry}"
+            serial, generation = _place(entry)
+            if entry in _OURS:
+                continue
+            if not serial:
+                self._report(path, 0, "not a file of the store; left alone")
+                continue
+            if entry.endswith(".seg.tmp"):
+                leftovers.append((path, serial))
+                continue
+            try:
+                file = twice(partial(self._examine, path, serial, generation))
+            except OSError as error:
+                self.bar(serial, path, error)
+                continue
+            if file is None:
+                self.alien.append(path)
+                continue
+            rival = found.get(serial)
+            if rival is None or rival.generation < generation:
+                found[serial], rival = file, rival
+            if rival is not None:
+                leftovers.append((rival.path if found[serial] is file else path, serial))
+        for path, serial in leftovers:
+            if (
+                serial in found
+            ):  # what a compaction did not come to remove: its records are all there
+                self._shelf.chore(unlink_chore(path))
+            else:
+                self.alien.append(path)
+        for serial in found:
+            self.barred.pop(serial, None)  # of another generation, which holds the same
+        return [found[serial] for serial in sorted(found)]
+
+    def bar(self, serial: int, path: str, error: OSError) -> None:
+        """Go on without a file that cannot be read; want of memory or handles is another matter."""
+        if is_full(error):
+            raise error
+        self.barred[serial] = path
+        self._report(path, 0, f"cannot be read now, and stays as it is: {error.strerror or error}")
+
+    def _examine(self, path: str, serial: int, generation: int) -> SegmentFile | None:
+        fs = self._shelf.fs
+        handle = fs.open(path)
+        try:
+            size = fs.size(handle)
+            data = read_around(fs, handle, HEADER_BYTES, 0)
+            header, damaged = decode_header(data, path)
+            if header is None:
+                self.unreadable.add(serial)
+                if data.strip(b"\0"):
+                    self._report(path, 0, "the segment has no readable header; put aside")
+                return None
+            if header.name != self._name or header.serial != serial:
+                self._report(
+                    path, 0, f"a segment of stream {header.name!r}, out of place; put aside"
+                )
+                return None
+            if damaged:
+                self._report(path, 0, "one of the two headers is damaged")
+            return self._with_footer(path, header, generation, size, handle)
+        finally:
+            fs.close(handle)
+
+    def _with_footer(
+        self, path: str, header: Header, generation: int, size: int, handle: int
+    ) -> SegmentFile:
+        nothing = SegmentFile(path, header, generation, size, None, None)
+        if size < HEADER_BYTES + TRAILER_BYTES:
+            return nothing
+        fs = self._shelf.fs
+        start = max(HEADER_BYTES, size - _FOOTER_READ)
+        data = read_around(fs, handle, size - start, start)
+        footer = decode_trailer(data[-TRAILER_BYTES:], size)
+        if footer is None:
+            return nothing
+        at = footer.summary_at - start
+        if at >= 0:
+            raw = data[at : at + footer.summary_len]
+        else:
+            raw = read_around(fs, handle, footer.summary_len, footer.summary_at)
+        summary = decode_summary(raw, footer)
+        if summary is None:
+            self._report(path, footer.summary_at, "the footer is damaged; the records were read")
+        return SegmentFile(path, header, generation, size, footer, summary)
+
+
+def _place(entry: str) -> tuple[int, int]:
+    """Serial and generation in the name of a segment file; serial 0 if it is something else."""
+    match = _NAME.fullmatch(entry)
+    return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
+
+
+class ArrayLoader:
+    """Loads the arrays of a sealed segment when they are first needed.
+
+    Everything is read and checked before the segment changes: when reading fails, with StoreReadError,
+    it is as before, and the next who needs it tries again. Should the arrays be damaged, the records
+    are read instead. Should some of those be damaged, too, then ``mismatch`` is called, with the
+    subjects the footer spoke of: the segment now has fewer messages than that said.
+    """
+
+    def __init__(
+        self,
+        footer: Footer,
+        summary: Summary,
+        shelf: Shelf,
+        table: Callable[[], SubjectTable],
+        report: Report,
+        mismatch: Callable[[Segment, Summary], None],
+    ) -> None:
+        self._footer = footer
+        self._summary = summary
+        self._shelf = shelf
+        self._table = table
+        self._report = report
+        self._mismatch = mismatch
+
+    def __call__(self, segment: Segment) -> None:
+        footer, summary = self._footer, self._summary
+        try:
+            found = self._read_arrays(segment)
+        except StoreReadError:
+            records, what = self._read_records(segment), "cannot be read"
+            if len(records[0]) < summary.messages:
+                raise  # what is missing may be there when the index can be read
+        else:
+            if found is not None:
+                self._install(segment, found)
+                return
+            records, what = self._read_records(segment), "is damaged"
+        what = f"the index in the footer {what}; the records were read"
+        self._report(segment.path, footer.data_end, what)
+        self._install(segment, records)
+        missing = summary.messages - len(segment)
+        if missing:
+            self._report(segment.path, HEADER_BYTES, f"{missing} records are damaged, too")
+            self._mismatch(segment, summary)
+
+    def _read_arrays(self, segment: Segment) -> _Arrays | None:
+        """What the footer says; None if it is damaged."""
+        footer, summary = self._footer, self._summary
+        length = footer.summary_at - footer.data_end
+        for _ in range(2):  # what a disk says once need not be what is on it
+            data = read_now(self._shelf, segment.path, length, footer.data_end)
+            arrays = decode_arrays(data, footer, summary.messages, summary.sparse)
+            if arrays is not None:
+                offsets, sizes, local, stamps, rel = arrays
+                intern = self._table().intern
+                places = [intern(name) for name, _, _, _ in summary.subjects]
+                return offsets, sizes, array("I", map(places.__getitem__, local)), stamps, rel
+        return None
+
+    def _install(self, segment: Segment, arrays: _Arrays) -> None:
+        segment.offsets, segment.sizes, segment.sids, segment.stamps, segment.rel = arrays
+        segment.load = None
+
+    def _read_records(self, segment: Segment) -> _Arrays:
+        data = read_now(self._shelf, segment.path, segment.data_end, 0)
+        offsets, sizes, sids, stamps = array("I"), array("I"), array("I"), array("q")
+        rel = array("I")
+        intern = self._table().intern
+        last = segment.base + self._summary.end_rel
+        for item in scan(data, HEADER_BYTES, len(data), segment.salt):
+            lowest = segment.base + (rel[-1] + 1 if rel else 0)
+            if item.kind == MESSAGE and lowest <= item.sequence <= last:
+                at = item.offset + HEAD_BYTES + (4 if item.flags & FLAG_HEADERS else 0)
+                offsets.append(item.offset)
+                sizes.append(item.size)
+                sids.append(intern(data[at : at + item.subject_len]))
+                stamps.append(item.timestamp_ns)
+                rel.append(item.sequence - segment.base)
+        follows = not rel or rel[-1] == len(rel) - 1
+        return offsets, sizes, sids, stamps, None if follows else rel
+
+
+def twice(read: Callable[[], Result]) -> Result:
+    """Try to read, once more if that fails: without a file a stream has to do until the next start."""
+    try:
+        return read()
+    except OSError as error:
+        if is_full(error):
+            raise
+        return read()
+
+
+def read_file(shelf: Shelf, path: str, size: int) -> bytes:
+    """The first ``size`` bytes of a file, with zeros in place of what the disk cannot read."""
+    handle = shelf.fs.open(path)
+    try:
+        return read_around(shelf.fs, handle, size, 0)
+    finally:
+        shelf.fs.close(handle)
+
+
+def read_now(shelf: Shelf, path: str, size: int, offset: int) -> bytes:
+    """Bytes of a file, all of them. Raises StoreReadError if the disk cannot read some now."""
+    try:
+        return shelf.fs.pread(shelf.handles.get(path), size, offset)
+    except OSError as error:
+        shelf.handles.drop(path)
+        raise unreadable(error, path) from error

@@ -1,0 +1,196 @@
+"""Reading a stream's messages from memory or disk, checking every checksum on the way.
+
+Recent records are still in memory as they were encoded. Older ones are read from their segment file:
+in blocks when several are wanted that lie together, one by one when not.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Final
+from zlib import crc32
+
+from ....errors import StoreReadError
+from ....message import StoredRow
+from ..format.record import CRC_BYTES, FLAG_HEADERS, HEAD_BYTES, OVERHEAD, U32
+from ..index.index import Chunk, Segment
+from ..io.findings import damage
+from .appends import AppendingLog
+from .segment_cache import BLOCK_BYTES, Shelf
+
+__all__ = ["RecordReader"]
+
+_BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead of each
+
+_unpack_u32 = U32.unpack_from
+
+
+class RecordReader(AppendingLog):
+    """The half of a stream on disk that turns positions into messages."""
+
+    _shelf: Shelf
+
+    def _decode(
+        self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
+    ) -> int:
+        chunks = segment.chunks
+        split = bisect_left(positions, chunks[0].first) if chunks else len(positions)
+        if split:
+            room = self._decode_disk(segment, positions[:split], out, room)
+            if room < 0 and out:
+                return room
+        for number, chunk in enumerate(chunks):
+            stop = len(positions)
+            if number + 1 < len(chunks):
+                stop = bisect_left(positions, chunks[number + 1].first, split)
+            if stop > split:
+                room = self._decode_recent(segment, chunk, positions[split:stop], out, room)
+                if room < 0 and out:
+                    return room
+                split = stop
+        return room
+
+    def _decode_recent(
+        self,
+        segment: Segment,
+        chunk: Chunk,
+        positions: Sequence[int],
+        out: list[StoredRow],
+        room: int,
+    ) -> int:
+        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
+        parts, first, base = chunk.parts, chunk.first, segment.base
+        if isinstance(positions, range) and rel is None:
+            start, stop = positions.start, positions.stop
+            records = parts[start - first : stop - first]
+            net = sum(map(len, records)) - OVERHEAD * len(records)
+            if net <= room:
+                rows = [
+                    (seq, name := names[sid], b"", record[HEAD_BYTES + len(name) : -CRC_BYTES], ns)
+                    if not record[7] & FLAG_HEADERS
+                    else _with_headers(seq, names[sid], record, ns)
+                    for seq, sid, record, ns in zip(
+                        range(base + start, base + stop),
+                        sids[start:stop],
+                        records,
+                        stamps[start:stop],
+                        strict=True,
+                    )
+                ]
+                out += rows
+                headed = len(rows) - [row[2] for row in rows].count(b"")
+                return room - net + U32.size * headed
+        for position in positions:
+            record = parts[position - first]
+            subject = names[sids[position]]
+            at = HEAD_BYTES + len(subject)
+            headers = b""
+            if record[7] & FLAG_HEADERS:
+                headers_len = _unpack_u32(record, HEAD_BYTES)[0]
+                at += 4 + headers_len
+                headers = record[at - headers_len : at]
+            payload = record[at:-CRC_BYTES]
+            room -= len(subject) + len(headers) + len(payload)
+            if room < 0 and out:
+                return room
+            sequence = base + (position if rel is None else rel[position])
+            out.append((sequence, subject, headers, payload, stamps[position]))
+        return room
+
+    def _decode_disk(
+        self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
+    ) -> int:
+        offsets = segment.offsets
+        at = 0
+        while at < len(positions):
+            number = offsets[positions[at]] // BLOCK_BYTES
+            beyond = bisect_left(offsets, (number + 1) * BLOCK_BYTES)
+            stop = bisect_left(positions, beyond, at)
+            room = self._decode_block(segment, number, positions[at:stop], out, room)
+            if room < 0 and out:
+                return room
+            at = stop
+        return room
+
+    def _decode_block(
+        self,
+        segment: Segment,
+        number: int,
+        positions: Sequence[int],
+        out: list[StoredRow],
+        room: int,
+    ) -> int:
+        """Decode positions whose records begin in one block, checking each record's checksum.
+
+        Raises StoreReadError; what was decoded before stays in ``out``.
+        """
+        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
+        offsets, sizes, salt, base = segment.offsets, segment.sizes, segment.salt, segment.base
+        blocks = self._shelf.blocks
+        last = positions[-1]
+        block = blocks.cached(segment, number, offsets[last] + sizes[last])
+        if block is None and len(positions) >= _BLOCK_WORTH:
+            try:
+                block = blocks.load(segment, number)
+            except StoreReadError:
+                block = None  # the records one by one show which of them cannot be read
+        for position in positions:
+            offset, size = offsets[position], sizes[position]
+            if block is None:
+                record = blocks.read(segment, offset, size)
+            else:
+                record = block[1][offset - block[0] : offset - block[0] + size]
+            body = record[:-CRC_BYTES]
+            if len(record) != size or crc32(body, salt) != _unpack_u32(record, size - CRC_BYTES)[0]:
+                blocks.forget(segment, number)
+                block = None
+                record = blocks.read(segment, offset, size)  # the disk may say it right this time
+                body = record[:-CRC_BYTES]
+                if not _is_sound(record, size, salt):
+                    self._damaged(segment, position)
+                    continue
+            subject = names[sids[position]]
+            at = HEAD_BYTES + len(subject)
+            headers = b""
+            if record[7] & FLAG_HEADERS:
+                headers_len = _unpack_u32(record, HEAD_BYTES)[0]
+                at += 4 + headers_len
+                headers = body[at - headers_len : at]
+            payload = body[at:]
+            room -= len(subject) + len(headers) + len(payload)
+            if room < 0 and out:
+                return room
+            sequence = base + (position if rel is None else rel[position])
+            out.append((sequence, subject, headers, payload, stamps[position]))
+        return room
+
+    def _damaged(self, segment: Segment, position: int) -> None:
+        """A record does not match its checksum: report it, and do not offer it again.
+
+        Its file stays, however little is left in it: another version, or another tool, may read more.
+        """
+        sequence = segment.sequence(position)
+        where = segment.offsets[position]
+        what = "a record does not match its checksum"
+        segment.spoilt = True
+        self._shelf.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
+        self._table.loose.add(segment.sids[position])
+        segment.mark_dead(position)
+        self._drop(segment, position)
+        self._advance_first()
+
+
+def _is_sound(record: bytes, size: int, salt: int) -> bool:
+    """Whether a record is whole and matches its checksum."""
+    if len(record) != size:
+        return False
+    checksum: int = _unpack_u32(record, size - CRC_BYTES)[0]
+    return crc32(record[:-CRC_BYTES], salt) == checksum
+
+
+def _with_headers(sequence: int, subject: bytes, record: bytes, timestamp_ns: int) -> StoredRow:
+    """The fields of a sound record that has headers."""
+    at = HEAD_BYTES + len(subject) + U32.size
+    end = at + _unpack_u32(record, HEAD_BYTES)[0]
+    return sequence, subject, record[at:end], record[end:-CRC_BYTES], timestamp_ns

@@ -1,0 +1,204 @@
+"""Reading the metadata journal: small values by key, with deltas, in one append-only file of entries.
+
+Each write begins with a COMMIT record, which tells recovery what was durable before it. When much of the
+file is superseded, it is rewritten: a new file, synced, renamed, the old one unlinked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from ..format.entries import (
+    APPEND,
+    FILE_HEADER_BYTES,
+    PUT,
+    Values,
+    decode_file_header,
+    encode_file_header,
+    key_and_value,
+    split_stamp,
+)
+from ..format.record import COMMIT, HEAD_BYTES, U64, Found, scan
+from ..io.files import FileSystem, read_around, write_all
+from ..io.findings import Finding, Quarantine, damage
+from ..log.watermark import read_watermark
+
+__all__ = ["MAGIC", "Journal", "journal_path", "open_journal", "read_all"]
+
+MAGIC: Final = b"HRMETAJR"
+_NAME: Final = re.compile(r"journal-(\d{8})(\.tmp)?")
+Report = Callable[[Finding], None]
+
+
+class Journal:
+    """What a journal says, and where to go on writing it."""
+
+    def __init__(self, path: str, serial: int, salt: int) -> None:
+        self.path = path
+        self.serial = serial
+        self.salt = salt
+        self.number = 0  # of the last entry
+        self.end = FILE_HEADER_BYTES
+        self.dirty = False  # there are bytes beyond ``end`` that must go before the next write
+        self.values: Values = {}
+        self.versions: dict[str, int] = {}  # by key: the change that set it, 0 if it has no stamp
+        self.deleted: dict[
+            str, int
+        ] = {}  # keys whose last word was their deletion, by which change
+        self.loose: dict[str, list[tuple[int, bytes]]] = {}
+        """Deltas, with their stamps, that do not follow what is there: something in between is lost."""
+        self.changes = 0  # the highest number of a change
+        self.damaged = False  # some of it cannot be read
+        self.missing = False  # there was none
+        self.unstamped = False  # it has entries from before there were stamps
+
+    def play(self, found: Found, data: bytes) -> None:
+        """Take over one entry."""
+        key, value = key_and_value(data, found.offset, found.size, found.subject_len)
+        version, number = split_stamp(found.timestamp_ns)
+        self.changes = max(self.changes, version)
+        self.unstamped = self.unstamped or not version
+        if found.kind == APPEND:
+            self._append(key, value, version, number, found.timestamp_ns)
+            return
+        self.loose.pop(key, None)
+        if found.kind == PUT:
+            self.values[key] = (value, [])
+            self.versions[key] = version
+            self.deleted.pop(key, None)
+        else:
+            self.values.pop(key, None)
+            self.versions.pop(key, None)
+            self.deleted[key] = version
+
+    def _append(self, key: str, delta: bytes, version: int, number: int, stamp: int) -> None:
+        have = self.values.get(key)
+        if not version:
+            # Without stamps, nobody knows whether what was damaged so far belonged to this key.
+            fits = not self.damaged
+            if have is None and fits:
+                have = self.values[key] = (b"", [])
+                self.versions[key] = 0
+        elif have is not None:
+            fits = number == len(have[1]) + 1 and self.versions[key] in (0, version)
+        else:
+            fits = False
+        if have is not None and fits and key not in self.loose:
+            have[1].append(delta)
+            self.versions[key] = version
+        else:
+            self.loose.setdefault(key, []).append((stamp, delta))
+
+
+def journal_path(directory: str, serial: int) -> str:
+    return f"{directory}/journal-{serial:08d}"
+
+
+def read_all(fs: FileSystem, path: str) -> bytes:
+    """A whole file, with zeros for what the disk cannot read."""
+    handle = fs.open(path)
+    try:
+        return read_around(fs, handle, fs.size(handle), 0)
+    finally:
+        fs.close(handle)
+
+
+def open_journal(
+    fs: FileSystem,
+    directory: str,
+    root: str,
+    quarantine: Quarantine,
+    report: Report,
+    new_salt: Callable[[], int],
+) -> Journal:
+    """Read the newest journal, making one if there is none.
+
+    Nothing is deleted: leftovers of an interrupted rewrite and unreadable journals go to quarantine, and
+    files that are none of ours are named and left alone.
+    """
+    chosen: tuple[Journal, bytes] | None = None
+    last, spoilt = 0, False
+    for name in reversed(fs.listdir(directory)):
+        path = f"{directory}/{name}"
+        match = _NAME.fullmatch(name)
+        last = max(last, int(match[1])) if match is not None else last
+        if match is None or fs.kind(path) != "file":
+            if name != "watermark":
+                report(Finding(path, 0, "not a file of the store; left alone"))
+            continue
+        data = b"" if match[2] else read_all(fs, path)
+        header = decode_file_header(MAGIC, data, path)
+        if header is not None and header[0] == int(match[1]) and chosen is None:
+            chosen = Journal(path, *header), data
+            continue
+        target = quarantine.take(path, root)
+        if not match[2] and chosen is None:
+            spoilt = True
+            what = "has no readable header" if data.strip(b"\0") else "is empty"
+            report(damage(path, 0, f"the metadata journal {what}; put aside as {target}"))
+    if chosen is None:
+        mark, _ = read_watermark(fs, directory + "/watermark")
+        journal = _create(fs, directory, max(last, mark.serial) + 1, new_salt())
+        journal.missing, journal.damaged = True, spoilt or mark.serial > 0
+        return journal
+    journal, data = chosen
+    journal.damaged = spoilt
+    _replay(fs, directory, root, journal, data, quarantine, report)
+    return journal
+
+
+def _create(fs: FileSystem, directory: str, serial: int, salt: int) -> Journal:
+    path = journal_path(directory, serial)
+    handle = fs.open(path + ".tmp", create=True)
+    try:
+        write_all(fs, handle, encode_file_header(MAGIC, salt, serial), 0)
+        fs.fdatasync(handle)
+    finally:
+        fs.close(handle)
+    fs.rename(path + ".tmp", path)
+    fs.fsync_dir(directory)
+    return Journal(path, serial, salt)
+
+
+def _replay(
+    fs: FileSystem,
+    directory: str,
+    root: str,
+    journal: Journal,
+    data: bytes,
+    quarantine: Quarantine,
+    report: Report,
+) -> None:
+    mark, bad_mark = read_watermark(fs, directory + "/watermark")
+    if bad_mark:
+        report(damage(directory + "/watermark", 0, "the watermark is damaged and was ignored"))
+    path = journal.path
+    found = list(scan(data, FILE_HEADER_BYTES, len(data), journal.salt))
+    durable = mark.end if mark.serial == journal.serial else 0
+    for item in found:
+        if item.kind == COMMIT:
+            durable = max(durable, U64.unpack_from(data, item.offset + HEAD_BYTES)[0])
+    for item in found:
+        if item.kind == 0:
+            if item.offset >= durable:
+                report(damage(path, item.offset, "a torn write at the end was ignored"))
+                journal.dirty = True
+                return
+            raw = data[item.offset : item.offset + item.size]
+            quarantine.keep(path, root, item.offset, raw)
+            report(damage(path, item.offset, f"{item.size} damaged bytes of metadata were skipped"))
+            journal.damaged = True
+        elif item.kind == COMMIT:
+            journal.number = max(journal.number, item.sequence)
+            journal.changes = max(journal.changes, item.timestamp_ns)
+        else:
+            journal.play(item, data)
+            journal.number = item.sequence
+        journal.end = item.offset + item.size
+    if journal.end < durable:
+        what = f"metadata ends at {journal.end}, but {durable} bytes were durable"
+        report(damage(path, journal.end, what))
+        journal.damaged = True
+    journal.number = max(journal.number, mark.sequence)

@@ -1,0 +1,286 @@
+"""The second copy of metadata: what belongs to a stream lies in the stream's directory, too.
+
+``<stream>/spare`` is a file of entries like the journal, of the keys that were said to belong to that
+stream: their values and deletions, no deltas. It is written by the commit thread once the journal has
+the same on disk, and is not synced for itself: it is for the day when the journal is damaged, not for the
+moment after a power cut. A COMMIT record at its beginning holds the name of the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from ..format.entries import (
+    DELETE,
+    FILE_HEADER_BYTES,
+    PUT,
+    Entry,
+    Values,
+    decode_file_header,
+    encode_entry,
+    encode_file_header,
+    key_and_value,
+    put_stamp,
+    split_stamp,
+)
+from ..format.record import COMMIT, OVERHEAD, scan
+from ..io.files import FileSystem
+from .journal_file import Journal, read_all
+
+__all__ = ["SPARE", "Spare", "SpareWrite", "Spares", "merge", "read_spare"]
+
+SPARE: Final = "spare"
+_MAGIC: Final = b"HRSPARES"
+_REWRITE_MIN: Final = 256 * 1024
+_REWRITE_RATIO: Final = 4
+
+
+class Spare:
+    """What a stream's copy says: by key the last change, and the value or None for a deletion."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name = name
+        self.path = path
+        self.entries: dict[str, tuple[int, bytes | None]] = {}
+        self.salt = 0
+        self.end = 0  # where to go on writing; 0 if it has to be written anew
+        self.fault = ""  # what is wrong with it
+
+
+class SpareWrite(NamedTuple):
+    """Entries for a copy; with ``whole`` they replace the file. Encoded by the commit thread."""
+
+    path: str
+    offset: int
+    entries: list[Entry]
+    salt: int
+    whole: bool
+
+    def encode(self) -> bytes:
+        parts = [encode_file_header(_MAGIC, self.salt, 0)] if self.whole else []
+        parts += [encode_entry(entry, 0, self.salt) for entry in self.entries]
+        return b"".join(parts)
+
+
+def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None:
+    """The copy in a stream's directory, None if there is none. The name, if unknown, is in the file.
+
+    Raises StoreFormatError.
+    """
+    path = f"{directory}/{SPARE}"
+    if fs.kind(path) != "file":
+        return None
+    data = read_all(fs, path)
+    spare = Spare(name or "", path)
+    header = decode_file_header(_MAGIC, data, path)
+    if header is None:
+        spare.fault = "has no readable header" if data.strip(b"\0") else "is empty"
+        return spare
+    _, spare.salt = header
+    end, owner = FILE_HEADER_BYTES, None
+    for item in scan(data, end, len(data), spare.salt):
+        if item.kind == 0:
+            spare.fault = "is damaged"
+            continue
+        key, value = key_and_value(data, item.offset, item.size, item.subject_len)
+        if item.kind == COMMIT:
+            owner = key
+        elif item.kind in (PUT, DELETE):
+            change, _ = split_stamp(item.timestamp_ns)
+            spare.entries[key] = (change, value if item.kind == PUT else None)
+        end = item.offset + item.size
+    if owner is not None and name is not None and owner != name:
+        spare.entries.clear()
+        spare.fault = f"is that of stream {owner!r}"
+    spare.name = name if name is not None else owner or ""
+    spare.end = 0 if spare.fault else end
+    return spare
+
+
+def merge(journal: Journal, spares: Mapping[str, Spare]) -> Iterator[tuple[Spare, list[str]]]:
+    """Give the journal back what it lost; yields each copy that had something, with the keys.
+
+    A journal that can be read is right: what it does not have was deleted, unless it knows nothing at
+    all of a stream, or the copy has changes it has never heard of.
+    """
+    heard = journal.changes
+    for spare in spares.values():
+        known = any(
+            key in journal.values or key in journal.deleted or key in journal.loose
+            for key in spare.entries
+        )
+        taken: list[str] = []
+        for key, (change, value) in spare.entries.items():
+            if known and not journal.damaged and change <= heard:
+                if value is not None and key not in journal.values:
+                    spare.end = 0  # it has missed a deletion
+                continue
+            if _take(journal, key, change, value):
+                taken.append(key)
+            journal.changes = max(journal.changes, change)
+        if taken:
+            yield spare, taken
+
+
+def _take(journal: Journal, key: str, change: int, value: bytes | None) -> bool:
+    """Take one key from a copy if it is newer there; whether it was."""
+    have = journal.values.get(key)
+    version = journal.versions.get(key, journal.deleted.get(key, -1))
+    if change <= version:
+        return False
+    if value is None:
+        journal.values.pop(key, None)
+        journal.versions.pop(key, None)
+        journal.loose.pop(key, None)
+        journal.deleted[key] = change
+        return have is not None
+    if not version and have is not None and have[0] == value and key not in journal.loose:
+        return False  # it has no stamp yet: this is the same value
+    deltas: list[bytes] = []
+    loose = journal.loose.pop(key, [])
+    for stamp, delta in loose:
+        if split_stamp(stamp) != (change, len(deltas) + 1):
+            break
+        deltas.append(delta)
+    if deltas != [delta for _, delta in loose]:
+        journal.loose[key] = loose[len(deltas) :]
+    journal.values[key] = (value, deltas)
+    journal.versions[key] = change
+    journal.deleted.pop(key, None)
+    return True
+
+
+class Spares:
+    """The owner's side: which keys are copied where, and what of them is to be written.
+
+    ``directory_of`` tells the directory of a stream, None if it has none; ``stale`` is where the commit
+    thread puts the paths it could not write to.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[str, Spare],
+        directory_of: Callable[[str], str | None],
+        stale: set[str],
+        new_salt: Callable[[], int],
+    ) -> None:
+        self._directory_of = directory_of
+        self._stale = stale
+        self._new_salt = new_salt
+        self._homes: dict[str, _Home] = {}  # by key
+        self._by_stream: dict[str, _Home] = {}
+        self._found = dict(found)
+        self._dirty: dict[_Home, None] = {}
+        self._flying: list[list[_Home]] = []
+
+    @property
+    def staged(self) -> bool:
+        return bool(self._dirty)
+
+    def keep(self, key: str, stream: str, version: int | None) -> None:
+        """From here on keep a copy of this key there; ``version`` is what it has now, if anything."""
+        home = self._by_stream.get(stream)
+        if home is None:
+            home = self._by_stream[stream] = _Home(stream, self._found.pop(stream, None))
+        home.keys[key] = None
+        self._homes[key] = home
+        if version is None:
+            return
+        if home.found is not None and home.found.get(key, (-1, None))[0] != version:
+            home.end = 0
+        if not home.end:
+            self._dirty[home] = None
+
+    def changed(self, entry: Entry, key: str) -> None:
+        """A key was set or deleted."""
+        home = self._homes.get(key)
+        if home is None:
+            return
+        if entry.kind == DELETE:
+            del self._homes[key]
+            del home.keys[key]
+        if home.end:
+            home.staged.append(entry)
+        self._dirty[home] = None
+
+    def drop(self, stream: str) -> None:
+        """The stream is deleted, and its directory with the copy."""
+        self._found.pop(stream, None)
+        home = self._by_stream.pop(stream, None)
+        if home is not None:
+            self._dirty.pop(home, None)
+            for key in home.keys:
+                del self._homes[key]
+
+    def take(self, values: Values, versions: Mapping[str, int]) -> list[SpareWrite]:
+        """What the next batch is to write."""
+        homes, self._dirty = [*self._dirty], {}
+        self._flying.append(homes)
+        writes: list[SpareWrite] = []
+        for home in homes:
+            directory = self._directory_of(home.stream)
+            if directory is None:
+                continue
+            path = f"{directory}/{SPARE}"
+            if path in self._stale:
+                self._stale.discard(path)
+                home.end = 0
+            home.found = None
+            writes.append(home.write(path, values, versions, self._new_salt))
+        return writes
+
+    def complete(self) -> None:
+        """The oldest batch is done."""
+        if self._flying:
+            del self._flying[0]
+
+    def fail(self) -> None:
+        """Nothing in flight was written: these copies are to be written anew."""
+        for homes in self._flying:
+            for home in homes:
+                if self._by_stream.get(home.stream) is home:
+                    home.end = 0
+                    self._dirty[home] = None
+        self._flying.clear()
+
+
+class _Home:
+    """One stream's copy as far as it is written."""
+
+    def __init__(self, stream: str, found: Spare | None) -> None:
+        self.stream = stream
+        self.keys: dict[str, None] = {}
+        self.found: dict[str, tuple[int, bytes | None]] | None  # until it is written to
+        self.found = found.entries if found is not None else None
+        self.salt = found.salt if found is not None else 0
+        self.end = found.end if found is not None else 0
+        self.live = self.end  # about so much of it is not superseded
+        self.staged: list[Entry] = []
+
+    def write(
+        self,
+        path: str,
+        values: Values,
+        versions: Mapping[str, int],
+        new_salt: Callable[[], int],
+    ) -> SpareWrite:
+        staged, self.staged = self.staged, []
+        if self.end and self.end <= max(_REWRITE_MIN, _REWRITE_RATIO * self.live):
+            offset = self.end
+            self.end += _size(staged)
+            return SpareWrite(path, offset, staged, self.salt, False)
+        self.salt = new_salt()
+        entries = [Entry(COMMIT, self.stream.encode(), b"")]
+        entries += [
+            Entry(PUT, key.encode(), values[key][0], put_stamp(versions[key]))
+            for key in self.keys
+            if key in values
+        ]
+        self.end = self.live = FILE_HEADER_BYTES + _size(entries)
+        return SpareWrite(path, 0, entries, self.salt, True)
+
+
+def _size(entries: list[Entry]) -> int:
+    """How long the records of these are."""
+    return sum([OVERHEAD + len(key) + len(value) for _, key, value, _ in entries])

@@ -1,0 +1,499 @@
+"""Opening a stream's directory: what is there, what is damaged, where to go on.
+
+Sealed segments are taken from their footers. The others are read record by record, in order, until the
+first damage that may be a torn write: one that lies beyond everything known to have been durable. What
+follows it was never acknowledged. Damage before that point is skipped and reported; the sequences lost
+in it are never used again. Nothing is deleted or overwritten: after damage, a new segment begins.
+"""
+
+from __future__ import annotations
+
+from array import array
+from functools import partial
+from typing import Final
+
+from ..format.expiries import Expiries, no_expiry
+from ..format.record import (
+    COMMIT,
+    FLAG_EXPIRES,
+    FLAG_HEADERS,
+    FLAG_OPEN,
+    HEAD_BYTES,
+    MESSAGE,
+    OVERHEAD,
+    REMOVAL,
+    SKIP,
+    U32,
+    U64,
+    Found,
+    ranges_of,
+    scan,
+)
+from ..format.segment import HEADER_BYTES, Footer, Summary
+from ..index.index import Segment, SubjectTable
+from ..index.spans import coalesce, subtract
+from ..io.findings import Finding, Quarantine, damage
+from ..log.appends import ExpiryOf
+from ..log.file_log import FileLog
+from ..log.fresh import new_log
+from ..log.holes import has_hole
+from ..log.inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
+from ..log.seal import seal_chore
+from ..log.segment_cache import Shelf
+from ..log.watermark import Watermark, read_watermark
+from .blanks import Blanks
+from .later import Later
+
+__all__ = ["open_log"]
+
+_EVERYTHING: Final = 1 << 63
+_SPECIAL: Final = FLAG_EXPIRES | FLAG_OPEN
+
+
+def open_log(
+    name: str,
+    directory: str,
+    shelf: Shelf,
+    quarantine: Quarantine,
+    expiry_of: ExpiryOf | None = None,
+) -> FileLog:
+    """The stream in ``directory`` as far as it can be read. Raises StoreFormatError, StoreError."""
+    return _Opening(name, directory, shelf, quarantine, expiry_of or no_expiry).run()
+
+
+class _Opening:
+    """One opening, step by step."""
+
+    def __init__(
+        self,
+        name: str,
+        directory: str,
+        shelf: Shelf,
+        quarantine: Quarantine,
+        expiry_of: ExpiryOf,
+    ) -> None:
+        self._name = name
+        self._directory = directory
+        self._shelf = shelf
+        self._quarantine = quarantine
+        self._expiry_of = expiry_of
+        self._open_from = -1  # in the tail: where messages begin whose end is missing
+        self._table = SubjectTable()
+        self._segments: list[Segment] = []
+        self._summaries: dict[Segment, Summary] = {}
+        self._removals: list[tuple[int, int]] = []
+        self._expected = 1  # the sequence the next message should have
+        self._known = Watermark(0, 0, 0)
+        self._later = Later(shelf)
+        self._nbytes = 0
+        self._stopped = False  # met a torn write: the rest was never acknowledged
+        self._end = HEADER_BYTES
+        self._cut_tail = False
+        self._unfit = False
+        self._jump = False
+        self._inventory = Inventory(name, directory, shelf, self._report)
+        self._log: FileLog | None = None
+        self._to_seal: list[Segment] = []
+        self._blanks = Blanks()
+        self._missing: list[tuple[int, int]] = []  # sequences in segments that cannot be read now
+        self._gaps: list[tuple[str, int, int]] = []  # between files, and who follows them
+
+    def run(self) -> FileLog:
+        mark_path = self._directory + "/watermark"
+        self._known, damaged = read_watermark(self._shelf.fs, mark_path)
+        if damaged:
+            self._report(mark_path, 0, "the watermark is damaged and was ignored")
+        files = self._inventory.files()
+        before = 0
+        for number, file in enumerate(files):
+            self._later.files = files[number + (file.summary is None) :]
+            if not self._stopped and not self._follows(before, file):
+                self._stopped = True
+            if self._stopped:
+                self._put_aside(files[number:])
+                break
+            following = files[number + 1].header.base if number + 1 < len(files) else None
+            if file.summary is not None and file.footer is not None:
+                self._sealed(file, file.footer, file.summary)
+            else:
+                try:
+                    data = twice(partial(read_file, self._shelf, file.path, file.size))
+                except OSError as error:
+                    self._inventory.bar(file.header.serial, file.path, error)
+                    continue
+                self._scanned(file, data, following)
+            before = file.header.serial
+        for path in self._inventory.alien:  # not before: an unreadable one shows what is torn
+            self._quarantine.take(path, self._shelf.root)
+        return self._finish(files)
+
+    def _follows(self, before: int, file: SegmentFile) -> bool:
+        """Whether a file continues where the one before it ends, or has a reason not to.
+
+        ``before`` is the serial of the file before it, 0 if it is the first one.
+        """
+        header = file.header
+        if header.base <= self._expected:
+            return True
+        between = range(before + 1, header.serial)
+        if not self._inventory.barred.keys().isdisjoint(between):
+            self._note_missing(header.base - 1)
+            return True
+        if header.jump:
+            return True
+        if between and self._inventory.unreadable.isdisjoint(between):
+            self._gaps.append((file.path, self._expected, header.base - 1))
+            return True  # a segment without live messages was removed, or so it should be
+        if self._torn(self._expected):
+            return False
+        self._report(
+            file.path, 0, "the segment before it is cut short", (self._expected, header.base - 1)
+        )
+        return True
+
+    def _note_missing(self, last: int) -> None:
+        """From where we are up to this sequence everything is in files that cannot be read now."""
+        where = ", ".join(path for _, path in sorted(self._inventory.barred.items()))
+        self._report(
+            where, 0, f"messages {self._expected} to {last} cannot be read now; none is removed"
+        )
+        self._missing.append((self._expected, last))
+
+    def _put_aside(self, files: list[SegmentFile]) -> None:
+        """Files behind a torn write, the last first: what is left must still look torn."""
+        for file in reversed(files):
+            self._report(file.path, 0, "it follows a torn write and was never acknowledged")
+            self._quarantine.take(file.path, self._shelf.root)
+
+    # -- segments
+
+    def _sealed(self, file: SegmentFile, footer: Footer, summary: Summary) -> None:
+        segment = self._segment(file)
+        segment.sealed = True
+        segment.n = summary.messages
+        segment.first_rel = min([first for _, _, first, _ in summary.subjects], default=0)
+        segment.last_ns = summary.last_ns
+        segment.end_rel = summary.end_rel
+        segment.max_ns = summary.max_ns
+        segment.data_end = footer.data_end
+        segment.removals = summary.removals
+        segment.expiries, segment.bare = summary.expiries, summary.bare
+        segment.load = ArrayLoader(
+            footer, summary, self._shelf, self._subject_table, self._report, self._mismatch
+        )
+        self._summaries[segment] = summary
+        self._removals += summary.removals
+        self._nbytes += summary.nbytes
+        segment.final_seq = summary.last_seq
+        self._expected = max(self._expected, summary.last_seq + 1)
+        self._end, self._cut_tail = footer.data_end, True
+
+    def _segment(self, file: SegmentFile) -> Segment:
+        header = file.header
+        self._open_from = -1
+        segment = Segment(header.serial, header.base, salt=header.salt, path=file.path)
+        segment.durable = True
+        segment.generation = file.generation
+        segment.jump, segment.tells = header.jump, header.tells
+        self._segments.append(segment)
+        self._expected = max(self._expected, header.base)
+        self._unfit = False
+        return segment
+
+    def _scanned(self, file: SegmentFile, data: bytes, following: int | None) -> None:
+        segment = self._segment(file)
+        found = list(scan(data, HEADER_BYTES, len(data), segment.salt))
+        durable_end = self._known.end if self._known.serial == segment.serial else 0
+        durable_seq = self._known.sequence
+        for item in found:
+            if item.kind == COMMIT:
+                durable_end = max(durable_end, U64.unpack_from(data, item.offset + HEAD_BYTES)[0])
+                durable_seq = max(durable_seq, item.sequence)
+        if self._known.serial > segment.serial or file.header.compacted:
+            durable_end = _EVERYTHING
+        self._known = self._known._replace(sequence=max(durable_seq, self._known.sequence))
+        rel = array("I")
+        compacted = file.header.compacted
+        damaged = self._walk(segment, data, found, rel, durable_end, following, compacted)
+        # A checksum may end in zeros: what is in use ends with the last record or beyond it.
+        segment.data_end = max(self._end, len(data.rstrip(b"\0")))
+        if rel and rel[-1] != len(rel) - 1:
+            segment.rel = rel
+            self._unfit = True
+        self._nbytes += sum(segment.sizes)
+        self._cut_tail = False
+        segment.final_seq = self._expected - 1
+        if following is not None and not damaged and not self._stopped:
+            self._to_seal.append(segment)
+
+    def _walk(
+        self,
+        segment: Segment,
+        data: bytes,
+        found: list[Found],
+        rel: array[int],
+        durable_end: int,
+        following: int | None,
+        compacted: bool,
+    ) -> bool:
+        """Take over the records up to a torn write; whether there was damage to acknowledged bytes."""
+        damaged = hole = False
+        base, intern = segment.base, self._table.intern
+        offsets, sizes = segment.offsets.append, segment.sizes.append
+        sids, stamps = segment.sids.append, segment.stamps.append
+        self._end = HEADER_BYTES
+        self._open_from = -1
+        segment.bare = not any(item.kind == MESSAGE and item.flags & FLAG_HEADERS for item in found)
+        for item in found:
+            kind, offset, size, sequence, stamp, flags, subject_len = item
+            if kind == MESSAGE:
+                if sequence < self._expected or (following is not None and sequence >= following):
+                    continue  # superseded: what was taken back or torn, and then written elsewhere
+                if self._blanks.close(sequence):
+                    pass  # what is missing may have been given back: see the end of the opening
+                elif sequence > self._expected and (hole or not compacted):
+                    if not compacted and self._torn(self._expected):
+                        self._stop(segment, offset)
+                        break
+                    self._lost(segment, offset, self._expected, sequence - 1)
+                    damaged = True
+                hole = False
+                at = offset + HEAD_BYTES + (4 if flags & FLAG_HEADERS else 0)
+                if flags & _SPECIAL or self._open_from >= 0:
+                    self._note_flags(segment, data, item, rel)
+                offsets(offset)
+                sizes(size)
+                sids(intern(data[at : at + subject_len]))
+                stamps(stamp)
+                rel.append(sequence - base)
+                self._expected = sequence + 1
+            elif kind == REMOVAL:
+                ranges = ranges_of(data, Found(kind, offset, size, 0, 0, 0, 0))
+                segment.removals += ranges
+                self._removals += ranges
+                self._expected = max(self._expected, sequence + 1)
+            elif kind == SKIP:
+                self._expected = max(self._expected, sequence + 1)
+            elif kind == 0:
+                self._unfit = True
+                if offset < durable_end and has_hole(data, offset, offset + size):
+                    content = data[offset : offset + size]
+                    self._blanks.note(segment, offset, content, self._expected)
+                    damaged = hole = True
+                    self._end = offset + size
+                    continue
+                if following == self._expected or (
+                    following is not None and self._later.removed(self._expected, following - 1)
+                ):
+                    break  # the end of a segment that was left because of a torn write
+                if offset >= durable_end and self._torn(self._expected):
+                    self._stop(segment, offset)
+                    break
+                damaged = hole = True
+                self._quarantine.keep(
+                    segment.path, self._shelf.root, offset, data[offset : offset + size]
+                )
+                self._report(segment.path, offset, f"{size} damaged bytes were skipped")
+            self._end = offset + size
+        self._blanks.end()
+        return damaged
+
+    def _note_flags(self, segment: Segment, data: bytes, found: Found, rel: array[int]) -> None:
+        """Take note of a message that expires, and of where one begins that lacks its end."""
+        if not found.flags & FLAG_OPEN:
+            self._open_from = -1
+        elif self._open_from < 0:
+            self._open_from = len(rel)
+        if found.flags & FLAG_EXPIRES:
+            at = found.offset + HEAD_BYTES
+            start = at + 4 + found.subject_len
+            headers = data[start : start + U32.unpack_from(data, at)[0]]
+            if segment.expiries is None:
+                segment.expiries = Expiries()
+            time_ns = self._expiry_of(headers, found.timestamp_ns)
+            segment.expiries.add(found.sequence - segment.base, time_ns)
+
+    def _drop_open(self) -> None:
+        """Messages at the end that stand or fall with one that is missing were never acknowledged."""
+        if self._open_from < 0 or not self._segments:
+            return
+        tail, start = self._segments[-1], self._open_from
+        first = tail.sequence(start) if tail.load is None and start < len(tail) else 0
+        if not first or not self._torn(first):
+            return
+        self._report(tail.path, tail.offsets[start], "messages without their end were ignored")
+        self._nbytes -= sum(tail.sizes[start:])
+        self._end, self._expected = tail.offsets[start], first
+        tail.cut(start)
+        tail.dead = 0
+        self._unfit = True
+
+    def _torn(self, sequence: int) -> bool:
+        """Whether a message of this sequence may never have become durable."""
+        if sequence > self._known.sequence:
+            known = max(self._known.sequence, self._later.durable())
+            self._known = self._known._replace(sequence=known)
+        return sequence > self._known.sequence
+
+    def _stop(self, segment: Segment, offset: int) -> None:
+        self._stopped = True
+        self._unfit = True
+        self._report(segment.path, offset, "a torn write at the end was ignored")
+
+    def _subject_table(self) -> SubjectTable:
+        return self._table if self._log is None else self._log.table
+
+    def _mismatch(self, segment: Segment, summary: Summary) -> None:
+        missing = summary.messages - len(segment), summary.nbytes - sum(segment.sizes)
+        if self._log is not None:
+            self._log.lessened(segment, *missing)
+            return
+        segment.spoilt = True
+        self._nbytes -= missing[1]
+
+    # -- the whole
+
+    def _finish(self, files: list[SegmentFile]) -> FileLog:
+        self._drop_open()
+        mark_path = self._directory + "/watermark"
+        known = self._known.sequence
+        serials = [*self._inventory.barred, *(file.header.serial for file in files)]
+        last_serial = max([self._known.serial, *serials], default=0)
+        if last_serial in self._inventory.barred:
+            # How far it went nobody knows: go on beyond all that fits into a segment.
+            most = max(known, self._expected - 1) + self._shelf.segment_bytes // OVERHEAD
+            self._note_missing(most)
+            self._expected = most + 1
+            self._unfit = self._jump = True
+        elif known >= self._expected:
+            where = self._segments[-1].path if self._segments else mark_path
+            self._report(where, self._end, "the end is missing", (self._expected, known))
+            self._expected = known + 1
+            self._unfit = self._jump = True
+        last_seq = self._expected - 1
+        if not self._segments:
+            return new_log(
+                self._name,
+                self._directory,
+                self._shelf,
+                serial=last_serial + 1,
+                last_seq=last_seq,
+                missing=self._missing,
+            )
+        tail = self._segments[-1]
+        tail.ensure()
+        self._apply_removals()
+        self._report_blanks()
+        self._count_subjects()
+        if tail.rel is not None or tail.base + len(tail) != self._expected:
+            self._unfit = True
+        self._log = log = FileLog(
+            self._name,
+            self._directory,
+            self._shelf,
+            self._segments,
+            self._table,
+            last_seq=last_seq,
+            first=self._first(last_seq),
+            nbytes=self._nbytes,
+            end=self._end,
+            cut_tail=self._cut_tail,
+            unfit_tail=self._unfit,
+            jump=self._jump,
+            missing=self._missing,
+            untold=self._check_gaps(files),
+            last_serial=max(self._inventory.barred, default=0),
+        )
+        for segment in self._to_seal:
+            if segment is tail:
+                continue  # what followed it was put aside
+            self._shelf.chore(seal_chore(segment, self._table.names))
+        return log
+
+    def _apply_removals(self) -> None:
+        removals = coalesce(self._removals)
+        for segment in self._segments:
+            if not len(segment):
+                continue
+            low, high = segment.base, segment.last_seq
+            for first, last in removals:
+                if first <= low and last >= high and segment is not self._segments[-1]:
+                    listed = self._summaries.get(segment)
+                    unread = listed is not None and segment.load is not None
+                    self._nbytes -= listed.nbytes if unread and listed else sum(segment.sizes)
+                    if unread:
+                        segment.vacate()
+                    else:
+                        segment.dead = len(segment)
+                        segment.alive = bytearray(len(segment))
+                    break
+                if first <= high and last >= low:
+                    self._remove(segment, first, last)
+            segment.counted = 0
+
+    def _check_gaps(self, files: list[SegmentFile]) -> list[tuple[int, int]]:
+        """Report gaps between the files that no removal explains.
+
+        Where no file is of a version that records these, they are what removed segments have left:
+        returns them, to be recorded.
+        """
+        if not any(file.header.tells for file in files):
+            return [(low, high) for _, low, high in self._gaps]
+        removals = coalesce(self._removals)
+        for path, low, high in self._gaps:
+            for lost in subtract([(low, high)], removals):
+                self._report(path, 0, "the file of the segment before it is not there", lost)
+        return []
+
+    def _report_blanks(self) -> None:
+        """What looks like a hole is one if all that lay there was removed, or else it is damage."""
+        removals, root = coalesce(self._removals), self._shelf.root
+        for blank in self._blanks.damaged(removals, self._quarantine, root):
+            what = f"{blank.size} damaged bytes were skipped"
+            self._report(blank.segment.path, blank.offset, what)
+            if blank.first <= blank.last:
+                self._lost(blank.segment, blank.offset, blank.first, blank.last)
+
+    def _remove(self, segment: Segment, first: int, last: int) -> None:
+        segment.ensure()
+        start, stop = segment.lower(first), segment.upper(last)
+        if start >= stop:
+            return
+        if segment.alive is None:
+            segment.alive = bytearray(b"\1" * len(segment))
+        segment.alive[start:stop] = bytes(stop - start)
+        segment.dead += stop - start
+        self._nbytes -= sum(segment.sizes[start:stop])
+
+    def _count_subjects(self) -> None:
+        table = self._table
+        for segment in self._segments:
+            listed = self._summaries.get(segment)
+            if listed is not None and not segment.dead and segment.load is not None:
+                for name, count, first, last in listed.subjects:
+                    sid = table.intern(name)
+                    segment.counts[sid] = count
+                    table.add(sid, segment.base + first, segment.base + last, count)
+                segment.counted = len(segment)
+                segment.weight = listed.nbytes
+            elif segment.live:
+                segment.ensure()
+                for sid, count in segment.live_counts().items():
+                    # The bounds may be wider than what is left: readers narrow them.
+                    table.add(sid, segment.base, segment.last_seq, count)
+                    table.loose.add(sid)
+
+    def _first(self, last_seq: int) -> int:
+        for segment in self._segments:
+            if segment.live:
+                return segment.first_live(0)
+        return last_seq + 1
+
+    def _lost(self, segment: Segment, offset: int, first: int, last: int) -> None:
+        self._report(segment.path, offset, "acknowledged records are damaged", (first, last))
+
+    def _report(
+        self, path: str, offset: int, what: str, lost: tuple[int, int] | None = None
+    ) -> None:
+        finding: Finding = damage(path, offset, what, self._name, lost)
+        self._shelf.report(finding)

@@ -1,0 +1,207 @@
+"""Where things lie in a store's directory.
+
+::
+
+    <directory>/
+      lock                       who uses it
+      meta/journal-00000001      metadata (meta.py)
+      streams/<name>/…           one directory per stream (segment.py, watermark.py, spare.py)
+      trash/                     deleted streams on their way out
+      quarantine/                what recovery put aside; never removed
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Final
+from urllib.parse import quote, unquote
+
+from ....errors import StoreError
+from ..commit.writer import Writer
+from ..format.segment import HEADER_BYTES, Header, decode_header
+from ..io.files import FileSystem, is_full, read_around
+from ..io.findings import Finding
+from ..meta.spare import SPARE, Spare, read_spare
+
+__all__ = ["Directories", "Layout", "directory_name"]
+
+_DIRNAME_MAX: Final = 200
+_HASHED: Final = "%%"
+_RETIRED: Final = re.compile(r"\d{8,}")
+
+
+def directory_name(name: str) -> str:
+    """A stream's directory: its name, with what file systems may not like percent-encoded.
+
+    Names too long for that become a hash; the segments in the directory know the name.
+    """
+    plain = quote(name, safe="").replace(".", "%2E").replace("~", "%7E")
+    if len(plain) <= _DIRNAME_MAX:
+        return plain
+    return _HASHED + sha256(name.encode()).hexdigest()
+
+
+class Directories:
+    """What there is of streams on the disk, by name."""
+
+    def __init__(self) -> None:
+        self.streams: dict[str, str] = {}
+        self.spares: dict[str, Spare] = {}
+        self.barred: dict[str, str] = {}  # names that cannot be used, and why
+        self.nameless: set[str] = set()  # directories whose name is a hash of a name we do not know
+
+    def identify(self, name: str, directory: str) -> None:
+        """Somebody knows the name of a stream: the directory it would have is its own."""
+        if directory in self.nameless:
+            self.nameless.discard(directory)
+            self.streams[name] = directory
+
+
+class Layout:
+    """The directories of one store."""
+
+    def __init__(self, fs: FileSystem, root: str) -> None:
+        self._fs = fs
+        self.root = root
+        self.meta = root + "/meta"
+        self.quarantine = root + "/quarantine"
+        self._streams = root + "/streams"
+        self._trash = root + "/trash"
+        self._trash_number = 0
+        self._named: set[str] = set()  # what was found in the trash and reported
+
+    def prepare(self) -> None:
+        """Make the directories that are missing, durably."""
+        fs = self._fs
+        missing = []
+        path = self.root
+        while not fs.exists(path):
+            missing.append(path)
+            path = path.rpartition("/")[0]
+        for path in reversed(missing):
+            fs.mkdir(path)
+            fs.fsync_dir(path.rpartition("/")[0] or "/")
+        for path in (self.meta, self._streams, self._trash, self.quarantine):
+            kind = fs.kind(path)
+            if kind not in ("", "directory"):
+                what = "a symbolic link" if kind == "link" else "not a directory"
+                raise StoreError(f"{path} is {what}; the store needs a directory of its own there")
+            if not kind and path != self.quarantine:
+                fs.mkdir(path)
+        fs.fsync_dir(self.root)
+        taken = [int(name) for name in fs.listdir(self._trash) if name.isdecimal()]
+        self._trash_number = max(taken, default=0)
+
+    def stream(self, name: str) -> str:
+        """The directory of a stream."""
+        return f"{self._streams}/{directory_name(name)}"
+
+    def is_unfinished(self, directory: str) -> bool:
+        """Whether the first flush of the stream in it was cut off."""
+        return not any(self._fs.exists(f"{directory}/{file}") for file in ("watermark", SPARE))
+
+    def streams(self, report: Callable[[Finding], None]) -> Directories:
+        """What there is in the place of streams. What is none of ours is named and left alone."""
+        found = Directories()
+        for entry in self._fs.listdir(self._streams):
+            path = f"{self._streams}/{entry}"
+            kind = self._fs.kind(path)
+            name = _plain_name(entry)
+            if kind != "directory":
+                what = "a symbolic link" if kind == "link" else "not a directory"
+                report(Finding(path, 0, f"{what}; left alone", name or ""))
+                if name is not None:
+                    found.barred[name] = f"{path} is {what}"
+            elif not entry.startswith(_HASHED):
+                if name is None:
+                    report(Finding(path, 0, "not the directory of a stream; left alone"))
+                else:
+                    self._add(found, name, path)
+            elif (name := self._name_in(entry, path)) is not None:
+                self._add(found, name, path)
+            else:
+                report(Finding(path, 0, "the files in it do not tell whose directory it is"))
+                found.nameless.add(path)
+        return found
+
+    def _add(self, found: Directories, name: str, path: str) -> None:
+        found.streams[name] = path
+        spare = read_spare(self._fs, path, name)
+        if spare is not None:
+            found.spares[name] = spare
+
+    def _name_in(self, entry: str, path: str) -> str | None:
+        """Whose directory this is, by the segments or the copy of metadata in it."""
+        for file in self._fs.listdir(path):
+            if file.endswith(".seg") and self._fs.kind(f"{path}/{file}") == "file":
+                header = self._header_of(f"{path}/{file}")
+                if header is not None and directory_name(header.name) == entry:
+                    return header.name
+        spare = read_spare(self._fs, path, None)
+        if spare is not None and directory_name(spare.name) == entry:
+            return spare.name
+        return None
+
+    def _header_of(self, path: str) -> Header | None:
+        try:
+            handle = self._fs.open(path)
+        except OSError as error:
+            if is_full(error):
+                raise
+            return None  # the next file may say it
+        try:
+            return decode_header(read_around(self._fs, handle, HEADER_BYTES, 0), path)[0]
+        finally:
+            self._fs.close(handle)
+
+    def trash(self) -> str:
+        """A fresh place for a deleted stream."""
+        self._trash_number += 1
+        return f"{self._trash}/{self._trash_number:08d}"
+
+    def has_trash(self) -> bool:
+        return bool(self._fs.listdir(self._trash))
+
+    def empty_trash(self, report: Callable[[Finding], None]) -> Callable[[Writer], None]:
+        """A chore: remove what deleted streams have left.
+
+        Only directories that were put here, and the files in them; links are not followed. What cannot
+        be removed is named and stays: that is no reason to accept no more messages.
+        """
+
+        def chore(writer: Writer) -> None:
+            fs = writer.fs
+            for entry in fs.listdir(self._trash) if fs.exists(self._trash) else ():
+                path = f"{self._trash}/{entry}"
+                try:
+                    why = self._remove_retired(fs, entry, path)
+                except OSError as error:
+                    why = f"can not be removed: {error.strerror or error}"
+                if why and path not in self._named:
+                    self._named.add(path)
+                    report(Finding(path, 0, f"{why}; left alone"))
+
+        return chore
+
+    def _remove_retired(self, fs: FileSystem, entry: str, path: str) -> str:
+        """Remove a deleted stream; or why it stays."""
+        if not _RETIRED.fullmatch(entry) or fs.kind(path) != "directory":
+            return "not a deleted stream"
+        left = 0
+        for name in fs.listdir(path):
+            if fs.kind(f"{path}/{name}") == "directory":
+                left += 1
+            else:
+                fs.unlink(f"{path}/{name}")
+        if left:
+            return "a deleted stream with directories in it"
+        fs.rmdir(path)
+        return ""
+
+
+def _plain_name(entry: str) -> str | None:
+    """The name of a stream in the name of its directory."""
+    name = unquote(entry)
+    return name if not entry.startswith(_HASHED) and directory_name(name) == entry else None

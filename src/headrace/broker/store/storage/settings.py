@@ -1,0 +1,57 @@
+"""What a storage is opened with: when things have to be on the disk, and in what sizes they go there."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final, Protocol
+
+from ....errors import ConfigurationError
+
+__all__ = ["HANDLES", "Salts", "check_segment_bytes", "each_ones_handles", "parse_sync"]
+
+_SEGMENT_BYTES_MIN: Final = 8 * 1024
+_SEGMENT_BYTES_MAX: Final = 1 << 31
+HANDLES: Final = 512
+_HANDLES_OTHER: Final = 8  # of them: the lock, the journal and its successor, a directory or two
+_HANDLES_MIN: Final = 4
+
+
+class Salts(Protocol):
+    """Where segment salts come from; ``random.Random`` matches."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+def parse_sync(sync: str) -> tuple[bool, int | None]:
+    """A sync mode as (sync before done, interval in ns). Raises ConfigurationError.
+
+    ``always``: on disk before ``done``. ``interval:<seconds>``: written before ``done``, on disk at
+    most so much later. ``os``: written before ``done``, on disk when the system likes.
+    """
+    mode, _, rest = sync.partition(":")
+    if mode == "always" and not rest:
+        return True, None
+    if mode == "os" and not rest:
+        return False, None
+    if mode == "interval":
+        with contextlib.suppress(ValueError):
+            seconds = float(rest.removesuffix("s"))
+            if 0 < seconds < 86_400:
+                return False, round(seconds * 1e9)
+    raise ConfigurationError(
+        f"sync is {sync!r}; accepted are 'always', 'interval:<seconds>' and 'os'"
+    )
+
+
+def check_segment_bytes(segment_bytes: int) -> None:
+    """Raise ConfigurationError if a segment cannot have this size."""
+    if not _SEGMENT_BYTES_MIN <= segment_bytes <= _SEGMENT_BYTES_MAX:
+        raise ConfigurationError(
+            f"segment_bytes is {segment_bytes}; accepted are {_SEGMENT_BYTES_MIN} to "
+            f"{_SEGMENT_BYTES_MAX}"
+        )
+
+
+def each_ones_handles(handles: int) -> int:
+    """How many files the owner, and as many the commit thread, may keep open of ``handles`` in all."""
+    return max(handles - _HANDLES_OTHER, _HANDLES_MIN) // 2

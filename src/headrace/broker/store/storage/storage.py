@@ -1,0 +1,497 @@
+"""The top of the store: a directory of streams, a metadata journal and one commit thread."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from ....clock import Clock, SystemClock
+from ....errors import StoreError, StoreFailedError, StoreFullError
+from ....limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
+from ..commit.commit import Batch, CommitStats, Committer
+from ..commit.writer import Writer
+from ..io.files import FileSystem, LocalFiles, explain
+from ..io.findings import Finding, Quarantine
+from ..io.lock import DirectoryLock
+from ..log.appends import ExpiryOf
+from ..log.edits import EditableLog
+from ..log.file_log import FileLog
+from ..log.fresh import new_log
+from ..log.segment_cache import Shelf
+from ..meta.journal_file import open_journal
+from ..meta.journal_writer import JournalWriter
+from ..meta.mending import mend
+from ..meta.meta import Meta
+from ..meta.spare import Spares
+from ..recovery.recovery import open_log
+from .flights import Flight, Staged, ignore, ignore_outcome
+from .layout import Layout
+from .memory import MemoryLog
+from .scrub import SealedFile, read_everything, sealed_files
+from .settings import HANDLES, Salts, check_segment_bytes, each_ones_handles, parse_sync
+
+__all__ = ["FileStorage", "parse_sync"]
+
+_NAME_BYTES_MAX: Final = 1000
+_SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
+_FINDINGS_MAX: Final = 10_000
+
+
+class FileStorage:
+    """A store of streams in a directory; see ``Storage`` in ``core/ports.py``.
+
+    Everything is called on one thread, the owner's. When the commit thread has finished something it
+    calls ``notify`` (on its own thread); the owner then calls ``complete``. With ``threaded=False``
+    there is no commit thread: ``flush`` commits and calls ``done`` before it returns.
+
+    ``handles`` is how many files it keeps open at most, to read and to write.
+
+    A flush whose ``done`` is given StoreFullError left nothing behind: the messages appended for it
+    are gone again and the messages removed for it are back, and so it is for everything staged since.
+    Changes of ``meta`` are the exception: they stay and go with the next flush. Once there is room,
+    the next flush works. StoreFailedError means that a write or a sync failed: the store has become
+    read-only (``failed``), and what was in flight may or may not be on disk.
+
+    Raises StoreLockedError, StoreFormatError, StoreFailedError, StoreFullError, ConfigurationError.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        clock: Clock | None = None,
+        fs: FileSystem | None = None,
+        sync: str = "always",
+        segment_bytes: int = SEGMENT_BYTES,
+        cache_bytes: int = PAYLOAD_CACHE_BYTES_DEFAULT,
+        notify: Callable[[], None] | None = None,
+        threaded: bool = True,
+        salts: Salts | None = None,
+        handles: int = HANDLES,
+    ) -> None:
+        sync_first, interval_ns = parse_sync(sync)
+        check_segment_bytes(segment_bytes)
+        self.sync: Final = sync
+        self.directory: Final = os.path.abspath(os.fspath(directory))  # noqa: PTH100
+        self.report: list[Finding] = []
+        self._fs = fs = fs if fs is not None else LocalFiles()
+        self._handles = each_ones_handles(handles)
+        self._layout = Layout(fs, self.directory)
+        self._salts: Salts = salts if salts is not None else random.SystemRandom()
+        clock = clock if clock is not None else SystemClock()
+        try:
+            self._layout.prepare()
+            self._lock = DirectoryLock(fs, self.directory)
+        except OSError as error:
+            raise explain(error, f"opening the store in {self.directory}") from error
+        try:
+            self._open(clock, sync_first, interval_ns, segment_bytes, cache_bytes, notify, threaded)
+        except OSError as error:
+            self._lock.release()
+            raise explain(error, f"opening the store in {self.directory}") from error
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(
+        self,
+        clock: Clock,
+        sync_first: bool,
+        interval_ns: int | None,
+        segment_bytes: int,
+        cache_bytes: int,
+        notify: Callable[[], None] | None,
+        threaded: bool,
+    ) -> None:
+        fs = self._fs
+        self._quarantine = Quarantine(fs, self._layout.quarantine)
+        meta_directory = self._layout.meta
+        opened = open_journal(
+            fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
+        )
+        found = self._layout.streams(self._found)
+        mend(opened, found, self._found)
+        self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
+        self._writer = Writer(fs, sync_first, self._journal, self._lock.in_place, self._handles)
+        self._spares = Spares(
+            found.spares, self._directory_of, self._writer.stale_spares, self._salt
+        )
+        self._meta = Meta(opened, self._spares, self._check)
+        self._committer = Committer(
+            self._writer,
+            clock=clock,
+            threaded=threaded,
+            notify=notify if notify is not None else ignore,
+            interval_ns=interval_ns,
+        )
+        self._shelf = Shelf(
+            fs,
+            self.directory,
+            clock=clock,
+            segment_bytes=segment_bytes,
+            cache_bytes=cache_bytes,
+            handles=self._handles,
+            salt=self._salt,
+            report=self._found,
+            soil=self._soil,
+            restage=self._restage,
+            chore=self._committer.submit,
+            notify=notify if notify is not None else ignore,
+        )
+        self._threaded = threaded
+        self._closed = False
+        self._epoch = 0
+        self._poison: StoreError | None = None
+        self._logs: dict[str, FileLog | MemoryLog] = {}
+        self._unopened = found.streams
+        self._places = found
+        self._staged = Staged()
+        self._inflight: deque[Flight] = deque()
+        self._pending_bytes = 0
+        self._completing = False
+        self._empty_trash = self._layout.empty_trash(self._found)
+        if self._layout.has_trash():
+            self._committer.submit(self._empty_trash)
+
+    # -- the port
+
+    @property
+    def meta(self) -> Meta:
+        """Small durable values by key, committed by the same flushes."""
+        return self._meta
+
+    @property
+    def failed(self) -> Exception | None:
+        """The error after which nothing can be changed any more, or None."""
+        return self._committer.failed
+
+    @property
+    def stats(self) -> CommitStats:
+        """Counters of the commit thread."""
+        return self._committer.stats
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes of messages are staged or being committed, and not durable yet."""
+        return self._pending_bytes + sum([log.staged_bytes for log in self._staged.dirty])
+
+    @property
+    def pending_flushes(self) -> int:
+        """How many flushes were handed over and are not yet completed."""
+        return len(self._inflight)
+
+    def streams(self) -> list[str]:
+        """The names of all streams, sorted."""
+        return sorted({*self._logs, *self._unopened})
+
+    def create_stream(self, name: str, *, memory: bool = False) -> FileLog | MemoryLog:
+        """Make an empty stream, durable with the next flush.
+
+        Raises StoreError if it exists or the name is too long. A ``memory`` stream takes part in
+        flushes but leaves nothing on disk. If one of this name was deleted since the last flush, what
+        is staged so far is committed first, as a flush of its own that nobody hears of.
+        """
+        self._check()
+        self._places.identify(name, self._layout.stream(name))
+        if name in self._logs or name in self._unopened:
+            raise StoreError(f"stream {name!r} exists already")
+        if name in self._places.barred:
+            raise StoreError(f"stream {name!r}: {self._places.barred[name]}")
+        if not 0 < len(name.encode()) <= _NAME_BYTES_MAX:
+            raise StoreError(
+                f"a stream's name has 1 to {_NAME_BYTES_MAX} bytes; this one {len(name.encode())}"
+            )
+        log: FileLog | MemoryLog
+        if memory:
+            log = MemoryLog(name, self._soil)
+        else:
+            directory = self._layout.stream(name)
+            if any(source == directory for source, _ in self._staged.work.retired):
+                self._submit(ignore_outcome)  # the old one must be gone before the new one is made
+            self._staged.work.directories.append(directory)
+            log = new_log(name, directory, self._shelf)
+            self._staged.dirty[log] = None
+        self._logs[name] = log
+        self._staged.created.append(log)
+        self._staged.touched = True
+        return log
+
+    def open_stream(self, name: str, expiry_of: ExpiryOf | None = None) -> FileLog | MemoryLog:
+        """The stream of this name, read from disk the first time. Raises StoreError if there is none.
+
+        ``expiry_of(headers, timestamp_ns)`` tells when a message that expires by itself does so.
+        """
+        log = self._logs.get(name)
+        if log is not None:
+            return log
+        self._places.identify(name, self._layout.stream(name))
+        directory = self._unopened.get(name)
+        if directory is None:
+            raise StoreError(f"no stream {name!r} in the store")
+        try:
+            log = open_log(name, directory, self._shelf, self._quarantine, expiry_of)
+        except OSError as error:
+            raise explain(error, f"opening stream {name!r}") from error
+        self._unopened.pop(name, None)
+        self._logs[name] = log
+        if not log.clean:
+            self._staged.dirty[log] = None
+        return log
+
+    def barred(self) -> dict[str, str]:
+        """Names of streams whose place is taken by something that is none, and what that is."""
+        return dict(self._places.barred)
+
+    def location(self, name: str) -> str:
+        """Where a stream lies, or would lie."""
+        return self._layout.stream(name)
+
+    def is_unfinished(self, name: str) -> bool:
+        """Whether the first flush of this stream was cut off: nobody was ever told that it exists."""
+        directory = self._unopened.get(name)
+        return directory is not None and self._layout.is_unfinished(directory)
+
+    def note(self, what: str, stream: str = "") -> None:
+        """Add to ``report`` what whoever uses the metadata found wrong with it."""
+        where = self._layout.stream(stream) if stream else self._layout.meta
+        self._found(Finding(where, 0, what, stream))
+
+    def delete_stream(self, name: str) -> None:
+        """Drop a stream with all its messages, durably with the next flush.
+
+        What only stands in its place is put aside untouched. Raises StoreError if there is none.
+        """
+        self._check()
+        self._places.identify(name, self._layout.stream(name))
+        if name in self._places.barred:
+            self._put_aside(name)
+            return
+        log = self._logs.pop(name, None)
+        directory = self._unopened.pop(name, None)
+        if log is None and directory is None:
+            raise StoreError(f"no stream {name!r} in the store")
+        self._spares.drop(name)
+        staged = self._staged
+        if log is not None:
+            staged.dirty.pop(log, None)
+            log.discard()
+        if isinstance(log, FileLog):
+            directory = log.directory
+        if log is not None and log in staged.created:
+            staged.created.remove(log)
+            if directory is not None:
+                staged.work.directories.remove(directory)
+            return
+        staged.deleted.append((name, directory, log))
+        staged.touched = True
+        if directory is not None:
+            staged.work.retired.append((directory, self._layout.trash()))
+
+    def flush(self, done: Callable[[Exception | None], None]) -> None:
+        """Commit everything staged so far; ``done`` is called in the order of the flushes.
+
+        It is called from ``complete``; or before ``flush`` returns, without a commit thread and when
+        there is nothing to wait for.
+        """
+        self._submit(done)
+        if not self._threaded or self._inflight[0].batch.finished:
+            self.complete()
+
+    def complete(self) -> None:
+        """Take note of what the commit thread has finished and call what waits for it."""
+        if self._completing:
+            return  # called from a ``done``: the loop below goes on with what there is
+        self._completing = True
+        faults: list[Exception] = []
+        try:
+            while self._next_finished():
+                self._complete_one(self._inflight.popleft(), faults)
+            self._shelf.recent.shrink()
+            if self.failed is None:
+                self._shelf.compactor.pump()
+        finally:
+            self._completing = False
+        if faults:
+            raise faults[0]
+
+    def _complete_one(self, flight: Flight, faults: list[Exception]) -> None:
+        """Take note of one flush and call who waits for it.
+
+        What goes wrong is told when everybody has been called: what others were promised does not fail by it.
+        """
+        self._pending_bytes -= flight.batch.nbytes
+        error = flight.refused or flight.batch.error
+        try:
+            if error is None:
+                self._succeed(flight)
+            elif flight.refused is None:
+                self._fail(flight, error)
+        except Exception as fault:
+            faults.append(fault)
+        try:
+            flight.batch.done(error)
+        except Exception as fault:
+            faults.append(fault)
+
+    def _next_finished(self) -> bool:
+        """Whether a flush is finished; on a full disk one of our own is begun if that can free some room."""
+        busy = self._inflight or self._staged.touched or self.failed
+        if not busy and self._shelf.is_full and self._staged.dirty:
+            self._submit(ignore_outcome, own=True)
+        return bool(self._inflight) and self._inflight[0].batch.finished
+
+    def verify(self, step: int = 1000) -> Iterator[int]:
+        """Read every message of every stream on disk, ``step`` at a time.
+
+        Yields how many were read after each step. What is damaged is skipped and listed in ``report``.
+        """
+        return read_everything(map(self.open_stream, self.streams()), step)
+
+    def sealed_files(self) -> list[SealedFile]:
+        """The files of streams in use that are no longer written, for a scrub; see ``scrub.py``."""
+        return sealed_files(log for log in self._logs.values() if isinstance(log, FileLog))
+
+    def close(self) -> None:
+        """Flush, write what makes the next start quick, and release the directory.
+
+        ``done`` callbacks still outstanding are called. Without effect the second time.
+        """
+        if self._closed:
+            return
+        self._submit(ignore_outcome)
+        self._shelf.compactor.stop()
+        self._committer.stop()
+        self.complete()
+        self._closed = True
+        if self.failed is None:
+            self._seal_tails()
+        self._writer.close()
+        self._journal.close()
+        self._shelf.handles.close()
+        self._lock.release()
+
+    # -- flushing inside
+
+    def _submit(self, done: Callable[[Exception | None], None], *, own: bool = False) -> None:
+        batch = Batch(self._epoch, done)
+        refused, self._poison = self._poison, None
+        if refused is not None:
+            # What was staged before the batch failed is gone already, and so is what came since.
+            self._take_back_staged()
+            staged = Staged()
+        else:
+            staged, self._staged = self._staged, Staged()
+            self._fill(batch, staged)
+        self._inflight.append(Flight(batch, staged, refused, own=own))
+        if batch.work:
+            self._committer.submit(batch)
+        else:
+            batch.finished = True
+
+    def _fill(self, batch: Batch, staged: Staged) -> None:
+        work = batch.work
+        work.directories, work.retired = staged.work.directories, staged.work.retired
+        for log in staged.dirty:
+            batch.parts.append(log.stage(work))
+        work.meta = self._meta.take()
+        batch.nbytes = sum([sum(map(len, write.buffers)) for write in work.writes])
+        self._pending_bytes += batch.nbytes
+
+    def _succeed(self, flight: Flight) -> None:
+        change = flight.batch.work.meta
+        if change is not None:
+            self._meta.complete(change)
+        for part in flight.batch.parts:
+            part.log.complete(part)
+        if flight.batch.work.retired:
+            self._committer.submit(self._empty_trash)
+
+    def _fail(self, flight: Flight, error: StoreError) -> None:
+        """Take back the flight and all that was staged after it, flushed or not."""
+        self._epoch += 1
+        if self._staged.touched:
+            self._poison = error
+        self._take_back_staged()
+        flights = [flight, *self._inflight]
+        for later in reversed(flights):
+            later.refused = error
+            self._undo_streams(later.staged)
+        logs = {part.log: None for later in flights for part in later.batch.parts}
+        for log in logs:
+            if self._logs.get(log.name) is log:
+                log.fail()
+        self._meta.fail()
+        if isinstance(error, StoreFullError) and not flight.own:
+            self._shelf.is_full = True
+            for log in self._logs.values():
+                log.give_back()
+
+    def _take_back_staged(self) -> None:
+        staged, self._staged = self._staged, Staged()
+        self._undo_streams(staged)
+        for log in staged.dirty:
+            if self._logs.get(log.name) is log:
+                log.fail()
+
+    def _undo_streams(self, staged: Staged) -> None:
+        """Streams created are no more, streams deleted are back."""
+        for log in staged.created:
+            self._logs.pop(log.name, None)  # or it was deleted since, and is listed as not opened
+            self._unopened.pop(log.name, None)
+            log.discard()
+        for name, directory, deleted in staged.deleted:
+            if directory is not None:
+                self._unopened[name] = directory
+            elif deleted is not None:
+                self._logs[name] = deleted
+                deleted.fail()
+
+    # -- small things inside
+
+    def _directory_of(self, name: str) -> str | None:
+        """The directory of a stream that has one, or will have by the next flush."""
+        log = self._logs.get(name)
+        return log.directory if isinstance(log, FileLog) else self._unopened.get(name)
+
+    def _put_aside(self, name: str) -> None:
+        self._spares.drop(name)
+        try:
+            self._quarantine.take(self._layout.stream(name), self.directory)
+        except OSError as error:
+            raise explain(error, f"putting aside what is in the place of {name!r}") from error
+        del self._places.barred[name]
+
+    def _seal_tails(self) -> None:
+        for log in self._logs.values():
+            chore = log.closing_chore(_SEAL_AT_CLOSE) if isinstance(log, FileLog) else None
+            if chore is not None:
+                self._committer.run_chore(chore)
+
+    def _salt(self) -> int:
+        return self._salts.getrandbits(32)
+
+    def _found(self, finding: Finding) -> None:
+        if len(self.report) < _FINDINGS_MAX:
+            self.report.append(finding)
+
+    def _check(self) -> None:
+        """Raise StoreError if nothing may be changed any more."""
+        failed = self._committer.failed
+        if failed is not None:
+            raise StoreFailedError(f"the store is read-only: {failed}")
+        if self._closed:
+            raise StoreError("the store is closed")
+
+    def _soil(self, log: EditableLog) -> None:
+        self._check()
+        if self._logs.get(log.name) is not log:
+            raise StoreError(f"stream {log.name!r} was deleted")
+        self._staged.dirty[log] = None
+        self._staged.touched = True
+
+    def _restage(self, log: EditableLog) -> None:
+        if self._logs.get(log.name) is log:
+            self._staged.dirty[log] = None

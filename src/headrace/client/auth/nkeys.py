@@ -1,0 +1,131 @@
+"""NKEYs: the Ed25519 keys NATS users prove themselves with, and the credentials files that carry them.
+
+The signature, once per connection over the server's nonce, is made by the ``cryptography`` package (extra
+``headrace[nkeys]``) where that is installed. Without it by plain Python, see ``ed25519``, which takes a few
+milliseconds and is not hardened against somebody who measures this process from within the same machine.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Protocol
+
+from ...errors import ConfigurationError
+from .ed25519 import PlainSigner
+
+__all__ = ["KeyPair", "UserCredentials", "read_credentials"]
+
+_SEED_PREFIX: Final = 18 << 3  # 'S'
+_USER_PREFIX: Final = 20 << 3  # 'U'
+
+
+class _Signer(Protocol):
+    public_key_bytes: bytes
+
+    def sign(self, data: bytes, /) -> bytes: ...
+
+
+class _FastSigner:
+    """The ``cryptography`` package's: quick, and in a time that tells nothing of the key."""
+
+    __slots__ = ("public_key_bytes", "sign")
+
+    def __init__(self, seed: bytes) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        key = Ed25519PrivateKey.from_private_bytes(seed)
+        self.public_key_bytes = key.public_key().public_bytes_raw()
+        self.sign = key.sign
+
+
+def _signer(seed: bytes) -> _Signer:
+    try:
+        return _FastSigner(seed)
+    except ImportError:
+        return PlainSigner(seed)
+
+
+class KeyPair:
+    """A user's key pair, made from its seed (``SU…``). The seed appears in no ``repr`` and no error.
+
+    Raises:
+        ConfigurationError: it is not a user's seed.
+    """
+
+    __slots__ = ("_signer", "public_key", "public_key_bytes")
+
+    def __init__(self, seed: str) -> None:
+        self._signer = _signer(_raw_seed(seed))
+        self.public_key_bytes = self._signer.public_key_bytes
+        self.public_key = _encode(bytes([_USER_PREFIX]) + self.public_key_bytes)
+
+    def __repr__(self) -> str:
+        return f"<KeyPair {self.public_key}>"
+
+    def sign(self, data: bytes) -> bytes:
+        """The Ed25519 signature of ``data``, 64 bytes."""
+        return self._signer.sign(data)
+
+    def sign_nonce(self, nonce: str) -> str:
+        """The signature of a server's nonce, as CONNECT carries it."""
+        return base64.urlsafe_b64encode(self.sign(nonce.encode())).rstrip(b"=").decode()
+
+
+@dataclass(frozen=True, slots=True)
+class UserCredentials:
+    """What a credentials file holds: a user's JWT and the key that proves it."""
+
+    jwt: str = field(repr=False)
+    key: KeyPair
+
+
+_BLOCK: Final = re.compile(r"-{3,}BEGIN ([A-Z ]+)-{3,}\s+(\S+)\s+-{3,}END \1-{3,}")
+
+
+def read_credentials(path: str | Path) -> UserCredentials:
+    """Read a credentials file (``.creds``) with its two blocks.
+
+    Raises ConfigurationError: it cannot be read, or one of the blocks is not there or not right.
+    """
+    try:
+        text = Path(path).expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not text"
+        raise ConfigurationError(f"credentials file {str(path)!r}: {reason}") from None
+    blocks = dict(_BLOCK.findall(text))
+    for name in ("NATS USER JWT", "USER NKEY SEED"):
+        if name not in blocks:
+            raise ConfigurationError(f"credentials file {str(path)!r} has no block {name!r}")
+    return UserCredentials(blocks["NATS USER JWT"], KeyPair(blocks["USER NKEY SEED"]))
+
+
+def _raw_seed(seed: str) -> bytes:
+    """The 32 bytes of a user's seed."""
+    text = seed.strip()
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except binascii.Error:
+        raise ConfigurationError(
+            "the NKEY seed is not base 32; accepted is a user's, SU…"
+        ) from None
+    if len(raw) != 36 or _crc16(raw[:-2]) != int.from_bytes(raw[-2:], "little"):
+        raise ConfigurationError("the NKEY seed is mistyped or cut: its checksum does not fit")
+    kind = (raw[0] & 7) << 5 | raw[1] >> 3
+    if raw[0] & 0xF8 != _SEED_PREFIX or kind != _USER_PREFIX:
+        raise ConfigurationError("the NKEY is not a user's seed; those begin with SU")
+    return raw[2:-2]
+
+
+def _encode(raw: bytes) -> str:
+    """Base 32 with NATS' checksum."""
+    checked = raw + _crc16(raw).to_bytes(2, "little")
+    return base64.b32encode(checked).rstrip(b"=").decode()
+
+
+def _crc16(data: bytes) -> int:
+    """CRC-16/XMODEM."""
+    return binascii.crc_hqx(data, 0)

@@ -1,0 +1,408 @@
+"""A consumer: fetch, next, consume, and what can be done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Unpack, cast
+
+from ...api.consumers import (
+    ConsumerConfig,
+    ConsumerInfo,
+    PauseRequest,
+    PauseResponse,
+    PullRequest,
+    ResetRequest,
+    UnpinRequest,
+)
+from ...api.messages import SuccessResponse
+from ...errors import ConfigurationError, TimeoutError_
+from ..callbacks import check_plain
+from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
+from .calls import Api, time_text
+from .consume import Consumption, MessageCallback
+from .fetch import Fetch, FetchPlan
+from .message import Batch, JetStreamMessage, Queued
+from .pin import Pin
+from .pull import (
+    BATCH_FOR_BYTES,
+    EXPIRES_DEFAULT_S,
+    EXPIRES_MIN_S,
+    HEARTBEAT_MAX_S,
+    ConsumeLimits,
+    PriorityOptions,
+)
+from .push import PushSubscription
+
+if TYPE_CHECKING:
+    from ..message import Message
+    from ..net.session import Session
+
+__all__ = ["Consumer"]
+
+MAX_WAIT_DEFAULT_S = 5.0
+HEARTBEAT_ABOVE_S = 30.0  # longer fetches ask for heartbeats unless told otherwise
+
+
+class Consumer:
+    """One pull consumer of one stream. Made by ``stream.consumer(…)`` and its like.
+
+    Attributes:
+        stream_name, name: which one.
+        cached_info: what the server said last; None if it was never asked.
+    """
+
+    def __init__(
+        self, api: Api, stream_name: str, name: str, info: ConsumerInfo | None = None
+    ) -> None:
+        self._api = api
+        self._session: Session = api.session
+        self.stream_name = stream_name
+        self.name = name
+        self.cached_info = info
+        self._pin = Pin(api.session.report)
+        self._next_subject = api.subject("CONSUMER", "MSG", "NEXT", stream_name, name).encode()
+
+    def __repr__(self) -> str:
+        return f"<Consumer {self.name!r} of {self.stream_name!r}>"
+
+    # Taking messages
+
+    async def fetch(
+        self,
+        max_messages: int = 100,
+        *,
+        max_wait: float = MAX_WAIT_DEFAULT_S,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+        **priority: Unpack[PriorityOptions],
+    ) -> Batch:
+        """Up to ``max_messages`` messages, waiting up to ``max_wait`` seconds for all of them.
+
+        Nothing to deliver is an empty batch, not an error.
+
+        Args:
+            heartbeat: fail when the server is silent for twice as long; None: on for waits of more
+                than 30 seconds, 0: off.
+            no_wait: only what is there now.
+            eager: wait for the first message, then take only what is there.
+            priority: ``group``, ``min_pending``, ``min_ack_pending``, ``priority`` of a consumer with
+                priority groups.
+
+        Raises:
+            NoRespondersError: the consumer does not exist.
+            PullError: the server refused the pull.
+            HeartbeatMissedError: it went silent.
+
+            Once messages have come, they are returned, and the error is the batch's ``error``.
+            Cancelling the call sends messages under way back, so they are delivered again at once.
+        """
+        if not isinstance(max_messages, int) or max_messages < 1:
+            raise ConfigurationError(f"max_messages is {max_messages!r}; accepted: 1 or more")
+        request = self._request(max_messages, 0, max_wait, heartbeat, no_wait, eager, priority)
+        return await Fetch(self._session, self._plan(request, max_wait)).run()
+
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        max_wait: float = MAX_WAIT_DEFAULT_S,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+        **priority: Unpack[PriorityOptions],
+    ) -> Batch:
+        """As ``fetch``, up to ``max_bytes``: subject, ack subject, headers and payload count.
+
+        A next message larger than that gives an empty batch whose ``status`` says so.
+        """
+        if not isinstance(max_bytes, int) or max_bytes < 1:
+            raise ConfigurationError(f"max_bytes is {max_bytes!r}; accepted: 1 or more")
+        request = self._request(
+            BATCH_FOR_BYTES, max_bytes, max_wait, heartbeat, no_wait, eager, priority
+        )
+        return await Fetch(self._session, self._plan(request, max_wait)).run()
+
+    async def next(
+        self,
+        max_wait: float = MAX_WAIT_DEFAULT_S,
+        *,
+        heartbeat: float | None = None,
+        **priority: Unpack[PriorityOptions],
+    ) -> JetStreamMessage:
+        """The next message.
+
+        Raises:
+            TimeoutError: none came within ``max_wait`` seconds. And as ``fetch``.
+        """
+        batch = await self.fetch(1, max_wait=max_wait, heartbeat=heartbeat, **priority)
+        if not batch:
+            raise TimeoutError_(f"no message from consumer {self._label} within {max_wait} s")
+        return batch[0]
+
+    def consume(
+        self,
+        callback: MessageCallback | None = None,
+        *,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        expires: float = EXPIRES_DEFAULT_S,
+        heartbeat: float | None = None,
+        threshold_messages: int | None = None,
+        threshold_bytes: int | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        **priority: Unpack[PriorityOptions],
+    ) -> Consumption:
+        """Messages as they come, from a buffer that is kept filled; see ``Consumption`` and, for the
+        limits, ``ConsumeLimits``.
+
+        Args:
+            callback: called for each message in turn, a plain or a coroutine function; without it,
+                iterate the result.
+            on_error: called for what does not end the consume; without it, those are connection events.
+            expires: the default is shorter where a pin is lost without a pull in ``priority_timeout``:
+                half of that, at least 1 second.
+        """
+        limits = ConsumeLimits(
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            expires=self._expires(expires),
+            heartbeat=heartbeat,
+            threshold_messages=threshold_messages,
+            threshold_bytes=threshold_bytes,
+        )
+        self._check_priority(priority)
+        return Consumption(
+            self._session,
+            self._next_subject,
+            self._label,
+            limits,
+            priority,
+            self._pin,
+            callback,
+            on_error,
+        )
+
+    async def listen(
+        self,
+        callback: MessageCallback | None = None,
+        *,
+        on_error: Callable[[Exception], object] | None = None,
+        pending_messages: int = PENDING_MESSAGES_DEFAULT,
+        pending_bytes: int = PENDING_BYTES_DEFAULT,
+    ) -> PushSubscription:
+        """Messages of a push consumer, which the server sends to ``deliver_subject`` unasked.
+
+        For those who have one. What is pulled keeps to what the reader can take; here what comes beyond
+        ``pending_messages`` and ``pending_bytes`` is dropped, unless the consumer has flow control.
+
+        Args:
+            callback: called for each message in turn, a plain or a coroutine function; without it, iterate
+                the result.
+            on_error: called for silence and for missing messages; without it, those are connection events.
+            pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
+
+        Raises:
+            ConfigurationError: the consumer is pulled from.
+        """
+        config = (self.cached_info or await self.info()).config
+        if not config.deliver_subject:
+            raise ConfigurationError(
+                f"consumer {self._label} pushes nothing, as it has no deliver_subject; "
+                "use fetch, next or consume"
+            )
+        self._session.raise_if_closed()
+        subscription = PushSubscription(
+            self._session,
+            self._label,
+            config,
+            on_error=on_error,
+            pending_messages=pending_messages,
+            pending_bytes=pending_bytes,
+        )
+        if callback is not None:
+            subscription.start(cast("Callable[[Message], object]", callback))
+        return subscription
+
+    def ack_all(self, messages: Iterable[JetStreamMessage]) -> Queued:
+        """Acknowledge many messages in one write; those answered before are left alone."""
+        if isinstance(messages, Batch):
+            return messages.ack()
+        return Batch.of(self._session, list(messages)).ack()
+
+    # The pin of a priority group
+
+    @property
+    def pin_id(self) -> str:
+        """Our id while we are the pinned client of our group, as far as we know; else ""."""
+        return self._pin.id
+
+    def on_pinned(self, callback: Callable[[str], object] | None) -> None:
+        """Call ``callback(id)`` when we become the pinned client."""
+        self._pin.on_pinned = check_plain("on_pinned", callback)
+
+    def on_unpinned(self, callback: Callable[[], object] | None) -> None:
+        """Call ``callback()`` when we are told that another client is pinned."""
+        self._pin.on_unpinned = check_plain("on_unpinned", callback)
+
+    # The consumer itself
+
+    async def info(self) -> ConsumerInfo:
+        """What the server says of it now. Raises JetStreamApiError (10014) if it is gone."""
+        self.cached_info = await self._api.call(
+            ConsumerInfo, ("CONSUMER", "INFO", self.stream_name, self.name), repeatable=True
+        )
+        return self.cached_info
+
+    async def update(self, config: ConsumerConfig | None = None, /, **values: Any) -> ConsumerInfo:
+        """Change the configuration: a whole one, or single fields of the present one.
+
+        Raises JetStreamApiError: it is gone (10149), or cannot be changed so.
+        """
+        from .consumers import Consumers
+
+        if config is None:
+            config = (await self.info()).config
+        consumers = Consumers(self._api, self.stream_name)
+        updated = await consumers.create(config, {**values, "name": self.name}, "update")
+        self.cached_info = updated.cached_info
+        assert self.cached_info is not None
+        return self.cached_info
+
+    async def delete(self) -> None:
+        """Delete it. Raises JetStreamApiError (10014) if it is gone. A lost answer is not repeated: it
+        may have been made anew since."""
+        tokens = ("CONSUMER", "DELETE", self.stream_name, self.name)
+        await self._api.call(SuccessResponse, tokens)
+
+    async def pause(self, until: datetime | timedelta | float) -> PauseResponse:
+        """Deliver nothing until a time, or for a duration (seconds or a timedelta)."""
+        if isinstance(until, timedelta):
+            until = until.total_seconds()
+        if not isinstance(until, datetime | int | float):
+            raise ConfigurationError(
+                f"until is {until!r}; accepted are a datetime, a timedelta, and seconds"
+            )
+        if not isinstance(until, datetime):
+            until = datetime.now().astimezone() + timedelta(seconds=until)
+        return await self._pause(PauseRequest(pause_until=time_text(until)))
+
+    async def resume(self) -> PauseResponse:
+        """Deliver again."""
+        return await self._pause(PauseRequest())
+
+    async def _pause(self, request: PauseRequest) -> PauseResponse:
+        tokens = ("CONSUMER", "PAUSE", self.stream_name, self.name)
+        return await self._api.call(PauseResponse, tokens, request, repeatable=True)
+
+    async def reset(self, sequence: int = 0) -> ConsumerInfo:
+        """Deliver from stream sequence ``sequence`` on again; 0: from the first unacknowledged one. A lost
+        answer is not repeated: what was acknowledged since would come again.
+
+        Needs nats-server 2.14 or our broker. Raises JetStreamApiError (10204) where the deliver policy
+        does not allow it.
+        """
+        if not isinstance(sequence, int) or sequence < 0:
+            raise ConfigurationError(f"sequence is {sequence!r}; accepted: 0 or more")
+        self.cached_info = await self._api.call(
+            ConsumerInfo,
+            ("CONSUMER", "RESET", self.stream_name, self.name),
+            ResetRequest(seq=sequence),
+        )
+        return self.cached_info
+
+    async def unpin(self, group: str) -> None:
+        """Let go of the group's pinned client, whoever it is; the next pull is pinned instead. A lost
+        answer is not repeated: it would let go of the next one, too."""
+        tokens = ("CONSUMER", "UNPIN", self.stream_name, self.name)
+        await self._api.call(SuccessResponse, tokens, UnpinRequest(group=group))
+
+    # Requests
+
+    @property
+    def _label(self) -> str:
+        return f"{self.name!r} of stream {self.stream_name!r}"
+
+    def _request(
+        self,
+        batch: int,
+        max_bytes: int,
+        max_wait: float,
+        heartbeat: float | None,
+        no_wait: bool,
+        eager: bool,
+        priority: PriorityOptions,
+    ) -> PullRequest:
+        if not isinstance(max_wait, int | float) or max_wait <= 0:
+            raise ConfigurationError(f"max_wait is {max_wait} s; accepted: more than 0")
+        if heartbeat is None:
+            long = max_wait > HEARTBEAT_ABOVE_S and not no_wait
+            heartbeat = min(max_wait / 2, HEARTBEAT_MAX_S) if long else 0.0
+        if heartbeat < 0 or 2 * heartbeat > max_wait:
+            raise ConfigurationError(
+                f"heartbeat is {heartbeat} s; accepted: 0 to half of max_wait ({max_wait} s)"
+            )
+        self._check_priority(priority)
+        return PullRequest(
+            batch=batch,
+            max_bytes=max_bytes,
+            expires=0.0 if no_wait else max_wait,
+            no_wait=no_wait or eager,
+            idle_heartbeat=0.0 if no_wait else heartbeat,
+            **priority,
+        )
+
+    def _expires(self, expires: float) -> float:
+        config = None if self.cached_info is None else self.cached_info.config
+        if config is None or config.priority_policy != "pinned_client":
+            return expires
+        if expires != EXPIRES_DEFAULT_S or not config.priority_timeout:
+            return expires
+        return min(expires, max(EXPIRES_MIN_S, config.priority_timeout / 2))
+
+    def _plan(self, request: PullRequest, max_wait: float) -> FetchPlan:
+        return FetchPlan(
+            subject=self._next_subject,
+            request=request,
+            max_messages=request.batch,
+            max_bytes=request.max_bytes,
+            max_wait=max_wait,
+            consumer=self._label,
+            pin=self._pin,
+        )
+
+    def _check_priority(self, priority: PriorityOptions) -> None:
+        """Refuse now what the server would refuse with every pull, if we know the configuration."""
+        unknown = sorted(set(priority) - set(PriorityOptions.__annotations__))
+        if unknown:
+            raise ConfigurationError(
+                f"unknown argument {', '.join(unknown)}; beside those of the signature there are "
+                f"{', '.join(PriorityOptions.__annotations__)}"
+            )
+        group = priority.get("group", "")
+        level = priority.get("priority", 0)
+        if not 0 <= level <= 9:
+            raise ConfigurationError(f"priority is {level}; accepted: 0 (first) to 9")
+        if self.cached_info is None:
+            return
+        config = self.cached_info.config
+        if config.deliver_subject:
+            raise ConfigurationError(
+                f"consumer {self._label} pushes to {config.deliver_subject!r} and cannot be pulled from; "
+                "listen() to it, or use a consumer without deliver_subject"
+            )
+        groups = ", ".join(config.priority_groups)
+        if config.priority_policy == "none":
+            if group:
+                raise ConfigurationError(
+                    f"group {group!r} was given, and consumer {self._label} has no priority groups"
+                )
+        elif not group:
+            raise ConfigurationError(
+                f"consumer {self._label} needs group=…; its priority groups: {groups}"
+            )
+        elif group not in config.priority_groups:
+            raise ConfigurationError(
+                f"consumer {self._label} has no priority group {group!r}; it has: {groups}"
+            )

@@ -1,0 +1,77 @@
+"""Creating, finding and listing the consumers of one stream."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from ...api.consumers import (
+    ConsumerConfig,
+    ConsumerInfo,
+    ConsumerListResponse,
+    ConsumerNamesResponse,
+    CreateConsumerRequest,
+    OffsetRequest,
+)
+from ...api.messages import SuccessResponse
+from ...subjects import check_pattern
+from .calls import Api, check_name, config_from
+from .consumer import Consumer
+
+__all__ = ["Consumers"]
+
+
+class Consumers:
+    """The consumers of one stream, for ``Stream`` and for the context."""
+
+    __slots__ = ("_api", "_stream")
+
+    def __init__(self, api: Api, stream: str) -> None:
+        self._api = api
+        self._stream = check_name("stream", stream)
+
+    async def create(
+        self, config: ConsumerConfig | None, values: dict[str, Any], action: str
+    ) -> Consumer:
+        """``action``: "create", "update", or "" for either."""
+        config = config_from(ConsumerConfig, config, values)
+        name = config.name or config.durable_name
+        tokens: tuple[str, ...] = ("CONSUMER", "CREATE", self._stream)
+        if name:
+            tokens += (check_name("consumer", name),)
+            if config.filter_subject:
+                check_pattern(
+                    config.filter_subject.encode()
+                )  # it becomes a part of the call's subject
+                tokens += (config.filter_subject,)
+        request = CreateConsumerRequest(stream_name=self._stream, config=config, action=action)
+        # The second creation of one that has a name finds what it wants; without a name it makes another.
+        info = await self._api.call(ConsumerInfo, tokens, request, repeatable=bool(name))
+        return Consumer(self._api, self._stream, info.name, info)
+
+    async def get(self, name: str) -> Consumer:
+        consumer = Consumer(self._api, self._stream, check_name("consumer", name))
+        await consumer.info()
+        return consumer
+
+    async def delete(self, name: str) -> None:
+        tokens = ("CONSUMER", "DELETE", self._stream, check_name("consumer", name))
+        await self._api.call(SuccessResponse, tokens)
+
+    def infos(self) -> AsyncIterator[ConsumerInfo]:
+        return self._api.pages(
+            ConsumerListResponse,
+            ("CONSUMER", "LIST", self._stream),
+            lambda offset: OffsetRequest(offset=offset),
+            lambda page: page.consumers,
+            lambda page: page.total,
+        )
+
+    def names(self) -> AsyncIterator[str]:
+        return self._api.pages(
+            ConsumerNamesResponse,
+            ("CONSUMER", "NAMES", self._stream),
+            lambda offset: OffsetRequest(offset=offset),
+            lambda page: page.consumers,
+            lambda page: page.total,
+        )

@@ -1,0 +1,247 @@
+"""A message delivered by a consumer, and what can be answered to it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+
+from ...api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
+from ...wire.direct import Chunk
+from ...wire.encode import pub
+from ...wire.frames import Frame
+from ..message import Message, MessageView
+
+if TYPE_CHECKING:
+    from ..net.session import Session
+    from .pull import Status
+
+__all__ = [
+    "Batch",
+    "DeliveredMessage",
+    "JetStreamMessage",
+    "MessageBatch",
+    "Queued",
+    "answer_commands",
+    "nak_commands",
+]
+
+
+class Queued:
+    """What ``ack`` and its like return: the answer is queued already, awaiting it is optional."""
+
+    __slots__ = ()
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        # At once, and cheaper than a generator: this runs once per message. Any iterator will do.
+        return iter(())  # type: ignore[return-value]
+
+
+_QUEUED: Final = Queued()
+_SHORT_ACK: Final = b""  # means the same as +ACK, and costs a nats-server noticeably less
+
+
+def answer_commands(replies: Iterable[bytes], body: bytes) -> bytes:
+    """The bytes that send ``body`` to each of these reply subjects, made in one go."""
+    end = b" %d\r\n%b\r\n" % (len(body), body)
+    return b"PUB " + (end + b"PUB ").join(replies) + end
+
+
+def nak_commands(replies: Iterable[bytes]) -> bytes:
+    """The bytes that send many messages back, made in one go."""
+    return answer_commands(replies, NAK)
+
+
+class DeliveredMessage(MessageView, eq=False):
+    """A stream's message. It is pending until one of ``ack``, ``nak``, ``term`` is called in time.
+
+    ``ack()``, ``nak()``, ``term()`` and ``in_progress()`` queue the answer at once and may be awaited or
+    not; only the first final answer is sent. They raise ConnectionClosedError and, while disconnected
+    for long, BufferFullError. What they ask for is confirmed by nobody; ``ack_sync`` waits for that.
+    """
+
+    _answered: bool = False
+    _metadata: AckTokens | None = None
+
+    @property
+    def metadata(self) -> AckTokens:
+        """Stream, consumer, how often delivered, sequences, time and what was pending."""
+        if self._metadata is None:
+            self._metadata = parse_ack_subject(self._frame[3].decode())
+        return self._metadata
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether a final answer was queued."""
+        return self._answered
+
+    def ack(self) -> Queued:
+        """Processed: it is not delivered again."""
+        if not self._answered:
+            self._send(b"PUB %b 0\r\n\r\n" % self._frame[3])
+            self._answered = True
+        return _QUEUED
+
+    def nak(self, delay: float = 0.0) -> Queued:
+        """Not processed: it is delivered again, after ``delay`` seconds."""
+        if delay > 0:
+            return self._answer(b'%b {"delay": %d}' % (NAK, round(delay * 1e9)))
+        return self._answer(NAK)
+
+    def term(self, reason: str = "") -> Queued:
+        """Never to be delivered again; ``reason`` appears in the server's advisory."""
+        return self._answer(b"%b %b" % (TERM, reason.encode()) if reason else TERM)
+
+    def in_progress(self) -> Queued:
+        """Still being processed: the time allowed begins anew."""
+        if not self._answered:
+            self._send(pub(self._frame[3], b"", b"", IN_PROGRESS))
+        return _QUEUED
+
+    def _answer(self, body: bytes) -> Queued:
+        if not self._answered:
+            self._send(pub(self._frame[3], b"", b"", body))
+            self._answered = True
+        return _QUEUED
+
+    def _send(self, data: bytes) -> None:
+        self._session.send_answers(data)
+
+
+class JetStreamMessage(DeliveredMessage, Message, eq=False):
+    """A message delivered by a consumer."""
+
+    def ack(self) -> Queued:
+        """Processed: it is not delivered again."""
+        if not self._answered:  # as above, without a call between: it runs per message
+            session = self._session
+            session.send(b"PUB %b 0\r\n\r\n" % self._frame[3])
+            session.counts.answers += 1
+            self._answered = True
+        return _QUEUED
+
+    async def ack_sync(self, timeout: float | None = None) -> None:
+        """Acknowledge, and return once the server has it on disk.
+
+        Raises:
+            TimeoutError: no confirmation within ``timeout`` seconds (None: ``request_timeout``).
+            NoRespondersError: the consumer is gone, or takes no acks.
+        """
+        session = self._session
+        seconds = session.options.request_timeout if timeout is None else timeout
+        await session.requests.ask(self.reply, b"", ACK, seconds)
+        self._answered = True
+
+
+M = TypeVar("M", bound=DeliveredMessage)
+
+
+class MessageBatch(Sequence[M]):
+    """What a fetch brought, in order; possibly nothing.
+
+    Attributes:
+        status: the status that ended the pull, or None when it ended by being full.
+        error: what went wrong after these messages had been received, or None. (Without messages a
+            fetch raises it instead.)
+    """
+
+    __slots__ = ("_answered", "_frames", "_messages", "_session", "error", "status")
+
+    def __init__(
+        self,
+        session: Session,
+        frames: list[Frame],
+        status: Status | None = None,
+        error: Exception | None = None,
+    ) -> None:
+        self._session = session
+        self._frames = frames
+        self._messages: list[M] | None = None
+        self._answered = False
+        self.status = status
+        self.error = error
+
+    def _make(self, frames: list[Frame], answered: bool) -> list[M]:
+        raise NotImplementedError
+
+    def _send(self, data: Chunk, count: int) -> None:
+        self._session.send_answers(data, count)
+
+    @property
+    def messages(self) -> list[M]:
+        """The messages as a list; the objects are made when first asked for."""
+        if self._messages is None:
+            self._messages = self._make(self._frames, self._answered)
+        return self._messages
+
+    @property
+    def payloads(self) -> list[bytes]:
+        """The payloads alone, without making message objects."""
+        return [frame[5] for frame in self._frames]
+
+    @property
+    def last_sequence(self) -> int:
+        """The stream sequence of the last message, or 0."""
+        return self.messages[-1].metadata.stream_seq if self._frames else 0
+
+    def ack(self) -> Queued:
+        """Acknowledge every message that was not answered yet, in one write."""
+        return self._answer_all(_SHORT_ACK)
+
+    def nak(self) -> Queued:
+        """Send back every message that was not answered yet, in one write."""
+        return self._answer_all(NAK)
+
+    def _answer_all(self, body: bytes) -> Queued:
+        answers = self._session.answers
+        if self._messages is not None:
+            waiting = [message for message in self._messages if not message._answered]
+            replies = [message._frame[3] for message in waiting]
+            if replies:
+                self._send(answers(replies, body), len(replies))
+            for message in waiting:
+                message._answered = True
+        elif self._frames and not self._answered:
+            replies = [frame[3] for frame in self._frames]
+            self._send(answers(replies, body), len(replies))
+        self._answered = True
+        return _QUEUED
+
+    @overload
+    def __getitem__(self, index: int) -> M: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[M]: ...
+
+    def __getitem__(self, index: int | slice) -> M | list[M]:
+        return self.messages[index]
+
+    def __iter__(self) -> Iterator[M]:
+        return iter(self.messages)
+
+    def __len__(self) -> int:
+        return len(self._frames)
+
+    def __repr__(self) -> str:
+        return f"<Batch of {len(self._frames)} messages status={self.status} error={self.error!r}>"
+
+
+class Batch(MessageBatch[JetStreamMessage]):
+    """The messages of one fetch; ``ack()`` acknowledges them in one write."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, session: Session, messages: list[JetStreamMessage]) -> Batch:
+        """A batch of messages that exist already."""
+        batch = cls(session, [message._frame for message in messages])
+        batch._messages = messages
+        return batch
+
+    def _make(self, frames: list[Frame], answered: bool) -> list[JetStreamMessage]:
+        # Called by ``map``, because that is as good as free.
+        messages = list(map(JetStreamMessage, repeat(self._session), frames))
+        if answered:
+            for message in messages:
+                message._answered = True
+        return messages

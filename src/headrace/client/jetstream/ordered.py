@@ -1,0 +1,351 @@
+"""An ordered consumer: everything once, in order, without acks; made anew whenever that breaks."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from ...api.consumers import ConsumerConfig, ConsumerInfo
+from ...errors import (
+    DisconnectedError,
+    HeartbeatMissedError,
+    JetStreamApiError,
+    NoRespondersError,
+    PullError,
+    TimeoutError_,
+)
+from .consume import Consumption
+from .consumers import Consumers
+from .message import Batch, JetStreamMessage
+
+if TYPE_CHECKING:
+    from .calls import Api
+    from .consumer import Consumer
+
+__all__ = ["OrderedConsumer", "OrderedConsumption"]
+
+RETRY_FIRST_S: Final = 1.0  # doubling …
+RETRY_MAX_S: Final = 10.0  # … up to here
+INACTIVE_S: Final = 300.0
+EXPIRES_S: Final = 10.0  # so that silence is noticed after 10 seconds
+_UNREACHABLE: Final = (NoRespondersError, TimeoutError_, DisconnectedError)
+
+
+class OrderedConsumer:
+    """Reads a stream in order, each message once. Made by ``Stream.ordered_consumer``.
+
+    There is nothing to acknowledge. Behind it stands an ephemeral consumer in the server's memory, which
+    is replaced by one that starts after the last message seen, when messages were missed, the server
+    went silent, the connection was lost, or the consumer is gone. One reader at a time.
+
+    Attributes:
+        last_sequence: the stream sequence of the last message handed out, or 0.
+        resets: how often the consumer behind it was replaced.
+    """
+
+    def __init__(self, api: Api, stream_name: str, config: ConsumerConfig) -> None:
+        self._api = api
+        self._consumers = Consumers(api, stream_name)
+        self._prefix = api.session.nuid.next()
+        self._serial = 0
+        self._config = msgspec.structs.replace(
+            config,
+            ack_policy="none",
+            max_deliver=1,
+            mem_storage=True,
+            num_replicas=1,
+            inactive_threshold=config.inactive_threshold or INACTIVE_S,
+        )
+        self._consumer: Consumer | None = None
+        self._consumer_seq = 0  # of the consumer behind: the last one seen
+        self._first_sequence = (
+            0  # where "new" or "last" was when we began; 0: not known, not needed
+        )
+        self.stream_name = stream_name
+        self.last_sequence = 0
+        self.resets = -1
+
+    def __repr__(self) -> str:
+        return f"<OrderedConsumer of {self.stream_name!r} after {self.last_sequence}>"
+
+    @property
+    def cached_info(self) -> ConsumerInfo | None:
+        """What the server said last of the consumer that stands behind it now, if there is one."""
+        return self._consumer.cached_info if self._consumer is not None else None
+
+    async def info(self) -> ConsumerInfo:
+        """What the server says of the consumer that stands behind it now."""
+        return await (await self._current()).info()
+
+    async def fetch(
+        self,
+        max_messages: int = 100,
+        *,
+        max_wait: float = 5.0,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+    ) -> Batch:
+        """The next messages, up to ``max_messages``, waiting up to ``max_wait`` seconds for them.
+
+        Arguments and errors are those of ``Consumer.fetch``, except that a missing consumer is replaced.
+        """
+        return await self._fetch(
+            lambda consumer: consumer.fetch(
+                max_messages, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
+            )
+        )
+
+    async def fetch_bytes(
+        self,
+        max_bytes: int,
+        *,
+        max_wait: float = 5.0,
+        heartbeat: float | None = None,
+        no_wait: bool = False,
+        eager: bool = False,
+    ) -> Batch:
+        """As ``fetch``, up to ``max_bytes``; see ``Consumer.fetch_bytes``."""
+        return await self._fetch(
+            lambda consumer: consumer.fetch_bytes(
+                max_bytes, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
+            )
+        )
+
+    async def _fetch(self, pull: Callable[[Consumer], Awaitable[Batch]]) -> Batch:
+        for last_attempt in (False, True):
+            consumer = await self._current()
+            try:
+                batch = await pull(consumer)
+            except (NoRespondersError, PullError, HeartbeatMissedError):
+                self._consumer = None
+                if last_attempt:
+                    raise
+                continue
+            good = list(itertools.takewhile(self._is_next, batch))
+            if len(good) == len(batch):
+                return batch
+            self._consumer = None  # something before the next one was missed: start anew there
+            if good:
+                return Batch.of(self._api.session, good)
+        raise PullError(409, "messages were missed twice in a row")
+
+    async def next(self, max_wait: float = 5.0) -> JetStreamMessage:
+        """The next message. Raises TimeoutError if none came in ``max_wait`` seconds."""
+        batch = await self.fetch(1, max_wait=max_wait)
+        if not batch:
+            raise TimeoutError_(
+                f"no message in stream {self.stream_name!r} after {self.last_sequence} "
+                f"within {max_wait} s"
+            )
+        return batch[0]
+
+    def consume(
+        self,
+        *,
+        max_messages: int = 0,
+        max_bytes: int = 0,
+        on_error: Callable[[Exception], object] | None = None,
+    ) -> OrderedConsumption:
+        """Messages as they come: ``async with ordered.consume() as messages: async for …``."""
+        return OrderedConsumption(
+            self, {"max_messages": max_messages, "max_bytes": max_bytes}, on_error
+        )
+
+    async def delete(self) -> None:
+        """Delete the consumer behind it now, instead of leaving it to the server."""
+        consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            await _delete(consumer)
+
+    # The consumer behind it
+
+    def _is_next(self, message: JetStreamMessage) -> bool:
+        """Take note of a message; False if one before it was missed."""
+        metadata = message.metadata
+        if metadata.consumer_seq != self._consumer_seq + 1:
+            return False
+        self._consumer_seq += 1
+        self.last_sequence = metadata.stream_seq
+        return True
+
+    async def _current(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = await self._create()
+        return self._consumer
+
+    async def _create(self) -> Consumer:
+        self._serial += 1
+        config = msgspec.structs.replace(self._config, name=f"{self._prefix}_{self._serial}")
+        start = self.last_sequence + 1 if self.last_sequence else self._first_sequence
+        if start:
+            config = msgspec.structs.replace(
+                config,
+                deliver_policy="by_start_sequence",
+                opt_start_seq=start,
+                opt_start_time=None,
+            )
+        consumer = await self._consumers.create(config, {}, "create")
+        info = consumer.cached_info
+        if config.deliver_policy in ("new", "last") and info is not None:
+            self._first_sequence = info.delivered.stream_seq + 1  # the next one begins here, too
+        self._consumer_seq = 0
+        self.resets += 1
+        return consumer
+
+    async def _replace(self, report: Callable[[Exception], object]) -> Consumer:
+        """A consumer that goes on where we are; waits for a server that cannot be reached."""
+        old, self._consumer = self._consumer, None
+        if old is not None:
+            await _delete(old)
+        pause = RETRY_FIRST_S
+        while True:
+            try:
+                return await self._current()
+            except _UNREACHABLE as error:
+                report(error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, RETRY_MAX_S)
+
+
+async def _delete(consumer: Consumer) -> None:
+    """Delete a consumer nobody needs; if that fails it goes by itself, being unused."""
+    try:
+        await consumer.delete()
+    except (JetStreamApiError, *_UNREACHABLE):
+        return
+
+
+class OrderedConsumption:
+    """Messages of an ordered consumer as they come, each once and in order."""
+
+    def __init__(
+        self,
+        ordered: OrderedConsumer,
+        limits: dict[str, Any],
+        on_error: Callable[[Exception], object] | None,
+    ) -> None:
+        self._ordered = ordered
+        self._session = ordered._api.session
+        self._limits = limits
+        self._on_error = on_error
+        self._inner: Consumption | None = None
+        self._over = False
+        # What was made for us and nobody has read from is used as it is; once.
+        self._is_fresh = (
+            ordered.resets == 0 and ordered._consumer_seq == 0 and ordered._consumer is not None
+        )
+        self._futile = 0  # how often it began since a message came
+        self._begun_at = 0.0
+        self._session.observers[self] = None
+
+    def __aiter__(self) -> AsyncIterator[JetStreamMessage]:
+        return self
+
+    async def __anext__(self) -> JetStreamMessage:
+        """Raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed."""
+        while not self._over:
+            if self._inner is None:
+                self._inner = await self._begin()
+            try:
+                message = await anext(self._inner)
+            except StopAsyncIteration:  # we stopped it ourselves
+                self._inner = None
+                continue
+            except PullError as error:
+                self._report(error)
+                self._inner = None
+                continue
+            if self._ordered._is_next(message):
+                self._futile = 0
+                return message
+            self._restart()
+            self._inner = None
+        raise StopAsyncIteration
+
+    async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
+        """What has come, at least one message, and at most ``max_messages`` if given; empty at the end."""
+        while not self._over:
+            if self._inner is None:
+                self._inner = await self._begin()
+            try:
+                taken = await self._inner.next_batch(max_messages)
+            except PullError as error:
+                self._report(error)
+                taken = []
+            good = list(itertools.takewhile(self._ordered._is_next, taken))
+            if len(good) < len(taken):
+                self._restart()
+            if len(good) < len(taken) or not taken:  # something was missed, or it is over
+                self._inner = None
+            if good:
+                self._futile = 0
+                return good
+        return []
+
+    async def stop(self) -> None:
+        """End now, and delete the consumer behind it."""
+        if self._over:
+            return
+        self._over = True
+        self._session.observers.pop(self, None)
+        if self._inner is not None:
+            self._inner._abandon()
+        if self._session.closed is None:
+            await self._ordered.delete()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _begin(self) -> Consumption:
+        ordered, loop = self._ordered, self._session.loop
+        if self._futile > 1 and loop.time() - self._begun_at < RETRY_FIRST_S:
+            await asyncio.sleep(RETRY_FIRST_S)  # whatever ends it at once, again and again
+        self._futile += 1
+        self._begun_at = loop.time()
+        fresh, self._is_fresh = self._is_fresh and ordered._consumer is not None, False
+        consumer = await (ordered._current() if fresh else ordered._replace(self._report))
+        return consumer.consume(expires=EXPIRES_S, on_error=self._trouble, **self._limits)
+
+    def _trouble(self, error: Exception) -> None:
+        """Silence, or a missing consumer: what is buffered is still good, then begin anew."""
+        self._report(error)
+        if isinstance(error, (HeartbeatMissedError, NoRespondersError)):
+            self._restart()
+
+    def _restart(self) -> None:
+        if self._inner is not None:
+            self._inner._abandon()
+
+    def _report(self, error: Exception) -> None:
+        if self._on_error is None:
+            self._session.report(error)
+            return
+        try:
+            self._on_error(error)
+        except Exception as second:
+            self._session.report(second)
+
+    # The connection
+
+    def connection_lost(self) -> None:
+        """What was under way will not come again; see ``connection_restored``."""
+
+    def connection_restored(self) -> None:
+        self._restart()
+
+    def connection_closed(self, reason: Exception) -> None:
+        """The consume behind it raises that."""

@@ -1,0 +1,77 @@
+"""A message read out of a stream, whichever way the server sent it."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, field
+
+from ...api import names
+from ...api.errors import Errors
+from ...api.messages import StoredMessageDocument
+from ...api.times import parse_time
+from ...errors import JetStreamApiError, ProtocolError
+from ...wire.headers import Headers, parse_headers
+
+__all__ = ["StreamMessage"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMessage:
+    """A message read out of a stream by ``get_message`` and its like.
+
+    ``timestamp_ns``: when it was stored, in nanoseconds since the Unix epoch.
+    """
+
+    subject: str
+    sequence: int
+    payload: bytes
+    headers: Headers = field(default_factory=Headers)
+    timestamp_ns: int = 0
+
+
+def from_document(document: StoredMessageDocument) -> StreamMessage:
+    """A stored message out of the JSON answer of MSG.GET."""
+    return StreamMessage(
+        subject=document.subject,
+        sequence=document.seq,
+        payload=base64.b64decode(document.data),
+        headers=parse_headers(base64.b64decode(document.hdrs)),
+        timestamp_ns=parse_time(document.time),
+    )
+
+
+def from_direct(headers: bytes, payload: bytes) -> StreamMessage:
+    """A stored message out of a direct answer, whose headers say what it is.
+
+    Raises JetStreamApiError: the answer is a status, such as 404; ProtocolError: it is no such answer.
+    """
+    parsed = parse_headers(headers)
+    if parsed.status == 404:
+        raise Errors.NO_MESSAGE_FOUND.as_exception()
+    if parsed.status is not None:
+        raise JetStreamApiError(parsed.status, Errors.BAD_REQUEST.err_code, parsed.description)
+    own = [(name, value) for name, value in parsed.items() if name not in _ADDED]
+    try:
+        return StreamMessage(
+            subject=parsed[names.SUBJECT],
+            sequence=int(parsed[names.SEQUENCE]),
+            payload=payload,
+            headers=Headers(own),
+            timestamp_ns=parse_time(parsed[names.TIME_STAMP]),
+        )
+    except (KeyError, ValueError) as error:
+        raise ProtocolError(
+            f"a direct answer is not understood: {error!r} in {parsed!r:.200}"
+        ) from error
+
+
+_ADDED = frozenset(
+    {
+        names.STREAM,
+        names.SUBJECT,
+        names.SEQUENCE,
+        names.TIME_STAMP,
+        names.NUM_PENDING,
+        names.LAST_SEQUENCE,
+    }
+)

@@ -1,0 +1,197 @@
+"""The settings of a key-value bucket, and the stream that stands behind it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final, TypedDict
+
+import msgspec
+
+from ...api.streams import (
+    Placement,
+    Republish,
+    StorageKind,
+    StreamConfig,
+    StreamInfo,
+    StreamSource,
+    SubjectTransformConfig,
+)
+from ...errors import ConfigurationError
+from ..jetstream.calls import seconds
+
+__all__ = ["KeyValueOptions", "KeyValueStatus"]
+
+HISTORY_MAX: Final = 64
+DUPLICATE_WINDOW_MAX_S: Final = 120.0
+STREAM_PREFIX: Final = "KV_"
+_BUCKET: Final = re.compile(r"[a-zA-Z0-9_-]+")
+
+
+class KeyValueOptions(TypedDict, total=False):
+    """The settings of a key-value bucket; all may be left out."""
+
+    description: str
+
+    history: int
+    """Revisions kept of each key, 1 (the default) to 64."""
+
+    ttl: float | timedelta
+    """Seconds after which every value is removed; 0, the default: never."""
+
+    marker_ttl: float | timedelta
+    """Allow a ttl for single keys, and keep the mark of what the server removed for so many seconds,
+    so that watchers learn of it; at least 1. 0, the default: neither."""
+
+    max_value_size: int
+    """Bytes of one value; -1, the default: no limit."""
+
+    max_bytes: int
+    """Of the whole bucket; -1, the default: no limit. A put beyond it fails."""
+
+    storage: StorageKind
+    """``"file"``, the default, or ``"memory"``."""
+
+    num_replicas: int
+    """How many servers of a cluster keep it; 1."""
+
+    placement: Placement
+    """Where a cluster should put it."""
+
+    republish: Republish
+    """Publish every change again under another subject."""
+
+    mirror: StreamSource
+    """Be a read-only copy of another bucket, named by ``name``; puts go to that one."""
+
+    sources: Sequence[StreamSource]
+    """Take in what is put into other buckets, named by ``name``, under the same keys."""
+
+    compression: bool
+    """Whether the server compresses it on disk."""
+
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyValueStatus:
+    """A bucket: its settings and how much is in it.
+
+    Attributes:
+        values: how many revisions of all keys, marks of deletions included.
+        size: bytes, as the server accounts them.
+        history, ttl, marker_ttl: as in ``KeyValueOptions``; seconds.
+        stream: everything the server says of the stream behind it.
+    """
+
+    bucket: str
+    description: str
+    values: int
+    size: int
+    history: int
+    ttl: float
+    marker_ttl: float
+    storage: str
+    num_replicas: int
+    compressed: bool
+    metadata: Mapping[str, str]
+    stream: StreamInfo
+
+    @classmethod
+    def of(cls, stream: StreamInfo) -> KeyValueStatus:
+        config = stream.config
+        return cls(
+            bucket=config.name.removeprefix(STREAM_PREFIX),
+            description=config.description,
+            values=stream.state.messages,
+            size=stream.state.bytes,
+            history=config.max_msgs_per_subject,
+            ttl=config.max_age,
+            marker_ttl=config.subject_delete_marker_ttl,
+            storage=config.storage,
+            num_replicas=config.num_replicas,
+            compressed=config.compression != "none",
+            metadata=config.metadata,
+            stream=stream,
+        )
+
+
+def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
+    """The stream that stands behind a bucket, as every NATS client makes it.
+
+    Raises ConfigurationError for a name or an option that is not accepted.
+    """
+    known = KeyValueOptions.__annotations__
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ConfigurationError(
+            f"a bucket has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    history = options.get("history", 1)
+    if not 1 <= history <= HISTORY_MAX:
+        raise ConfigurationError(f"history is {history}; accepted: 1 to {HISTORY_MAX}")
+    mirror, sources = options.get("mirror"), options.get("sources", ())
+    if mirror is not None and sources:
+        raise ConfigurationError("a bucket is a mirror, or it has sources, but not both")
+    ttl, marker_ttl = seconds(options.get("ttl", 0.0)), seconds(options.get("marker_ttl", 0.0))
+    copies = mirror is not None or bool(sources)
+    return StreamConfig(
+        name=stream_name_of(bucket),
+        description=options.get("description", ""),
+        subjects=() if mirror is not None else (subjects_of(bucket),),
+        max_msgs_per_subject=history,
+        max_age=ttl,
+        max_msg_size=options.get("max_value_size", -1),
+        max_bytes=options.get("max_bytes", -1),
+        storage=options.get("storage", "file"),
+        num_replicas=options.get("num_replicas", 1),
+        placement=options.get("placement"),
+        republish=options.get("republish"),
+        mirror=None if mirror is None else _named_as_stream(mirror),
+        mirror_direct=mirror is not None,
+        sources=tuple(_source(bucket, source) for source in sources),
+        compression="s2" if options.get("compression") else "none",
+        metadata=dict(options.get("metadata", {})),
+        discard="new",
+        allow_rollup_hdrs=True,
+        deny_delete=True,
+        allow_direct=True,
+        duplicate_window=0.0
+        if copies
+        else min(ttl or DUPLICATE_WINDOW_MAX_S, DUPLICATE_WINDOW_MAX_S),
+        allow_msg_ttl=marker_ttl > 0,
+        subject_delete_marker_ttl=marker_ttl,
+    )
+
+
+def stream_name_of(bucket: str) -> str:
+    """The name of the stream behind a bucket. Raises ConfigurationError for a bad bucket name."""
+    if _BUCKET.fullmatch(bucket) is None:
+        raise ConfigurationError(
+            f"bucket name {bucket!r}: accepted are letters, digits, '-' and '_'"
+        )
+    return STREAM_PREFIX + bucket
+
+
+def subjects_of(bucket: str) -> str:
+    """Every key of a bucket."""
+    return f"$KV.{bucket}.>"
+
+
+def _named_as_stream(source: StreamSource) -> StreamSource:
+    """Sources are named by bucket or by stream."""
+    if source.name.startswith(STREAM_PREFIX):
+        return source
+    return msgspec.structs.replace(source, name=stream_name_of(source.name))
+
+
+def _source(bucket: str, source: StreamSource) -> StreamSource:
+    """What is put into the other bucket appears under the same key in this one."""
+    named = _named_as_stream(source)
+    other = named.name.removeprefix(STREAM_PREFIX)
+    if other == bucket or named.subject_transforms:
+        return named
+    moved = SubjectTransformConfig(src=subjects_of(other), dest=subjects_of(bucket))
+    return msgspec.structs.replace(named, subject_transforms=(moved,))

@@ -1,0 +1,340 @@
+"""Key-value buckets: a stream per bucket, a subject per key; shared with every other NATS client."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from ...api import names
+from ...api.errors import Errors
+from ...api.streams import StreamInfo
+from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
+from ...wire.headers import Headers, parse_headers
+from ..jetstream.message import JetStreamMessage
+from ..jetstream.stream import Stream, StreamMessage
+from ..jetstream.watch import Watch
+from .config import STREAM_PREFIX, KeyValueStatus
+
+if TYPE_CHECKING:
+    from ..jetstream_context import JetStream
+
+__all__ = ["Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue", "Operation"]
+
+MARKS_KEPT_S: Final = 1800.0
+_KEY: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")
+_PATTERN: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9*>]+(?<!\.)")
+_OPERATION: Final = "KV-Operation"
+_MARKER_REASON: Final = "Nats-Marker-Reason"  # the server removed it: by age, purge or removal
+
+_TTL_DISABLED: Final = 10166
+
+Operation = Literal["put", "delete", "purge"]
+
+
+class KeyNotFoundError(HeadraceError, KeyError):
+    """The bucket has no value under this key.
+
+    Attributes:
+        key: which.
+        entry: the deletion found instead, or None if there never was anything.
+    """
+
+    def __init__(self, bucket: str, key: str, entry: Entry | None = None) -> None:
+        super().__init__(f"bucket {bucket!r} has no key {key!r}")
+        self.key = key
+        self.entry = entry
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show its repr
+
+
+class KeyExistsError(HeadraceError):
+    """Somebody else changed the key meanwhile: it exists, or has another revision."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One revision of a key. ``created_ns``: when, in nanoseconds since the Unix epoch."""
+
+    bucket: str
+    key: str
+    value: bytes
+    revision: int
+    operation: Operation
+    created_ns: int
+    pending: int = 0
+    """While watching: how many entries were still to come."""
+
+
+class KeyValue:
+    """One bucket. Made by ``js.key_value(name)`` and ``js.create_key_value(name, …)``.
+
+    Keys are ``A-Z a-z 0-9 - _ = / .`` and do not begin or end with a dot.
+    """
+
+    def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:
+        self._js = js
+        self._stream = stream
+        self._prefix, self._put_prefix = _prefixes(bucket, stream.cached_info)
+        self.bucket = bucket
+
+    def __repr__(self) -> str:
+        return f"<KeyValue {self.bucket!r}>"
+
+    async def info(self) -> StreamInfo:
+        """What the server says of the stream behind the bucket."""
+        return await self._stream.info()
+
+    async def status(self) -> KeyValueStatus:
+        """The bucket's settings, and how much is in it."""
+        return KeyValueStatus.of(await self._stream.info())
+
+    # Reading
+
+    async def get(self, key: str, *, revision: int = 0) -> Entry:
+        """The value of ``key`` now, or at a revision. Raises KeyNotFoundError."""
+        entry = await self._last(key, revision)
+        if entry is None or entry.operation != "put":
+            raise KeyNotFoundError(self.bucket, key, entry)
+        return entry
+
+    async def _last(self, key: str, revision: int = 0) -> Entry | None:
+        """The newest entry of a key, deletions included."""
+        subject = self._subject(key)
+        try:
+            if revision:
+                message = await self._stream.get_message(revision)
+            else:
+                message = await self._stream.get_last_message(subject)
+        except JetStreamApiError as error:
+            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                raise
+            return None
+        return self._entry(message) if message.subject == subject else None
+
+    async def keys(self, *patterns: str) -> list[str]:
+        """The keys that have a value, or those that match one of ``patterns``."""
+        present: dict[str, None] = {}
+        async with await self.watch(*patterns, headers_only=True) as watch:
+            async for entry in watch.initial():  # several of a key, if the watch had to begin anew
+                if entry.operation == "put":
+                    present[entry.key] = None
+                else:
+                    present.pop(entry.key, None)
+        return list(present)
+
+    async def history(self, key: str) -> list[Entry]:
+        """Every revision of ``key`` the bucket keeps, deletions included, oldest first."""
+        async with await self.watch(key, history=True) as watch:
+            return [entry async for entry in watch.initial()]
+
+    async def watch(
+        self,
+        *patterns: str,
+        history: bool = False,
+        updates_only: bool = False,
+        from_revision: int = 0,
+        ignore_deletes: bool = False,
+        headers_only: bool = False,
+        on_error: Callable[[Exception], object] | None = None,
+    ) -> Watch[Entry]:
+        """Entries as they change, beginning with the present one of each key.
+
+        Args:
+            patterns: which keys (``*`` and ``>`` are wildcards); none means all.
+            history: begin with every revision kept instead.
+            updates_only: begin with what changes from now on.
+            from_revision: begin with every revision kept from this one on, to resume a watch that saw
+                the one before. Of these three only one may be given.
+            ignore_deletes: leave deletions out.
+            headers_only: without values.
+            on_error: as for ``Consumer.consume``.
+        """
+        if history + updates_only + bool(from_revision) > 1:
+            raise ConfigurationError(
+                "a watch begins with the history, with a revision, or with what changes: give one"
+            )
+        filters = tuple(self._prefix + _checked(_PATTERN, "key pattern", p) for p in patterns)
+        ordered = await self._stream.ordered_consumer(
+            filter_subjects=filters or (self._prefix + ">",),
+            deliver_policy="by_start_sequence"
+            if from_revision
+            else "all"
+            if history
+            else "new"
+            if updates_only
+            else "last_per_subject",
+            opt_start_seq=from_revision,
+            headers_only=headers_only,
+        )
+        return await Watch._begin(
+            ordered,
+            self._delivered,
+            lambda entry: not (ignore_deletes and entry.operation != "put"),
+            updates_only=updates_only,
+            on_error=on_error,
+        )
+
+    # Writing
+
+    async def put(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
+        """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
+        return await self._change(key, value, ttl=ttl)
+
+    async def create(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
+        """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
+        try:
+            return await self._put_at(key, value, 0, ttl)
+        except KeyExistsError:
+            last = await self._last(key)
+            if last is None or last.operation == "put":
+                raise
+        return await self._put_at(key, value, last.revision, ttl)
+
+    async def update(
+        self, key: str, value: bytes, revision: int, *, ttl: float | timedelta = 0
+    ) -> int:
+        """Set ``key`` if ``revision`` is its newest. Raises KeyExistsError if it is not."""
+        return await self._put_at(key, value, revision, ttl)
+
+    async def delete(self, key: str, *, revision: int | None = None) -> None:
+        """Remove the value; earlier revisions stay in the history. Raises KeyExistsError if
+        ``revision`` was given and is not the newest."""
+        await self._mark(key, {_OPERATION: "DEL"}, revision, 0)
+
+    async def purge(
+        self, key: str, *, revision: int | None = None, ttl: float | timedelta = 0
+    ) -> None:
+        """Remove the value and every revision; with ``ttl`` the mark of it goes too."""
+        await self._mark(key, {_OPERATION: "PURGE", "Nats-Rollup": "sub"}, revision, ttl)
+
+    async def purge_deletes(self, *, older_than: float = MARKS_KEPT_S) -> int:
+        """Remove the history of every key that was deleted, and return how many keys that were.
+
+        The mark of the deletion itself goes, too, once it is older than ``older_than`` seconds; younger
+        ones stay for those who watch. 0 removes all.
+        """
+        limit_ns = time.time_ns() - round(older_than * 1e9)
+        async with await self.watch(headers_only=True) as watch:
+            marks = [entry async for entry in watch.initial() if entry.operation != "put"]
+        for mark in marks:
+            with_mark = older_than <= 0 or mark.created_ns <= limit_ns
+            # What was put since then has a higher revision, and stays.
+            await self._stream.purge(
+                subject=self._prefix + mark.key, below=mark.revision + with_mark
+            )
+        return len(marks)
+
+    async def _mark(
+        self, key: str, headers: dict[str, str], revision: int | None, ttl: float | timedelta
+    ) -> None:
+        await self._change(key, headers=headers, expected_last_subject_sequence=revision, ttl=ttl)
+
+    async def _put_at(self, key: str, value: bytes, revision: int, ttl: float | timedelta) -> int:
+        return await self._change(key, value, expected_last_subject_sequence=revision, ttl=ttl)
+
+    async def _change(self, key: str, value: bytes = b"", **options: Any) -> int:
+        """Publish a change of a key, and return its revision."""
+        msg_id = self._js._change_id()
+        try:
+            ack = await self._js.publish(self._put_subject(key), value, msg_id=msg_id, **options)
+        except JetStreamApiError as error:
+            wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
+            if wrong and msg_id and (revision := await self._revision_of(key, msg_id)):
+                return revision
+            raise self._conflict(key, error) from error
+        return ack.seq
+
+    async def _revision_of(self, key: str, msg_id: str) -> int:
+        """The newest revision of a key, if it is this change; else 0. Whoever led before may still answer,
+        and refuse what the one who leads now has stored."""
+        try:
+            last = await self._stream.get_last_message(self._subject(key))
+        except JetStreamApiError as error:
+            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                raise
+            return 0
+        return last.sequence if last.headers.get(names.MSG_ID) == msg_id else 0
+
+    def _conflict(self, key: str, error: JetStreamApiError) -> Exception:
+        if error.err_code == _TTL_DISABLED:
+            error.add_note(f"bucket {self.bucket!r} was made without marker_ttl, which a ttl needs")
+        if error.err_code != Errors.STREAM_WRONG_LAST_SEQUENCE.err_code:
+            return error
+        return KeyExistsError(
+            f"key {key!r} of bucket {self.bucket!r} was changed: {error.description}"
+        )
+
+    # Entries
+
+    def _subject(self, key: str) -> str:
+        return self._prefix + _checked(_KEY, "key", key)
+
+    def _put_subject(self, key: str) -> str:
+        return self._put_prefix + _checked(_KEY, "key", key)
+
+    def _entry(self, message: StreamMessage) -> Entry:
+        return Entry(
+            self.bucket,
+            message.subject.removeprefix(self._prefix),
+            message.payload,
+            message.sequence,
+            _operation(message.headers),
+            message.timestamp_ns,
+        )
+
+    def _delivered(self, message: JetStreamMessage) -> Entry:
+        metadata = message.metadata
+        return Entry(
+            self.bucket,
+            message.subject.removeprefix(self._prefix),
+            message.payload,
+            metadata.stream_seq,
+            _operation_in(message.raw_headers),
+            metadata.timestamp_ns,
+            metadata.pending,
+        )
+
+
+def _prefixes(bucket: str, info: StreamInfo | None) -> tuple[str, str]:
+    """Where keys are read and where they are put: of a mirror that is the bucket it copies."""
+    own = f"$KV.{bucket}."
+    mirror = info.config.mirror if info is not None else None
+    if mirror is None:
+        return own, own
+    origin = f"$KV.{mirror.name.removeprefix(STREAM_PREFIX)}."
+    if mirror.external is not None and mirror.external.api:
+        return origin, f"{mirror.external.api}.{origin}"
+    return origin, origin
+
+
+def _operation_in(block: bytes) -> Operation:
+    """What a raw header block says; most are read without parsing them."""
+    if b"\nKV-Operation:" in block or b"\nNats-Marker-Reason:" in block:
+        return _operation(parse_headers(block))
+    return "put"
+
+
+def _operation(headers: Headers) -> Operation:
+    value = headers.get(_OPERATION)
+    if value == "DEL":
+        return "delete"
+    if value == "PURGE":
+        return "purge"
+    reason = headers.get(_MARKER_REASON)
+    if reason is not None:
+        return "purge" if reason in ("MaxAge", "Purge") else "delete"
+    return "put"
+
+
+def _checked(form: re.Pattern[str], what: str, text: str) -> str:
+    if form.fullmatch(text) is None or ".." in text:
+        raise ConfigurationError(
+            f"{what} {text!r}: accepted are letters, digits, '-', '_', '/', '=' and dots inside"
+            + (", '*' and '>'" if form is _PATTERN else "")
+        )
+    return text

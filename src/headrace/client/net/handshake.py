@@ -1,0 +1,242 @@
+"""The handshake's words: server URLs, the server's INFO, our CONNECT. Pure: no sockets, no clock.
+
+The asyncio connection uses these, and so does every blocking reader that speaks the protocol itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from ..._version import __version__
+from ...errors import ConfigurationError, ProtocolError
+
+__all__ = [
+    "DEFAULT_PORT",
+    "Credentials",
+    "ServerAddress",
+    "ServerInfo",
+    "connect_command",
+    "parse_info",
+    "parse_server",
+    "parse_servers",
+]
+
+DEFAULT_PORT: Final = 4222
+
+_TLS_SCHEMES: Final = frozenset({"tls", "wss"})
+_WEBSOCKET_PORTS: Final = {"ws": 80, "wss": 443}
+_SCHEMES: Final = frozenset({"nats", "tcp", "tls", "ws", "wss"})
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Who we are. Empty strings are not sent; nothing of it appears in ``repr``.
+
+    Attributes:
+        user, password: sent together.
+        token: one shared secret instead of a user.
+        jwt: a user's JWT, with ``signature`` made by the caller over the server's nonce.
+        nkey: a public key, likewise with ``signature``.
+    """
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    jwt: str = field(default="", repr=False)
+    nkey: str = field(default="", repr=False)
+    signature: str = field(default="", repr=False)
+
+    def __bool__(self) -> bool:
+        return any((self.user, self.password, self.token, self.jwt, self.nkey))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAddress:
+    """Where a server is, and the credentials its URL carried. ``str()`` never shows those.
+
+    ``path`` is of a WebSocket's URL, for proxies that look at it. ``tls_name`` is the name the certificate
+    carries, where that is not ``host``.
+    """
+
+    host: str
+    port: int = DEFAULT_PORT
+    tls: bool = False
+    credentials: Credentials = field(default_factory=Credentials, repr=False)
+    websocket: bool = False
+    path: str = ""
+    tls_name: str = ""
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        plain, safe = ("ws", "wss") if self.websocket else ("nats", "tls")
+        return f"{safe if self.tls else plain}://{host}:{self.port}"
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """What makes two addresses the same server."""
+        return (self.host, self.port)
+
+
+class ServerInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The server's INFO. Fields a server leaves out have the protocol's default."""
+
+    server_id: str = ""
+    server_name: str = ""
+    version: str = ""
+    proto: int = 0
+    host: str = ""
+    port: int = 0
+    headers: bool = False
+    max_payload: int = 1024 * 1024
+    jetstream: bool = False
+    api_lvl: int = 0
+    client_id: int = 0
+    client_ip: str = ""
+    auth_required: bool = False
+    tls_required: bool = False
+    tls_available: bool = False
+    tls_verify: bool = False
+    connect_urls: list[str] = msgspec.field(default_factory=list)
+    nonce: str = ""
+    ldm: bool = False
+    cluster: str = ""
+    domain: str = ""
+
+
+class _Connect(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """CONNECT. The first block is always written, for servers that expect every field."""
+
+    verbose: bool | None = None
+    pedantic: bool | None = None
+    tls_required: bool | None = None
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    protocol: int = 0
+    echo: bool | None = None
+    headers: bool | None = None
+    no_responders: bool | None = None
+    user: str = ""
+    password: str = msgspec.field(name="pass", default="")
+    auth_token: str = ""
+    jwt: str = ""
+    nkey: str = ""
+    sig: str = ""
+
+
+_decode_info = msgspec.json.Decoder(ServerInfo).decode
+_encode_connect = msgspec.json.Encoder().encode
+
+
+def parse_info(document: bytes) -> ServerInfo:
+    """Read the JSON of an INFO line. Raises ProtocolError if it is not what INFO may hold."""
+    try:
+        return _decode_info(document)
+    except msgspec.DecodeError as error:
+        raise ProtocolError(f"the server's INFO is not understood: {error}") from error
+
+
+def connect_command(
+    info: ServerInfo,
+    credentials: Credentials | None = None,
+    *,
+    name: str = "",
+    tls: bool = False,
+    echo: bool = True,
+    pedantic: bool = False,
+) -> bytes:
+    """Build the ``CONNECT {…}\\r\\n`` line that answers ``info``.
+
+    ``no_responders`` is asked for exactly when the server has headers, which it needs.
+    """
+    who = credentials or Credentials()
+    document = _Connect(
+        verbose=False,
+        pedantic=pedantic,
+        tls_required=tls,
+        name=name,
+        lang="python-headrace",
+        version=__version__,
+        protocol=1,
+        echo=echo,
+        headers=info.headers,
+        no_responders=info.headers,
+        user=who.user,
+        password=who.password,
+        auth_token=who.token,
+        jwt=who.jwt,
+        nkey=who.nkey,
+        sig=who.signature,
+    )
+    return b"CONNECT " + _encode_connect(document) + b"\r\n"
+
+
+def parse_server(url: str) -> ServerAddress:
+    """Read ``nats://[user:password@|token@]host[:port]``, or ``tls://…``, a bare ``host[:port]``, or a
+    WebSocket's ``ws://…[/path]`` or ``wss://…``.
+
+    User, password and token may be percent-encoded. Raises ConfigurationError, whose text never
+    repeats what stands before an ``@``.
+    """
+    text = url.strip()
+    shown = text.rpartition("@")[2]
+    if "://" not in text:
+        text = f"nats://{text}"
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigurationError(
+            f"server URL ending in {shown!r}: {_reason(error)}; expected nats://host:port"
+        ) from None
+    scheme = parts.scheme.lower()
+    if scheme not in _SCHEMES:
+        accepted = ", ".join(f"{name}://" for name in sorted(_SCHEMES))
+        raise ConfigurationError(
+            f"server URL ending in {shown!r}: unknown scheme {scheme!r}; accepted: {accepted}"
+        )
+    if not parts.hostname:
+        raise ConfigurationError(
+            f"server URL ending in {shown!r}: no host; expected nats://host:port"
+        )
+    websocket = scheme in _WEBSOCKET_PORTS
+    path = "" if parts.path == "/" else parts.path
+    if (path and not websocket) or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"server URL ending in {shown!r}: nothing may follow the port; expected nats://host:port"
+        )
+    credentials = Credentials()
+    if parts.password is not None:
+        credentials = Credentials(unquote(parts.username or ""), unquote(parts.password))
+    elif parts.username:
+        credentials = Credentials(token=unquote(parts.username))
+    return ServerAddress(
+        host=parts.hostname,
+        port=_WEBSOCKET_PORTS.get(scheme, DEFAULT_PORT) if port is None else port,
+        tls=scheme in _TLS_SCHEMES,
+        credentials=credentials,
+        websocket=websocket,
+        path=path,
+    )
+
+
+def parse_servers(servers: str | Sequence[str]) -> list[ServerAddress]:
+    """Read one URL, several separated by commas, or a sequence of either. Never empty."""
+    given: Iterable[str] = (servers,) if isinstance(servers, str) else servers
+    urls = [url for entry in given for url in entry.split(",") if url.strip()]
+    if not urls:
+        raise ConfigurationError("no server given; expected at least one nats://host:port")
+    return [parse_server(url) for url in urls]
+
+
+def _reason(error: ValueError) -> str:
+    """Why urlsplit refused, without the URL itself in it."""
+    text = str(error)
+    if "port" in text.lower():
+        return "the port is not a number between 0 and 65535"
+    return "not a URL"

@@ -1,0 +1,150 @@
+"""A connection to a broker in this process: no socket, and messages that are never bytes on a wire.
+
+The session above is the usual one. Only its link, its outbox and what a command looks like are other ones:
+control lines stay bytes, messages that go by the thousand are handed over as frames (``wire.direct``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final, cast
+
+from ...errors import AuthorizationError, ConnectFailedError, ConnectionClosedError, ServerError
+from ...wire.direct import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
+from ...wire.frames import PUB, Frame
+from ..publish.inprocess_publisher import DirectPublisher
+from .handshake import ServerAddress, connect_command
+from .link import Handshake, Link
+from .options import Options
+from .outbox import Outbox
+from .reconnect import ServerGoneError
+from .session import Session
+
+__all__ = ["InProcessSession"]
+
+_ERRORS: Final = (ConnectionClosedError, ServerError)
+
+
+@dataclass(frozen=True, slots=True)
+class InProcess(ServerAddress):
+    """The one address of an in-process connection."""
+
+    host: str = "in-process"
+    port: int = 0
+
+    def __str__(self) -> str:
+        return "in-process"
+
+
+class DirectLink(Link):
+    """A link whose transport is itself: what is written goes to the broker's end at once."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        self._server: ServerEnd | None = None
+
+    def open(self, acceptor: Acceptor) -> None:
+        """Knock. The broker answers with INFO."""
+        self._server = acceptor(self)
+        self._transport = cast(asyncio.Transport, _Transport(self._server))
+
+    # wire.direct.ClientEnd; the rest of it is inherited
+
+    def frames_received(self, frames: list[Frame], size: int) -> None:
+        self.received_bytes += size
+        self.on_frames(frames)
+
+
+class _Transport:
+    """As much of a transport as a link's owner uses."""
+
+    __slots__ = ("_server",)
+
+    def __init__(self, server: ServerEnd) -> None:
+        self._server = server
+
+    def write(self, data: bytes) -> None:
+        self._server.receive([data])
+
+    def write_chunks(self, chunks: list[Chunk]) -> None:
+        self._server.receive(chunks)
+
+    def get_write_buffer_size(self) -> int:
+        return 0  # the broker takes everything at once
+
+    def close(self) -> None:
+        self._server.close()
+
+    abort = close
+
+
+async def open_direct(acceptor: Acceptor, options: Options) -> Link:
+    """Connect and shake hands; the link is ready for commands. There is no TLS: nothing to hide from.
+
+    Raises as ``open_link``, and ServerGoneError when the broker is not running.
+    """
+    link = DirectLink(asyncio.get_running_loop())
+    handshake = Handshake(link)
+    try:
+        link.open(acceptor)
+    except ConnectionClosedError as error:
+        raise ServerGoneError(str(error)) from error
+    try:
+        async with asyncio.timeout(options.connect_timeout):
+            link.info = info = await handshake.info
+            credentials = options.credentials(info.nonce)
+            hello = connect_command(info, credentials, name=options.name, echo=options.echo)
+            link.transport.write(hello + b"PING\r\n")
+            await handshake.accepted
+            if link.is_lost:
+                raise ConnectFailedError("the broker closed the connection")
+    except BaseException as error:
+        link.transport.abort()
+        if isinstance(error, TimeoutError):
+            raise ConnectFailedError(
+                f"in-process: no handshake within {options.connect_timeout} s "
+                "(option connect_timeout)"
+            ) from error
+        if isinstance(error, _ERRORS) and not isinstance(error, AuthorizationError):
+            raise ConnectFailedError(f"in-process: {error}") from error
+        raise
+    link.on_lost = None
+    return link
+
+
+class DirectOutbox(Outbox):
+    """Hands its items over as they are; those that are bytes are joined first, for the parser."""
+
+    __slots__ = ()
+
+    def _hand_over(self, items: list[Any]) -> None:
+        chunks: list[Chunk] = []
+        for kind, run in groupby(items, type):
+            if kind is bytes:
+                chunks.append(b"".join(run))
+            else:
+                chunks += run
+        cast(_Transport, self._transport).write_chunks(chunks)
+
+
+def answer_frames(replies: list[bytes], body: bytes) -> Chunk:
+    """What sends ``body`` to each of these reply subjects."""
+    size = sum(map(len, replies)) + len(replies) * (len(body) + FRAME_BYTES)
+    return FrameBatch([(PUB, reply, b"", b"", body) for reply in replies], size)
+
+
+class InProcessSession(Session):
+    """The session of a connection to the broker behind ``acceptor``."""
+
+    answers = staticmethod(answer_frames)
+    outbox_type = DirectOutbox
+    publisher_type = DirectPublisher
+
+    def __init__(self, acceptor: Acceptor, options: Options) -> None:
+        super().__init__([InProcess()], replace(options, discover_servers=False))
+        self._acceptor = acceptor
+
+    async def dial(self, address: ServerAddress, options: Options) -> Link:
+        return await open_direct(self._acceptor, options)

@@ -1,0 +1,294 @@
+"""One physical connection: socket, TLS, handshake. Bytes in become frames for whoever listens."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from ...errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ConnectionClosedError,
+    ProtocolError,
+    ServerError,
+)
+from ...wire.frames import BAD, ERR, INFO, PING, PONG, Frame
+from ...wire.parser import Parser
+from .handshake import ServerAddress, ServerInfo, connect_command, parse_info
+from .options import Options
+from .outbox import Outbox
+
+__all__ = ["Handshake", "Link", "open_link", "server_error"]
+
+# Not "authentication timeout": that is of a server too busy to hear us, not of one that knows us not.
+_AUTHORIZATION = (
+    "authorization violation",
+    "user authentication expired",
+    "user authentication revoked",
+    "account authentication expired",
+)
+
+
+_TLS_FIRST_HINT = "; it said nothing: if it begins with TLS, set the option tls_first"
+
+
+class Link(asyncio.Protocol):
+    """The protocol object of one socket.
+
+    Attributes:
+        on_frames: called with the frames of each chunk, in order.
+        on_lost: called once, when the socket is gone.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.on_frames: Callable[[list[Frame]], None] = _ignore
+        self.on_lost: Callable[[Link, Exception | None], None] | None = None
+        self.outbox: Outbox | None = None
+        self.info = ServerInfo()
+        self.early: list[Frame] = []
+        self.received_bytes = 0
+        self._parser = Parser.for_client()
+        self._transport: asyncio.Transport | None = None
+        self._lost = loop.create_future()
+        self._lost_reason: Exception | None = None
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        assert self._transport is not None, "the transport is set before anybody sees the link"
+        return self._transport
+
+    def abort(self, reason: Exception) -> None:
+        """Drop the connection at once, and say why to whoever is told of the loss."""
+        self._lost_reason = self._lost_reason or reason
+        self.transport.abort()
+
+    async def close(self) -> None:
+        """Send what the transport still holds, then close; returns when the socket is gone."""
+        self.transport.close()
+        await asyncio.shield(self._lost)
+
+    def upgrade(self, transport: asyncio.Transport) -> None:
+        """The same connection, inside TLS from here on."""
+        self._transport = transport
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the socket is gone."""
+        return self._lost.done()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was received beyond whole frames."""
+        return self._parser.held_bytes == 0
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(
+            asyncio.Transport, transport
+        )  # uvloop's have the shape, not the class
+
+    def data_received(self, data: bytes) -> None:
+        self.received_bytes += len(data)
+        frames = self._parser.feed(data)
+        if frames:
+            self.on_frames(frames)
+
+    def eof_received(self) -> bool:
+        return False  # the server is done: close
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._lost.done():
+            self._lost.set_result(None)
+        if self.on_lost is not None:
+            self.on_lost(self, self._lost_reason or exc)
+
+    def pause_writing(self) -> None:
+        if self.outbox is not None:
+            self.outbox.pause()
+
+    def resume_writing(self) -> None:
+        if self.outbox is not None:
+            self.outbox.resume()
+
+
+async def open_link(address: ServerAddress, options: Options) -> Link:
+    """Connect and shake hands with one server; the link is ready for commands.
+
+    Raises:
+        AuthorizationError: the server refused the credentials.
+        ConnectFailedError: anything else, the time allowed included; the text says what.
+    """
+    loop = asyncio.get_running_loop()
+    link = Link(loop)
+    handshake = Handshake(link)
+    try:
+        async with asyncio.timeout(options.connect_timeout):
+            await _connect(loop, link, address, options)
+            await _shake_hands(handshake, link, address, options)
+            if link.is_lost:  # between the PONG and this line
+                raise ConnectFailedError("the server closed the connection")
+    except BaseException as error:
+        if link._transport is not None:
+            link._transport.abort()
+        reason = _failure(error, address, options, is_silent=not handshake.has_info)
+        if reason is error:
+            raise
+        raise reason from error
+    link.on_lost = None
+    return link
+
+
+async def _connect(
+    loop: asyncio.AbstractEventLoop, link: Link, address: ServerAddress, options: Options
+) -> None:
+    if address.websocket:
+        from .websocket import open_websocket
+
+        tls = _tls(address, options) if _is_wss(address, options) else None
+        await open_websocket(link, address, tls)
+    elif options.tls_first:
+        context, hostname = _tls(address, options)
+        await loop.create_connection(
+            lambda: link, address.host, address.port, ssl=context, server_hostname=hostname
+        )
+    else:
+        await loop.create_connection(lambda: link, address.host, address.port)
+
+
+async def _shake_hands(
+    handshake: Handshake, link: Link, address: ServerAddress, options: Options
+) -> None:
+    info = link.info = await handshake.info
+    tls = _is_wss(address, options) if address.websocket else options.tls_first
+    if not (tls or address.websocket) and (address.tls or bool(options.tls) or info.tls_required):
+        if not (info.tls_required or info.tls_available):
+            raise ConnectFailedError("TLS was asked for, and the server does not offer it")
+        if not link.is_clean:
+            raise ProtocolError("the server sent bytes between INFO and the TLS handshake")
+        await _start_tls(link, address, options)
+        tls = True
+    credentials = address.credentials or options.credentials(info.nonce)
+    hello = connect_command(info, credentials, name=options.name, tls=tls, echo=options.echo)
+    link.transport.write(hello + b"PING\r\n")
+    await handshake.accepted
+
+
+def _is_wss(address: ServerAddress, options: Options) -> bool:
+    """Whether a WebSocket is inside TLS from its first byte: asked for in whatever way."""
+    return address.tls or bool(options.tls) or options.tls_first
+
+
+async def _start_tls(link: Link, address: ServerAddress, options: Options) -> None:
+    context, hostname = _tls(address, options)
+    loop = asyncio.get_running_loop()
+    transport = await loop.start_tls(link.transport, link, context, server_hostname=hostname)
+    assert transport is not None
+    link.upgrade(transport)
+
+
+def _tls(address: ServerAddress, options: Options) -> tuple[ssl.SSLContext, str]:
+    if isinstance(options.tls, ssl.SSLContext):
+        context = options.tls
+    else:
+        context = ssl.create_default_context()
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context, options.tls_hostname or address.tls_name or address.host
+
+
+class Handshake:
+    """Reads the server's side: INFO, then PONG or -ERR; what follows is kept for the connection."""
+
+    def __init__(self, link: Link) -> None:
+        loop = asyncio.get_running_loop()
+        self.info: asyncio.Future[ServerInfo] = loop.create_future()
+        self.accepted: asyncio.Future[None] = loop.create_future()
+        self._link = link
+        link.on_frames = self._frames
+        link.on_lost = self._lost
+
+    @property
+    def has_info(self) -> bool:
+        """Whether the server has introduced itself."""
+        return self.info.done() and not self.info.cancelled() and not self.info.exception()
+
+    def _frames(self, frames: Sequence[Frame]) -> None:
+        for index, frame in enumerate(frames):
+            op = frame[0]
+            if op == INFO and not self.info.done():
+                try:
+                    self.info.set_result(parse_info(frame[1]))
+                except ProtocolError as error:
+                    self._fail(error)
+            elif op == INFO:
+                self._link.early.append(frame)
+            elif op == PONG:
+                if not self.accepted.done():
+                    self.accepted.set_result(None)
+                self._link.early.extend(frames[index + 1 :])
+                self._link.on_frames = self._link.early.extend
+                return
+            elif op == PING:
+                self._link.transport.write(b"PONG\r\n")
+            elif op == ERR:
+                self._fail(server_error(frame[1]))
+            elif op == BAD:
+                self._fail(frame[1])
+
+    def _lost(self, link: Link, reason: Exception | None) -> None:
+        self._fail(ConnectFailedError(str(reason or "the server closed the connection")))
+
+    def _fail(self, error: Exception) -> None:
+        """Tell the one who waits; a future nobody waits for must not complain of it."""
+        for future in (self.info, self.accepted):
+            if not future.done():
+                future.set_exception(error)
+                future.exception()
+
+
+def server_error(text: str) -> Exception:
+    """The exception for a ``-ERR``."""
+    lowered = text.lower()
+    if lowered.startswith(_AUTHORIZATION):
+        return AuthorizationError(f"the server refused us: {text}")
+    return ServerError(text)
+
+
+def _failure(
+    error: BaseException, address: ServerAddress, options: Options, *, is_silent: bool
+) -> BaseException:
+    """What to raise for a failed attempt: always with the server's address in it."""
+    if isinstance(error, TimeoutError):
+        hint = "" if not is_silent or options.tls_first else _TLS_FIRST_HINT
+        return ConnectFailedError(
+            f"{address}: no handshake within {options.connect_timeout} s (option connect_timeout)"
+            f"{hint}"
+        )
+    if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
+        return ConnectFailedError(
+            f"{address}: the server does not begin with TLS; try without the option tls_first"
+        )
+    if isinstance(error, AuthorizationError):
+        return AuthorizationError(f"{address}: {error}")
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ConnectFailedError(f"{address}: certificate refused: {error.verify_message}")
+    if isinstance(error, (ConfigurationError, asyncio.CancelledError)):
+        return error
+    if isinstance(error, UnicodeError):
+        return ConnectFailedError(f"{address}: {address.host!r} cannot be a host name")
+    if isinstance(error, (OSError, ConnectionClosedError, ProtocolError, ServerError)):
+        return ConnectFailedError(f"{address}: {_plain(error)}")
+    return error
+
+
+def _plain(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__
+
+
+def _ignore(frames: list[Frame]) -> None:
+    raise AssertionError(f"frames without a listener: {frames}")

@@ -1,0 +1,218 @@
+"""What a connection can be told, with defaults and units in one place."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from ...errors import ConfigurationError
+from ...subjects import is_valid_subject
+from ..auth.nkeys import KeyPair, read_credentials
+from ..callbacks import check_plain
+from ..events import Event
+from .handshake import Credentials
+
+__all__ = ["ConnectOptions", "Options"]
+
+OUTBOUND_BYTES_DEFAULT: Final = 8 * 1024 * 1024
+RECONNECT_BUFFER_BYTES_DEFAULT: Final = 8 * 1024 * 1024
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The keywords of ``connect``; what each means is said in ``Options``."""
+
+    name: str
+    user: str
+    password: str
+    token: str
+    nkey_seed: str
+    credentials_file: str | Path
+    tls: ssl.SSLContext | bool
+    tls_first: bool
+    tls_hostname: str
+    connect_timeout: float
+    reconnect: bool
+    reconnect_wait: float
+    reconnect_wait_max: float
+    max_reconnect_attempts: int
+    retry_first_connect: bool
+    randomize_servers: bool
+    discover_servers: bool
+    ping_interval: float
+    max_pings_out: int
+    outbound_bytes: int
+    reconnect_buffer_bytes: int
+    request_timeout: float
+    delivery_timeout: float
+    drain_timeout: float
+    inbox_prefix: str
+    echo: bool
+    tracing: bool
+    on_event: Callable[[Event], object] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Options:
+    """A connection's settings. Durations are seconds, sizes are bytes.
+
+    Raises:
+        ConfigurationError: a value is out of range; the text names the option.
+    """
+
+    name: str = ""
+    """Shown by the server in its monitoring."""
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    """Credentials; those in a server's URL come first."""
+
+    nkey_seed: str = field(default="", repr=False)
+    """A user's NKEY seed (``SU…``), instead."""
+
+    credentials_file: str | Path = ""
+    """A file with a user's JWT and NKEY seed (``.creds``), instead; read again for each connection."""
+
+    tls: ssl.SSLContext | bool = False
+    """True: TLS with the system's trust store. A context: that one. Also on when the URL says
+    ``tls://`` or the server demands it."""
+
+    tls_first: bool = False
+    """Start TLS before the server says a word (its ``handshake_first``)."""
+
+    tls_hostname: str = ""
+    """The name the certificate must carry, when it is not the URL's host."""
+
+    connect_timeout: float = 2.0
+    """For one server: TCP, TLS and the handshake together."""
+
+    reconnect: bool = True
+    """False: the first lost connection closes this one for good."""
+
+    reconnect_wait: float = 0.1
+    """The pause before a server is tried again doubles from here …"""
+
+    reconnect_wait_max: float = 5.0
+    """… up to here, each time with a random part, so that clients do not return all at once."""
+
+    max_reconnect_attempts: int = -1
+    """Attempts per server and outage before it is given up; -1: never."""
+
+    retry_first_connect: bool = False
+    """True: ``connect`` keeps trying as a reconnect does, instead of failing after one round."""
+
+    randomize_servers: bool = True
+    discover_servers: bool = True
+    """Whether servers named by other servers join the list."""
+
+    ping_interval: float = 120.0
+    max_pings_out: int = 2
+    """With this many unanswered pings the connection counts as lost."""
+
+    outbound_bytes: int = OUTBOUND_BYTES_DEFAULT
+    """Unsent output above which ``await publish`` waits; four times as much is the hard limit, at
+    which ``publish_nowait`` raises BufferFullError."""
+
+    reconnect_buffer_bytes: int = RECONNECT_BUFFER_BYTES_DEFAULT
+    """How much may be published while disconnected; one message more raises BufferFullError.
+    0: publishing while disconnected always does."""
+
+    request_timeout: float = 5.0
+
+    delivery_timeout: float = 120.0
+    """How long what waits for a leader, in a cluster, is sent again; see ``jetstream``."""
+
+    drain_timeout: float = 30.0
+    inbox_prefix: str = "_INBOX"
+    """First tokens of every reply subject, for accounts that permit only their own."""
+
+    echo: bool = True
+    """Whether we receive what we publish ourselves."""
+
+    tracing: bool = False
+    """Whether what is published while a trace is active carries its context; see ``client.tracing``."""
+
+    on_event: Callable[[Event], object] | None = None
+    """Called for each connection event, on the event loop; see ``events``."""
+
+    def __post_init__(self) -> None:
+        for option in (
+            "connect_timeout",
+            "reconnect_wait",
+            "ping_interval",
+            "request_timeout",
+            "delivery_timeout",
+        ):
+            value = getattr(self, option)
+            holds = isinstance(value, int | float) and value > 0
+            _require(holds, option, value, "more than 0 seconds")
+        _require(
+            self.reconnect_wait_max >= self.reconnect_wait,
+            "reconnect_wait_max",
+            self.reconnect_wait_max,
+            f"at least reconnect_wait ({self.reconnect_wait})",
+        )
+        _require(self.drain_timeout >= 0, "drain_timeout", self.drain_timeout, "0 seconds or more")
+        _require(self.max_pings_out >= 1, "max_pings_out", self.max_pings_out, "1 or more")
+        _require(self.outbound_bytes >= 1, "outbound_bytes", self.outbound_bytes, "1 or more")
+        _require(
+            self.reconnect_buffer_bytes >= 0,
+            "reconnect_buffer_bytes",
+            self.reconnect_buffer_bytes,
+            "0 or more",
+        )
+        _require(
+            self.max_reconnect_attempts >= -1,
+            "max_reconnect_attempts",
+            self.max_reconnect_attempts,
+            "-1 (no limit) or more",
+        )
+        _require(
+            is_valid_subject(self.inbox_prefix.encode()),
+            "inbox_prefix",
+            self.inbox_prefix,
+            "a subject without wildcards, as _INBOX",
+        )
+        check_plain("option on_event", self.on_event)
+        if self.password and not self.user:
+            raise ConfigurationError("option password is set but user is not; both are needed")
+
+        ways = [bool(w) for w in (self.user, self.token, self.nkey_seed, self.credentials_file)]
+        if sum(ways) > 1:
+            raise ConfigurationError(
+                "give one way to log in: user and password, token, nkey_seed or credentials_file"
+            )
+        if self.nkey_seed:
+            KeyPair(self.nkey_seed)  # refused here rather than with each attempt to connect
+
+    def credentials(self, nonce: str) -> Credentials:
+        """What CONNECT says of us to a server whose INFO has this nonce.
+
+        Raises ConfigurationError: the credentials file cannot be read.
+        """
+        if self.nkey_seed:
+            pair = KeyPair(self.nkey_seed)
+            return Credentials(nkey=pair.public_key, signature=pair.sign_nonce(nonce))
+        if self.credentials_file:
+            user = read_credentials(self.credentials_file)
+            return Credentials(jwt=user.jwt, signature=user.key.sign_nonce(nonce))
+        return Credentials(self.user, self.password, self.token)
+
+    @classmethod
+    def of(cls, values: ConnectOptions) -> Options:
+        """Options from keywords; an unknown one is named, with the closest known ones."""
+        known = {f.name for f in fields(cls)}
+        unknown = sorted(set(values) - known)
+        if unknown:
+            raise ConfigurationError(
+                f"unknown connection option {', '.join(unknown)}; accepted: {', '.join(sorted(known))}"
+            )
+        return cls(**values)
+
+
+def _require(holds: bool, option: str, value: Any, accepted: str) -> None:
+    if not holds:
+        raise ConfigurationError(f"option {option} is {value!r}; accepted: {accepted}")

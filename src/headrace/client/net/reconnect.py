@@ -1,0 +1,109 @@
+"""Getting a connection: the first one, and every later one, over the list of servers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from ...errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    ConnectionClosedError,
+)
+from .handshake import ServerAddress
+from .link import Link
+from .options import Options
+from .servers import ServerPool, backoff
+
+__all__ = ["Dial", "Found", "ServerGoneError", "first_connection", "restore"]
+
+_REFUSALS_MAX = 2  # the same server refusing the credentials again will not change its mind
+
+
+class ServerGoneError(ConnectionClosedError):
+    """There will never be a server at this address again: no use in trying."""
+
+
+class Found(NamedTuple):
+    """A link that is ready, to which server, and how many attempts it took."""
+
+    link: Link
+    address: ServerAddress
+    attempts: int
+
+
+Dial = Callable[[ServerAddress, Options], Awaitable[Link]]
+"""``open_link``, or what stands for it where there are no sockets."""
+
+
+async def first_connection(
+    pool: ServerPool, options: Options, source: random.Random, dial: Dial
+) -> Found:
+    """Try each server once; with ``retry_first_connect``, as long as ``restore`` does.
+
+    Raises:
+        AuthorizationError: every server that answered refused the credentials.
+        ConnectFailedError: no server could be reached; the text has each one's reason.
+    """
+    if options.retry_first_connect:
+        return await restore(pool, options, source, dial)
+    failures: list[Exception] = []
+    for attempt in range(1, len(pool) + 1):
+        address = pool.next()
+        if address is None:
+            break
+        try:
+            return Found(await dial(address, options), address, attempt)
+        except ConnectionClosedError as error:
+            pool.failed(address)
+            failures.append(error)
+    for failure in failures:
+        if isinstance(failure, AuthorizationError):
+            raise failure
+    raise ConnectFailedError(_all_failed("no server could be reached", failures))
+
+
+async def restore(pool: ServerPool, options: Options, source: random.Random, dial: Dial) -> Found:
+    """Try the servers in turn, pausing longer after each round, until one answers.
+
+    Raises:
+        ServerGoneError: the one server there was is gone for good.
+        AuthorizationError: a server refused the credentials twice in this outage.
+        ConnectFailedError: each server failed ``max_reconnect_attempts`` times.
+    """
+    refusals: Counter[tuple[str, int]] = Counter()
+    last: dict[tuple[str, int], Exception] = {}
+    attempts = rounds = 0
+    pause = options.reconnect_wait * source.random()  # clients that lost a server together
+    while True:
+        await asyncio.sleep(pause)
+        pause = 0.0
+        address = pool.next()
+        if address is None:
+            raise ConnectFailedError(
+                _all_failed(f"given up after {attempts} attempts", list(last.values()))
+            )
+        attempts += 1
+        try:
+            return Found(await dial(address, options), address, attempts)
+        except (ConnectionClosedError, ConfigurationError) as error:
+            if isinstance(error, ServerGoneError):
+                raise
+            # Also a credentials file that cannot be read just now: it may be about to be replaced.
+            last[address.key] = error
+            pool.failed(address)
+            if isinstance(error, AuthorizationError):
+                refusals[address.key] += 1
+                if refusals[address.key] >= _REFUSALS_MAX:
+                    raise
+        if attempts % len(pool) == 0:
+            rounds += 1
+            pause = backoff(rounds, options.reconnect_wait, options.reconnect_wait_max, source)
+
+
+def _all_failed(what: str, failures: Sequence[Exception]) -> str:
+    return "; ".join([what, *map(str, failures)])

@@ -1,0 +1,147 @@
+"""Which server to try next, and how long to wait before it. Pure: randomness is handed in."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from ...errors import ConfigurationError
+from .handshake import ServerAddress, parse_server
+
+__all__ = ["ServerPool", "backoff"]
+
+_JITTER: Final = 0.5
+
+
+class RandomSource(Protocol):
+    """``random.Random`` matches."""
+
+    def random(self) -> float: ...
+    def shuffle(self, x: list[ServerAddress], /) -> None: ...
+
+
+def backoff(failures: int, first: float, most: float, random: RandomSource) -> float:
+    """Seconds to wait after the ``failures``-th failure in a row (from 1): doubling, capped, jittered.
+
+    The random part takes away up to half, so clients that lost a server together return apart.
+    """
+    pause = min(most, first * 2.0 ** min(failures - 1, 63))
+    return pause * (1.0 - _JITTER * random.random())
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    address: ServerAddress
+    discovered: bool
+    failures: int = 0
+
+
+class ServerPool:
+    """The servers given by the user and those learned from INFO, tried in turn.
+
+    Args:
+        addresses: as given; they stay in the pool whatever is discovered.
+        max_attempts: failures in a row after which a server is left out; -1: never.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[ServerAddress],
+        *,
+        randomize: bool,
+        max_attempts: int,
+        random: RandomSource,
+    ) -> None:
+        order = list({address.key: address for address in addresses}.values())
+        if randomize:
+            random.shuffle(order)
+        self._entries = [_Entry(address, discovered=False) for address in order]
+        self._given = self._entries[0].address
+        self._max_attempts = max_attempts
+        self._random = random
+        self._next = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def addresses(self) -> list[ServerAddress]:
+        return [entry.address for entry in self._entries]
+
+    def next(self) -> ServerAddress | None:
+        """The server to try now, or None when each has failed as often as allowed."""
+        for _ in range(len(self._entries)):
+            entry = self._entries[self._next % len(self._entries)]
+            self._next += 1
+            if self._max_attempts < 0 or entry.failures < self._max_attempts:
+                return entry.address
+        return None
+
+    def failed(self, address: ServerAddress) -> int:
+        """Note a failed attempt; returns how many of this server failed in a row."""
+        entry = self._find(address)
+        if entry is None:
+            return 1
+        entry.failures += 1
+        return entry.failures
+
+    def succeeded(self, address: ServerAddress) -> None:
+        """Note a connection: every server's failures are forgotten, the outage is over."""
+        for entry in self._entries:
+            entry.failures = 0
+        for index, entry in enumerate(self._entries):
+            if entry.address.key == address.key:
+                self._next = index  # a lost server is tried first again, then the others
+
+    def discover(
+        self, urls: Sequence[str], teller: ServerAddress | None = None
+    ) -> list[ServerAddress]:
+        """Take in the ``connect_urls`` of an INFO; returns what was new. Unreadable ones are skipped.
+
+        A discovered server is like ``teller``, the one that told of it (or the first of the list given by
+        the user): credentials, TLS, WebSocket; where it is told of by number, the name in its certificate,
+        too. Discovered servers that are not told of any more are forgotten, ``teller`` excepted.
+        """
+        like = teller or self._given
+        told = [address for address in map(_readable, urls) if address is not None]
+        if not told:
+            return []
+        self._forget_all_but({address.key for address in (*told, like)})
+        new = []
+        for parsed in told:
+            if self._find(parsed) is not None:
+                continue
+            name = (like.tls_name or like.host) if _is_number(parsed.host) else ""
+            # The rest as the teller, TLS and WebSocket too.
+            address = replace(like, host=parsed.host, port=parsed.port, tls_name=name)
+            self._entries.append(_Entry(address, discovered=True))
+            new.append(address)
+        return new
+
+    def _forget_all_but(self, keys: set[tuple[str, int]]) -> None:
+        """Drop discovered servers, and go on with the same next one."""
+        at = self._next % len(self._entries)
+        kept = [e for e in self._entries if not e.discovered or e.address.key in keys]
+        self._next = sum(1 for entry in self._entries[:at] if entry in kept)
+        self._entries = kept
+
+    def _find(self, address: ServerAddress) -> _Entry | None:
+        return next((e for e in self._entries if e.address.key == address.key), None)
+
+
+def _readable(url: str) -> ServerAddress | None:
+    try:
+        return parse_server(url)
+    except ConfigurationError:
+        return None  # another server's idea of a URL must not break this connection
+
+
+def _is_number(host: str) -> bool:
+    """Whether it is an IP address, which certificates seldom name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

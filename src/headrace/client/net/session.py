@@ -1,0 +1,377 @@
+"""What keeps a connection going: link, output, routes, keep-alive, restoration. Not public.
+
+``Connection`` is the face of it; subscriptions, requests, fetches and publishers work on it directly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ...errors import ConnectionClosedError, DisconnectedError, ProtocolError
+from ...wire.direct import Chunk
+from ...wire.encode import unsub
+from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
+from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
+from ..jetstream.message import answer_commands
+from ..metrics import Counts
+from ..nuid import Nuid
+from ..publish.publisher import Publisher
+from .handshake import ServerAddress, ServerInfo, parse_info
+from .inboxes import Inboxes
+from .leaders import LeaderWaits
+from .link import Link, open_link, server_error
+from .options import Options
+from .outbox import Outbox
+from .reconnect import Found, first_connection, restore
+from .requests import Requests
+from .routes import Route, RouteTable
+from .servers import ServerPool
+
+if TYPE_CHECKING:
+    from ..subscription import Subscription
+
+__all__ = ["Observer", "Session"]
+
+CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
+
+
+_SID: Final = itemgetter(2)  # of a message; no other frame of a server has as many fields
+
+
+class Observer(Protocol):
+    """What works over a connection and must know when it goes and comes back."""
+
+    def connection_lost(self) -> None: ...
+
+    def connection_restored(self) -> None: ...
+
+    def connection_closed(self, reason: Exception) -> None: ...
+
+
+class Session:
+    """One connection over all its links. Attributes are for this package only.
+
+    ``send`` queues publishes: while disconnected they wait for the next link. Raises as ``Outbox.put``.
+    """
+
+    # What is other in a connection without a socket; see ``inprocess``.
+    answers: Callable[[list[bytes], bytes], Chunk] = staticmethod(answer_commands)
+    outbox_type: type[Outbox] = Outbox
+    publisher_type: type[Publisher] = Publisher
+
+    def __init__(self, servers: Sequence[ServerAddress], options: Options) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.options = options
+        self.random = random.Random()
+        self.nuid = Nuid()
+        self.pool = ServerPool(
+            servers,
+            randomize=options.randomize_servers,
+            max_attempts=options.max_reconnect_attempts,
+            random=self.random,
+        )
+        self.outbox = self.outbox_type(
+            self.loop,
+            limit=options.outbound_bytes,
+            disconnected_limit=options.reconnect_buffer_bytes,
+        )
+        self.send: Callable[[Chunk], None] = self.outbox.put  # no call between: it runs per message
+        self.routes = RouteTable()
+        self.inboxes = Inboxes(self)
+        self.requests = Requests(self)
+        self.hub = EventHub(options.on_event)
+        self.observers: dict[Observer, None] = {}
+        self.subscriptions: dict[Subscription, None] = {}
+        self.counts = Counts()
+        self.waits = LeaderWaits(self)
+        self.trace: Callable[[bytes], bytes] | None = None
+        """Adds the active trace's context to a header block, if that was asked for."""
+        if options.tracing:
+            from ..tracing import with_trace
+
+            self.trace = with_trace
+        self.info = ServerInfo()
+        self.server: ServerAddress | None = None
+        self.link: Link | None = None
+        self.closed: ConnectionClosedError | None = None
+        self.draining = False  # nothing new is subscribed
+        self.drained = False  # and nothing more is published
+        self.reconnects = 0
+        self._pongs: deque[asyncio.Future[None] | None] = deque()
+        self._ping_timer: asyncio.TimerHandle | None = None
+        self._last_error: Exception | None = None
+        self._restoring: asyncio.Task[None] | None = None
+
+    # Sending
+
+    def send_answers(self, data: Chunk, count: int = 1) -> None:
+        """Queue answers to messages of a consumer, ``count`` of them in one piece. Raises as ``send``."""
+        self.outbox.put(data)
+        self.counts.answers += count
+        self.counts.published += count - 1  # the outbox counts the piece
+
+    def send_once(self, data: Chunk) -> None:
+        """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
+        While disconnected it waits for the next link, as with ``send``."""
+        if self.link is not None:
+            self.outbox.put_once(data)
+        else:
+            self.outbox.put(data)
+
+    def send_control(self, data: bytes) -> None:
+        """Queue what concerns this link only: dropped while disconnected, never refused."""
+        if self.link is not None:
+            self.outbox.put_once(data)
+
+    def open_route(
+        self, subject: bytes, receive: Callable[[list[Frame]], None], queue: bytes = b""
+    ) -> Route:
+        """Subscribe; the command is queued (see ``send_control``)."""
+        route = self.routes.add(subject, receive, queue)
+        self.send_control(route.command())
+        return route
+
+    def close_route(self, route: Route) -> None:
+        """Unsubscribe, if it was not done."""
+        if self.routes.remove(route):
+            self.send_control(unsub(route.sid))
+
+    def new_inbox(self) -> str:
+        return f"{self.options.inbox_prefix}.{self.nuid.next()}"
+
+    def raise_if_closed(self) -> None:
+        if self.closed is not None:
+            raise ConnectionClosedError(str(self.closed))
+
+    async def flush(self) -> None:
+        """Wait until the server has read everything sent so far; for the next link if there is none.
+
+        Raises DisconnectedError if the link is lost meanwhile.
+        """
+        self.raise_if_closed()
+        future = self.loop.create_future()
+        self._pongs.append(future)
+        self.send_control(b"PING\r\n")
+        await future
+
+    def on_pong(self, call: Callable[[], object]) -> None:
+        """Call once the server has read everything sent so far, or the link is gone."""
+        future: asyncio.Future[None] = self.loop.create_future()
+        future.add_done_callback(partial(_call_when_done, call))
+        if self.link is None:
+            future.set_result(None)
+            return
+        self._pongs.append(future)
+        self.send_control(b"PING\r\n")
+
+    def report(self, error: Exception) -> None:
+        """Tell the user of an error that no caller is waiting for."""
+        self.counts.errors += 1
+        self.hub.emit(ErrorEvent(error))
+
+    # Beginning and end
+
+    async def start(self) -> None:
+        """Make the first connection; raises as ``first_connection``."""
+        try:
+            found = await first_connection(self.pool, self.options, self.random, self.dial)
+        except ConnectionClosedError as error:
+            self.finish(error)
+            raise
+        self._install(found)
+        self.hub.emit(Connected(str(found.address)))
+
+    async def dial(self, address: ServerAddress, options: Options) -> Link:
+        """A link to one server; raises as ``open_link``."""
+        return await open_link(address, options)
+
+    async def close(self) -> None:
+        """Send what is queued if the server takes it, then end for good."""
+        link = self.link
+        self.outbox.write_now()
+        self.finish(None)
+        if self._restoring is not None:
+            self._restoring.cancel()
+            await asyncio.wait([self._restoring])
+        if link is not None:
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await link.close()
+            except TimeoutError:
+                pass
+            finally:
+                if not link.is_lost:
+                    link.abort(ConnectionClosedError("closed"))
+
+    def finish(self, reason: Exception | None) -> None:
+        """Nothing comes and nothing goes any more: everyone who waits is told."""
+        if self.closed is not None:
+            return
+        error = self.closed = (
+            reason
+            if isinstance(reason, ConnectionClosedError)
+            else ConnectionClosedError(f"the connection is closed: {reason or 'by close()'}")
+        )
+        self._drop_link()
+        self._stop_pings(error)
+        self.outbox.close(error)
+        self.requests.fail(error)
+        for observer in list(self.observers):
+            observer.connection_closed(error)
+        for subscription in list(self.subscriptions):
+            subscription.end()
+        self.hub.emit(Closed(reason))
+
+    # The link
+
+    def _install(self, found: Found) -> None:
+        """A link is ready: it becomes the connection's, and subscriptions are made on it."""
+        link, self.server, _ = found
+        self.link = link
+        link.outbox = self.outbox
+        link.on_frames = self._frames
+        link.on_lost = self._lost
+        self._last_error = None
+        self.pool.succeeded(found.address)
+        self._take_info(link.info)
+        waiting = len(self._pongs)
+        self.outbox.attach(link.transport, self.routes.commands() + b"PING\r\n" * waiting)
+        self._ping_timer = self.loop.call_later(self.options.ping_interval, self._ping)
+        early, link.early = link.early, []
+        if early:
+            self._frames(early)
+
+    def _drop_link(self) -> None:
+        if self.link is not None:
+            self.counts.in_bytes += self.link.received_bytes
+        self.link = None
+
+    def _lost(self, link: Link, reason: Exception | None) -> None:
+        if link is not self.link:
+            return
+        self._drop_link()
+        lost = DisconnectedError("the connection was lost before the answer came")
+        self._stop_pings(lost)
+        self.outbox.detach()
+        self.inboxes.forget()
+        self.requests.fail(lost)
+        cause = self._last_error or reason or ConnectionClosedError("the server closed it")
+        if not self.options.reconnect:
+            self.finish(ConnectionClosedError(f"the connection to {self.server} was lost: {cause}"))
+            return
+        self.hub.emit(Disconnected(str(self.server), cause))
+        for observer in list(self.observers):
+            observer.connection_lost()
+        self._restoring = self.loop.create_task(self._restore(), name="headrace reconnect")
+
+    async def _restore(self) -> None:
+        try:
+            found = await restore(self.pool, self.options, self.random, self.dial)
+        except Exception as error:  # whatever it is, whoever waits must be told
+            self.finish(error)
+            return
+        self.reconnects += 1
+        self._install(found)
+        self._restoring = None
+        self.hub.emit(Reconnected(str(found.address), found.attempts))
+        for observer in list(self.observers):
+            observer.connection_restored()
+
+    def _frames(self, frames: list[Frame]) -> None:
+        """Hand each run of messages for one subscription over in one go."""
+        routes = self.routes.by_sid
+        try:
+            sids = list(map(_SID, frames))
+        except IndexError:  # some are no messages
+            sids = []
+        if sids and sids.count(sids[0]) == len(sids):  # as usual
+            self.counts.in_messages += len(sids)
+            route = routes.get(sids[0])
+            if route is not None:
+                route.receive(frames)
+            return
+        index, end = 0, len(frames)
+        while index < end:
+            frame = frames[index]
+            start = index
+            index += 1
+            if frame[0] != MSG:
+                self._control(frame)
+                continue
+            sid = frame[2]
+            while index < end and (frame := frames[index])[0] == MSG and frame[2] == sid:
+                index += 1
+            self.counts.in_messages += index - start
+            route = routes.get(sid)
+            if route is not None:
+                route.receive(frames if index - start == end else frames[start:index])
+
+    def _control(self, frame: Frame) -> None:
+        op = frame[0]
+        if op == PING:
+            self.send_control(b"PONG\r\n")
+        elif op == PONG:
+            if self._pongs and (future := self._pongs.popleft()) is not None and not future.done():
+                future.set_result(None)
+        elif op == INFO:
+            try:
+                self._take_info(parse_info(frame[1]))
+            except ProtocolError as error:
+                self.report(error)
+        elif op == ERR:
+            self._take_error(frame[1])
+        elif op == BAD and self.link is not None:
+            self.link.abort(frame[1])
+
+    def _take_error(self, text: str) -> None:
+        error = server_error(text)
+        if not self.requests.refused(text):  # those ask on and need not be told twice
+            self.report(error)
+        if not text.lower().startswith("permissions violation"):  # after anything else it closes
+            self._last_error = error
+
+    def _take_info(self, info: ServerInfo) -> None:
+        was_lame, self.info = self.info.ldm, info
+        if self.options.discover_servers:
+            self.pool.discover(info.connect_urls, self.server)
+        if info.ldm and not was_lame:
+            self.hub.emit(LameDuck(str(self.server)))
+
+    # Keep-alive
+
+    def _ping(self) -> None:
+        link = self.link
+        if link is None:
+            return
+        if self._pongs.count(None) >= self.options.max_pings_out:
+            link.abort(
+                DisconnectedError(
+                    f"{self.options.max_pings_out} pings went unanswered, "
+                    f"one every {self.options.ping_interval} s"
+                )
+            )
+            return
+        self._pongs.append(None)
+        self.send_control(b"PING\r\n")
+        self._ping_timer = self.loop.call_later(self.options.ping_interval, self._ping)
+
+    def _stop_pings(self, reason: Exception) -> None:
+        if self._ping_timer is not None:
+            self._ping_timer.cancel()
+            self._ping_timer = None
+        pongs, self._pongs = self._pongs, deque()
+        for future in pongs:
+            if future is not None and not future.done():
+                future.set_exception(reason)
+
+
+def _call_when_done(call: Callable[[], object], future: asyncio.Future[None]) -> None:
+    if not future.cancelled():
+        future.exception()  # read: a lost link ends the wait as well
+    call()

@@ -1,0 +1,93 @@
+"""The descriptions of a bucket's objects: read, and replaced without treading on one another."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from ...api.errors import Errors
+from ...api.names import ROLLUP
+from ...errors import DisconnectedError, HeadraceError, JetStreamApiError, TimeoutError_
+from .document import decode_info, encode_info
+from .info import ObjectInfo, chunk_subject, meta_subject
+
+if TYPE_CHECKING:
+    from ..jetstream.stream import Stream
+    from ..jetstream_context import JetStream
+
+__all__ = ["Descriptions"]
+
+ATTEMPTS_MAX: Final = 10  # to describe an object that others change at the same time
+UNANSWERED_MAX: Final = 3
+
+
+class Descriptions:
+    """What a bucket says of its objects."""
+
+    def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:
+        self._js = js
+        self._stream = stream
+        self.bucket = bucket
+
+    async def replace(
+        self, info: ObjectInfo, check: Callable[[ObjectInfo | None], None]
+    ) -> ObjectInfo:
+        """Publish a description in place of the last one, which ``check`` may refuse to replace.
+
+        It replaces exactly the one that was checked: of several at the same time each removes the
+        content of the one before it. What was sent may have arrived though no answer came, so it is
+        looked for before it is sent again.
+        """
+        subject = meta_subject(self.bucket, info.name)
+        document = encode_info(info)
+        unanswered = 0
+        before: ObjectInfo | None = None
+        for attempt in range(1, ATTEMPTS_MAX + 1):
+            try:
+                last = await self.last(info.name)
+                if attempt > 1 and last is not None and encode_info(last) == document:
+                    await self._forget_content(before, info)
+                    return last
+                check(last)
+                before = last
+                ack = await self._js.publish(
+                    subject,
+                    document,
+                    headers={ROLLUP: "sub"},
+                    msg_id=self._js._change_id(),
+                    expected_last_subject_sequence=last.revision if last else 0,
+                )
+            except JetStreamApiError as error:
+                wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
+                if not wrong or attempt == ATTEMPTS_MAX:
+                    raise
+            except (TimeoutError_, DisconnectedError):
+                unanswered += 1
+                if unanswered == UNANSWERED_MAX:
+                    raise
+            else:
+                await self._forget_content(last, info)
+                return dataclasses.replace(info, revision=ack.seq, modified_ns=time.time_ns())
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _forget_content(self, old: ObjectInfo | None, new: ObjectInfo) -> None:
+        """Remove the content of what was replaced or deleted. The change itself is done: if this fails
+        it is an event of the connection."""
+        if old is None or not old.chunks or (old.nuid == new.nuid and not new.deleted):
+            return
+        try:
+            await self._stream.purge(subject=chunk_subject(self.bucket, old.nuid))
+        except HeadraceError as error:
+            self._js.connection._session.report(error)
+
+    async def last(self, name: str) -> ObjectInfo | None:
+        """The newest description, of a deleted object too, or None."""
+        try:
+            message = await self._stream.get_last_message(meta_subject(self.bucket, name))
+        except JetStreamApiError as error:
+            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+                raise
+            return None
+        return decode_info(self.bucket, message.payload, message.sequence, message.timestamp_ns)

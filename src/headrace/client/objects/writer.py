@@ -1,0 +1,177 @@
+"""Putting an object: chunks of any source, many in flight, nothing left behind when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Iterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
+
+from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
+from ..publish.publisher import PublishError
+from .info import ObjectDamagedError
+
+if TYPE_CHECKING:
+    from ..jetstream.stream import Stream
+    from ..jetstream_context import JetStream
+    from ..publish.publisher import Publisher
+
+__all__ = ["Content", "ReadableFile", "write_chunks"]
+
+IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
+IN_FLIGHT_MESSAGES: Final = 4096
+READ_BYTES: Final = 1024 * 1024  # from a file, at a time
+
+
+@runtime_checkable
+class ReadableFile(Protocol):
+    """A file opened for reading bytes, or anything like it."""
+
+    def read(self, size: int, /) -> bytes: ...
+
+
+Bytes: TypeAlias = "bytes | bytearray | memoryview"
+Content: TypeAlias = "Bytes | ReadableFile | AsyncIterable[Bytes] | Iterable[Bytes]"
+"""What may be put: bytes, a binary file, or pieces of bytes, asynchronous or not."""
+
+
+class Written:
+    """What was written so far; ``digest`` is that of it all."""
+
+    def __init__(self) -> None:
+        self.sha = hashlib.sha256()
+        self.size = self.chunks = 0
+
+
+async def write_chunks(
+    js: JetStream, stream: Stream, subject: str, content: Content, chunk_size: int
+) -> Written:
+    """Publish ``content`` on ``subject``. If anything fails, what was published is purged again.
+
+    A chunk must not be there twice nor out of order. So nothing is sent twice, and a lost connection
+    fails the put. In a cluster chunks have ids and wait for a leader; if there was any waiting, they are
+    read once more. Raises ObjectDamagedError if they are not what was written.
+    """
+    written = Written()
+    in_cluster = bool(js.connection.server_info.cluster)
+    publisher = js.publisher(
+        IN_FLIGHT_MESSAGES,
+        window_bytes=IN_FLIGHT_BYTES,
+        retries=3 if in_cluster else 0,
+        deduplicate=in_cluster,
+    )
+    async with publisher:
+        try:
+            async with aclosing(_chunks(content, chunk_size)) as chunks:
+                async for chunk in chunks:
+                    if publisher.failed:
+                        break  # the flush says why
+                    await publisher.send(subject, chunk)
+                    written.sha.update(chunk)
+                    written.size += len(chunk)
+                    written.chunks += 1
+            await _flush(publisher)
+            if publisher._recovery.count:
+                await _compare(stream, subject, written)
+        except BaseException as error:
+            await _settle(publisher)
+            await clean_up(stream, subject, error)
+            raise
+    return written
+
+
+async def _compare(stream: Stream, subject: str, written: Written) -> None:
+    """Read the chunks, and compare them with what was written."""
+    sha, count = hashlib.sha256(), 0
+    ordered = await stream.ordered_consumer(filter_subject=subject)
+    try:
+        async with ordered.consume(max_bytes=IN_FLIGHT_BYTES) as messages:
+            while count < written.chunks:
+                message = await anext(messages)
+                sha.update(message.payload)
+                count += 1
+    finally:
+        await ordered.delete()
+    if sha.digest() != written.sha.digest():
+        raise ObjectDamagedError(
+            f"the leader of {stream.name!r} changed, and the content arrived in another order"
+        )
+
+
+async def _flush(publisher: Publisher) -> None:
+    try:
+        await publisher.flush()
+    except PublishError as error:
+        raise error.failures[0].error from None
+
+
+async def _settle(publisher: Publisher) -> None:
+    """Wait for the answers under way: a purge that overtook a chunk would leave it behind."""
+    try:
+        await publisher.flush()
+    except PublishError:
+        return  # why it failed is being raised already
+
+
+async def clean_up(stream: Stream, subject: str, cause: BaseException) -> None:
+    """Remove chunks nobody will read. Where that fails, too, the cause gets a note of it."""
+    if isinstance(cause, ConnectionClosedError):
+        cause.add_note(f"what was sent of it may be left in {stream.name!r}, on {subject!r}")
+        return
+    try:
+        await stream.purge(subject=subject)
+    except HeadraceError as error:
+        cause.add_note(f"what was sent of it may be left in {stream.name!r}, {subject!r}: {error}")
+
+
+# The source
+
+
+async def _chunks(content: Content, size: int) -> AsyncGenerator[bytes]:
+    """The same bytes in pieces of ``size``, the last one shorter."""
+    held = bytearray()
+    async with aclosing(_pieces(content)) as pieces:
+        async for piece in pieces:
+            if not isinstance(piece, bytes | bytearray | memoryview):
+                raise ConfigurationError(
+                    f"an object's content is bytes, and {type(piece).__name__} came; "
+                    "open files in binary mode, encode text"
+                )
+            view = memoryview(piece).cast("B")
+            start = 0
+            if held:
+                start = min(size - len(held), len(view))
+                held += view[:start]
+                if len(held) < size:
+                    continue
+                yield bytes(held)
+                held.clear()
+            end = start + (len(view) - start) // size * size
+            for at in range(start, end, size):
+                yield bytes(view[at : at + size])
+            held += view[end:]
+    if held:
+        yield bytes(held)
+
+
+async def _pieces(content: Content) -> AsyncGenerator[Any]:
+    """Pieces of the content; files and generators are read on another thread, as they may block."""
+    piece: Any
+    if isinstance(content, bytes | bytearray | memoryview):
+        yield content
+    elif isinstance(content, ReadableFile):
+        while piece := await asyncio.to_thread(content.read, READ_BYTES):
+            yield piece
+    elif isinstance(content, AsyncIterable):
+        async for piece in content:
+            yield piece
+    elif isinstance(content, Iterable):
+        iterator: Iterator[Any] = iter(content)
+        while (piece := await asyncio.to_thread(next, iterator, None)) is not None:
+            yield piece
+    else:
+        raise ConfigurationError(
+            f"an object's content cannot be {type(content).__name__}; accepted are bytes, a file "
+            "opened in binary mode, and (asynchronous) iterables of bytes"
+        )

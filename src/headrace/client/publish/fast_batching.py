@@ -1,0 +1,480 @@
+"""The batches of a fast publisher: beginning and ending them, and what becomes of their messages.
+
+A batch begins with one message; its answer says how many may be under way, and more follow. It ends when
+nothing was acknowledged for a moment, or somebody flushes: the stream's last answer says how many messages
+are stored. The same answer comes when a message was refused or lost, and what follows that message was
+certainly not stored: the publisher goes on with it in the next batch. After a lost connection the stream
+is asked how far the batch came. So only an answer that is lost together with the stream's memory of the
+batch, by a restart or ten seconds of silence, leaves it open what was stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Final
+
+from ...errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    TimeoutError_,
+)
+from ...wire.encode import pub
+from ...wire.frames import Frame
+from ..net.leaders import Who, is_leaderless, no_leader, nobody_has, pauses, who_has
+from .failures import PublishFailure
+from .fast_answers import (
+    APPEND,
+    END,
+    FLOW_MAX,
+    PING,
+    START,
+    Answer,
+    Kind,
+    is_unavailable,
+    read_answer,
+    with_reply,
+)
+from .publisher import SEND_AT_ONCE_MAX, Publisher
+from .recovery import wake_all
+
+if TYPE_CHECKING:
+    from ..connection import Connection
+    from ..jetstream.calls import Api
+
+__all__ = ["BatchingPublisher", "State"]
+
+ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while the next is under way
+ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do
+SLOW_ANSWER_S: Final = 0.002
+LINGER_S: Final = 0.1  # without progress for so long, up to twice that, a batch ends
+RETRY_PAUSE_S: Final = 0.25
+_UNKNOWN: Final = 10208
+_TOO_MANY: Final = 10211
+
+
+class State(Enum):
+    IDLE = auto()  # no batch
+    STARTING = auto()  # the first message is sent, its answer has not come
+    OPEN = auto()
+    ENDING = auto()  # nothing more is sent; an answer will say what was stored
+    PAUSED = auto()  # no batch, and a moment to wait
+
+
+class BatchingPublisher(Publisher):
+    """The half of the publisher that leads the batches; see ``fastpublisher.FastPublisher``."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        api: Api,
+        *,
+        window: int,
+        window_bytes: int,
+        ack_timeout: float,
+        delivery_timeout: float,
+        retries: int,
+        deduplicate: bool,
+        on_failure: Callable[[PublishFailure], object] | None,
+    ) -> None:
+        super().__init__(
+            connection,
+            api,
+            window=window,
+            window_bytes=window_bytes,
+            ack_timeout=ack_timeout,
+            delivery_timeout=delivery_timeout,
+            retries=retries,
+            deduplicate=deduplicate,
+            on_failure=on_failure,
+        )
+        self._placed: deque[bytes] = deque()  # sent in this batch and not acked, in order
+        self._waiting: deque[bytes] = deque()  # behind them, without a place
+        self._batch_subject = b""  # of the message the batch began with
+        self._first = 0  # the number of the message in front
+        self._state = State.IDLE
+        self._limit = 1  # how many placed ones there may be
+        self._place = self._settled = 0  # of the message sent last, and acked last, in this batch
+        self._refusals: dict[int, HeadraceError] = {}  # by place
+        self._resuming = False  # the link is new, and how far the batch came is asked
+        self._tries = 0  # how often the message in front was sent for nothing
+        self._last_sequence = 0
+        self._entered = self._is_open = False
+        self._broken: ConfigurationError | None = None
+        self._pinged = False
+        self._unheard = 0  # how often nobody heard what was asked about this batch
+        self._heard = 0.0  # when the last answer came, or something was begun that will have one
+        self._round_trip = 0.0  # seconds; what answers took lately
+        self._answers_out = ANSWERS_OUT
+        self._api = api
+        self._delivery_timeout = delivery_timeout
+        self._since: float | None = None  # when the trouble with the message in front began
+        self._pauses = pauses()
+        self._awaited = ""  # whose leader we have said we wait for
+        self._finding: asyncio.Task[None] | None = None  # what is the matter, while PAUSED
+        self._probe, self._probed_at = 0, 0.0  # a place of which the answer is timed; 0 for none
+        flow = min(FLOW_MAX, max(1, window // ANSWERS_OUT))
+        self._form = b".%d.fail." % flow
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._placed) + len(self._waiting)
+
+    @property
+    def last_sequence(self) -> int:
+        """The stream sequence of the last message of the batch that ended last, or 0."""
+        return self._last_sequence
+
+    @property
+    def _is_full(self) -> bool:
+        if self._unacked_bytes >= self._window_bytes and self.in_flight:
+            return True
+        if self._state is State.OPEN and self._session.link is not None:
+            return bool(self._waiting) or len(self._placed) >= self._limit
+        if self._session.link is None:
+            return self.in_flight >= self._window
+        return self._state is not State.IDLE
+
+    # The batch
+
+    def _pump(self) -> None:
+        """Send what waits, as far as it may be sent now."""
+        if self._session.link is None or not self._is_open:
+            return
+        if self._state is State.IDLE and self._waiting:
+            self._start()
+        elif self._state is State.OPEN:
+            waiting = self._waiting
+            while waiting and (room := self._limit - len(self._placed)) > 0:
+                count = min(room, len(waiting), SEND_AT_ONCE_MAX)
+                self._send_placed([waiting.popleft() for _ in range(count)], APPEND)
+            if not waiting and (self._flushers or self._unacked_bytes >= self._window_bytes):
+                self._end()  # in the latter case no answer may be due for what is under way
+
+    def _start(self) -> None:
+        """Begin a batch with the message in front, and wait for what the stream says to it."""
+        session = self._session
+        inbox = session.new_inbox().encode()
+        self._prefix = inbox + self._form
+        self._route = session.open_route(inbox + b".>", self._receive)
+        self._place = self._settled = 0
+        self._limit = 1
+        self._refusals.clear()
+        self._resuming = self._pinged = False
+        self._unheard = self._probe = 0
+        self._state = State.STARTING
+        self._heard = session.loop.time()
+        self._batch_subject = self._waiting[0].split(b" ", 2)[1]
+        self._send_placed([self._waiting.popleft()], START)
+        if self._timer is None:
+            self._beat()
+
+    def _send_placed(self, commands: list[bytes], operation: int) -> None:
+        """Give commands the next places, and send them."""
+        prefix, place = self._prefix, self._place
+        self._unacked_bytes -= sum(map(len, commands))
+        out = [
+            with_reply(command, prefix, number, operation)
+            for number, command in enumerate(commands, place + 1)
+        ]
+        self._unacked_bytes += sum(map(len, out))
+        self._place += len(out)
+        self._placed += out
+        self._put(out, 0)
+
+    def _begin_probe(self) -> None:
+        self._probe, self._probed_at = self._place, self._session.loop.time()
+
+    def _steer(self, operation: int) -> None:
+        """Send what is no message of the batch, under the subject of one that is."""
+        place = self._place + 1 if operation == END else self._place
+        reply = b"%b%d.%d.$FI" % (self._prefix, place, operation)
+        self._session.outbox.put_once(pub(self._batch_subject, reply, b"", b""))
+
+    def _end(self) -> None:
+        self._state = State.ENDING
+        self._heard = self._session.loop.time()
+        self._steer(END)
+
+    def _leave_batch(self) -> None:
+        """There is no batch any more; what is not known to be stored waits for the next one."""
+        if self._route is not None:
+            self._session.close_route(self._route)
+            self._route = None
+        self._waiting.extendleft(reversed(self._placed))
+        self._placed.clear()
+        self._resuming = False
+        self._state = State.IDLE
+
+    # Answers
+
+    def _receive(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            answer = read_answer(self._prefix, frame)
+            if answer is not None and self._route is not None:
+                self._hear(answer)
+        self._pump()  # when all is heard: a refusal may follow the answer to the message refused
+        self._progress()
+
+    def _hear(self, answer: Answer) -> None:
+        now = self._session.loop.time()
+        if self._state is not State.OPEN:  # it answers what was sent last
+            self._round_trip = max(now - self._heard, self._round_trip / 2)
+        elif answer.kind is Kind.FLOW and 0 < self._probe <= answer.seq:
+            self._probe, took = 0, now - self._probed_at
+            self._round_trip = max(took, self._round_trip / 2)
+            if took >= SLOW_ANSWER_S and self._waiters:  # more under way makes up for it
+                self._answers_out = min(2 * self._answers_out, ANSWERS_OUT_MAX)
+        self._heard, self._pinged = now, False
+        self._answered(answer)
+
+    def _answered(self, answer: Answer) -> None:
+        kind = answer.kind
+        if kind is Kind.FLOW:
+            self._settle(answer.seq)
+            self._limit = max(1, min(self._window, answer.messages * self._answers_out))
+            if self._state is State.STARTING or self._resuming:
+                self._state, self._resuming = State.OPEN, False
+        elif kind is Kind.GAP:
+            self._stop()
+        elif kind is Kind.REFUSED and answer.error is not None:
+            self._refusals[answer.seq] = answer.error
+            self._stop()
+        elif kind is Kind.TOTAL:
+            self._last_sequence = answer.seq or self._last_sequence
+            self._over(answer.stored)
+        elif kind is Kind.STORED:
+            self._settle(1)
+            self._last_sequence = answer.seq
+            self._give_up("the server does not know them: nats-server has them from 2.14 on")
+        elif answer.error is not None:
+            self._refused_at(answer.place, answer.operation, answer.error)
+
+    def _settle(self, place: int) -> None:
+        """All up to this place is stored."""
+        count = min(place - self._settled, len(self._placed))
+        if count <= 0:
+            return
+        take = self._placed.popleft
+        self._unacked_bytes -= sum([len(take()) for _ in range(count)])
+        self._settled += count
+        self._first += count
+        self.acked += count
+        self._trouble_over(found=True)
+
+    def _stop(self) -> None:
+        """Something is wrong with the batch: send no more, an answer will say what was stored."""
+        self._state = State.ENDING
+        self._resuming = False
+
+    def _over(self, count: int) -> None:
+        """The batch is over, and so many messages of it are stored."""
+        self._settle(count)
+        refusal = self._refusals.get(count + 1)
+        left = len(self._placed)
+        self._leave_batch()
+        if refusal is not None and left and _may_pass(refusal):
+            self._hold_front(refusal)
+        elif refusal is not None and left:
+            self._fail_front(1, self._in_words(refusal))
+        elif left:
+            self._try_again(left, DisconnectedError("the message did not reach the stream"))
+        self._pump()
+
+    def _refused_at(self, place: int, operation: int, error: HeadraceError) -> None:
+        """What was sent under this place is not stored, or not understood."""
+        if operation in (PING, END):
+            self._unknown(error)
+        elif place > 1:
+            self._refusals.setdefault(place, error)
+            if self._state is State.OPEN:
+                self._steer(PING)  # the total comes when the stream sees that a message is missing
+            self._stop()
+        elif is_unavailable(error):
+            self._give_up(str(error))
+        elif _may_pass(error) or _is_passing(error):
+            self._leave_batch()
+            self._hold_front(error)
+            self._pump()
+        else:
+            self._refusals[1] = error
+            self._over(0)
+
+    def _unknown(self, error: HeadraceError) -> None:
+        """The stream was asked about the batch, and does not know it, or is not there."""
+        if self._repeats or not isinstance(error, NoRespondersError):
+            self._lose(DisconnectedError(f"the stream does not know what it stored: {error}"))
+        elif self._unheard == self._retries:
+            self._lose(error)
+        else:
+            self._unheard += 1
+            self._session.loop.call_later(RETRY_PAUSE_S, self._ask_again, self._prefix)
+
+    def _ask_again(self, prefix: bytes) -> None:
+        if prefix == self._prefix and self._route is not None and self._session.link is not None:
+            self._steer(PING)
+
+    def _hold_front(self, error: HeadraceError) -> None:
+        """The message in front is not stored, but may be later: wait, and find out."""
+        self._tries += 1
+        if not self._retries or (_is_passing(error) and self._tries > self._retries):
+            self._fail_front(1, self._in_words(error))
+            return
+        self._state = State.PAUSED
+        self._finding = self._session.loop.create_task(
+            self._find_out(error), name="headrace fast publisher pause"
+        )
+
+    async def _find_out(self, error: HeadraceError) -> None:
+        """Who has the subject of the message in front? Nobody: it has failed. Else a pause."""
+        subject = self._subject_of(self._waiting[0])
+        who, of = Who.STREAM, f"the stream of {subject!r}"
+        if isinstance(error, NoRespondersError):
+            try:
+                who, of = await who_has(self._api, subject)
+            except ConnectionClosedError:
+                return  # the publisher is told, too
+        if who is Who.NOBODY or (who is Who.UNTOLD and self._tries > self._retries):
+            self._fail_front(1, nobody_has(subject))
+        elif self._is_over_time():
+            self._fail_front(len(self._waiting), no_leader(of, self._delivery_timeout))
+        else:
+            if not self._awaited and not _is_passing(error):
+                self._awaited = of
+                self._session.waits.begin(of)
+            await asyncio.sleep(next(self._pauses))
+        self._state = State.IDLE
+        self._pump()
+        self._progress()
+
+    def _is_over_time(self) -> bool:
+        """Whether the message in front has waited for too long; the clock begins with the question."""
+        now = self._session.loop.time()
+        if self._since is None:
+            self._since = now
+        return now - self._since >= self._delivery_timeout
+
+    def _trouble_over(self, *, found: bool) -> None:
+        """The message in front is stored, or has failed."""
+        self._tries = 0
+        if self._since is not None:
+            self._since, self._pauses = None, pauses()
+        if self._awaited:
+            of, self._awaited = self._awaited, ""
+            self._session.waits.end(of, found)
+
+    def _in_words(self, error: HeadraceError) -> HeadraceError:
+        """A refusal of the message in front, as its sender reads it."""
+        subject = self._subject_of(self._waiting[0])
+        if isinstance(error, NoRespondersError):
+            return NoRespondersError(f"no stream has the subject {subject!r}")
+        if isinstance(error, JetStreamApiError) and error.err_code == _UNKNOWN:
+            return ConfigurationError(
+                f"{subject!r} is of another stream than the messages before it: a fast publisher "
+                f"is for the subjects of one stream"
+            )
+        return error
+
+    # Failures and second attempts
+
+    def _lose(self, reason: HeadraceError) -> None:
+        """What was sent may be stored or not: send it again, or report it."""
+        left = len(self._placed)
+        self._leave_batch()
+        if left:
+            self._try_again(left, reason)
+        self._pump()
+
+    def _try_again(self, count: int, reason: HeadraceError) -> None:
+        """Messages at the front were sent for nothing; report them when that was too often."""
+        self._tries += 1
+        if self._is_over_time() if self._repeats else self._tries > self._retries:
+            self._fail_front(count, reason)
+
+    def _give_up(self, why: str) -> None:
+        """There are no fast batches here, and will not be."""
+        self._broken = ConfigurationError(
+            f"no fast batches: {why}; they need a stream with allow_batched, "
+            f"and publisher(fast=False) does without"
+        )
+        self._leave_batch()
+        self._heads.clear()
+        self._fail_front(len(self._waiting), self._broken)
+
+    def _fail_front(self, count: int, error: Exception) -> None:
+        self._trouble_over(found=False)
+        for _ in range(count):
+            command = self._waiting.popleft()
+            self._unacked_bytes -= len(command)
+            self._first += 1
+            self._report(self._first - 1, self._subject_of(command), error)
+
+    def _progress(self) -> None:
+        if self._waiters and not self._is_full:
+            wake_all(self._waiters)
+        if self._flushers and not self._waiting and self._state is State.IDLE:
+            wake_all(self._flushers)
+
+    # Time
+
+    def _beat(self) -> None:
+        """Now and then while there is a batch: end it when nothing moves, ask when nobody answers."""
+        loop = self._session.loop
+        self._timer = None
+        if not self._is_open or self._state is State.IDLE:
+            return
+        pause = min(LINGER_S, self._ack_timeout / 2)
+        self._timer = loop.call_later(pause, self._beat)
+        if self._session.link is None or self._state is State.PAUSED:
+            self._heard = loop.time()
+            return
+        silence = loop.time() - self._heard
+        if self._state is State.OPEN:
+            if silence >= max(LINGER_S, 2 * self._round_trip):
+                self._end()
+        elif silence >= self._ack_timeout:
+            sent = f"sent {self._tries + 1} time(s)"
+            self._lose(TimeoutError_(f"no answer within {self._ack_timeout} s, {sent}"))
+            self._progress()
+        elif silence >= self._ack_timeout / 2 and not self._pinged:
+            self._pinged = True
+            self._steer(PING)
+
+    # The connection
+
+    def connection_lost(self) -> None:
+        """What was under way may have come; the stream will say, if anything may be sent again."""
+        if self._retries == 0:
+            self._leave_batch()
+            lost = DisconnectedError("the connection was lost before the ack came")
+            self._fail_front(len(self._waiting), lost)
+        elif self._route is not None:
+            self._state = State.ENDING
+            self._resuming = True
+        self._progress()
+
+    def connection_restored(self) -> None:
+        self._max_payload = self._session.info.max_payload
+        if self._route is not None:
+            self._heard = self._session.loop.time()
+            self._pinged = True
+            self._steer(PING)
+        else:
+            self._pump()
+        self._progress()
+
+
+def _may_pass(error: HeadraceError) -> bool:
+    """Whether nobody took a message who leads; it is not stored."""
+    return isinstance(error, NoRespondersError) or is_leaderless(error)
+
+
+def _is_passing(error: HeadraceError) -> bool:
+    """Whether a stream has too many batches just now."""
+    return isinstance(error, JetStreamApiError) and error.err_code == _TOO_MANY

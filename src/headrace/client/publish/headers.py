@@ -1,0 +1,88 @@
+"""The headers by which a publish asks something of its stream."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TypedDict
+
+from ...api import names
+from ...errors import ConfigurationError
+from ...wire.headers import Headers
+from ..message import HeadersLike, header_block
+
+__all__ = ["PublishOptions", "duration_text", "header_text", "with_options", "with_pairs"]
+
+
+class PublishOptions(TypedDict, total=False):
+    """What a publish may ask of its stream; all may be left out.
+
+    A sequence of 0 means "none yet". A publish whose expectation does not hold is refused.
+    """
+
+    msg_id: str
+    """The stream drops another message with this id within its duplicate window."""
+
+    expected_stream: str
+    expected_last_sequence: int | None
+    expected_last_subject_sequence: int | None
+    expected_last_subject_sequence_subject: str
+    """Compare that of another subject, which may have wildcards, than the message's own."""
+
+    expected_last_msg_id: str
+
+    ttl: float | timedelta | str
+    """Seconds, at least 1, after which the message is removed, or "never"; the stream must allow it."""
+
+
+def with_options(headers: HeadersLike, options: PublishOptions, *more: tuple[str, str]) -> bytes:
+    """The raw header block: ``headers``, what ``options`` ask for, and ``more``."""
+    if not (options or more):
+        return header_block(headers) if headers else b""
+    ttl = options.get("ttl", 0)
+    asked = (
+        (names.MSG_ID, options.get("msg_id", "")),
+        (names.EXPECTED_STREAM, options.get("expected_stream", "")),
+        (names.EXPECTED_LAST_SEQ, _text(options.get("expected_last_sequence"))),
+        (names.EXPECTED_LAST_SUBJECT_SEQ, _text(options.get("expected_last_subject_sequence"))),
+        (
+            names.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT,
+            options.get("expected_last_subject_sequence_subject", ""),
+        ),
+        (names.EXPECTED_LAST_MSG_ID, options.get("expected_last_msg_id", "")),
+        (names.TTL, ttl if isinstance(ttl, str) else duration_text(ttl)),
+        *more,
+    )
+    added = [(name, value) for name, value in asked if value]
+    return header_block(headers, added) if headers or added else b""
+
+
+def with_pairs(headers: HeadersLike, *more: tuple[str, str]) -> Headers:
+    """``headers`` and those of ``more`` that have a value."""
+    if headers:
+        header_block(headers)  # refuses what is no header
+    pairs: list[tuple[str, str]] = []
+    for name, value in headers.items() if headers else ():
+        values = (value,) if isinstance(value, str) else value
+        pairs.extend((name, one) for one in values)
+    return Headers([*pairs, *((name, value) for name, value in more if value)])
+
+
+def header_text(what: str, value: str) -> bytes:
+    """The bytes of a header value. Raises ConfigurationError for one that would break the line."""
+    if "\r" in value or "\n" in value:
+        raise ConfigurationError(f"{what} {value!r} has a line break")
+    return value.encode()
+
+
+def duration_text(duration: float | timedelta) -> str:
+    """As the server reads durations; "" for none. Raises ConfigurationError for what is no duration."""
+    seconds = duration.total_seconds() if isinstance(duration, timedelta) else duration
+    if not isinstance(seconds, int | float) or seconds < 0:
+        raise ConfigurationError(
+            f"a duration is {duration!r}; accepted are seconds, or a timedelta"
+        )
+    return f"{seconds:f}".rstrip("0").rstrip(".") + "s" if seconds else ""
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)

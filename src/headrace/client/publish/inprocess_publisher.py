@@ -1,0 +1,294 @@
+"""The windowed publisher of in-process connections: its commands are frames, made a piece at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, repeat
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from ...errors import LimitExceededError
+from ...limits import CONTROL_LINE_BYTES_MAX
+from ...subjects import check_subject
+from ...wire.direct import FRAME_BYTES, FrameBatch, PublishRun
+from ...wire.frames import PUB, Frame
+from ..message import HeadersLike, payload_bytes
+from .publisher import HEADS_KEPT_MAX, OK_START, Publisher
+
+if TYPE_CHECKING:
+    from ..connection import Connection
+    from ..jetstream.calls import Api
+
+__all__ = ["DirectPublisher"]
+
+Publication: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike]
+
+_FIELDS_BYTES: Final = 64  # what verb, subject and reply of a publish count, about
+_PIECE_MAX: Final = 256  # handed over together: few enough to be still in the processor's cache
+_SUBJECT: Final = itemgetter(0)
+_PAYLOAD: Final = itemgetter(1)
+
+
+class _Source:
+    """Messages to publish, taken by the piece. An error of theirs is raised behind those before it."""
+
+    def __init__(self, messages: Iterable[Publication]) -> None:
+        self._iterator = iter(messages)
+        self._held: list[Publication] = []
+        self._error: Exception | None = None
+        self._ended = False
+
+    @property
+    def over(self) -> bool:
+        """Whether all were taken."""
+        return self._ended and not self._held
+
+    def take(self, count: int) -> list[Publication]:
+        """The next ones, at most so many; none only at the end."""
+        if not self._held and not self._ended and self._error is None:
+            try:
+                self._held.extend(islice(self._iterator, count))
+            except Exception as error:
+                self._error = error
+            else:
+                self._ended = len(self._held) < count
+        if self._error is not None and not self._held:
+            raise self._error
+        piece, self._held = self._held[:count], self._held[count:]
+        return piece
+
+    def give_back(self, piece: list[Publication]) -> None:
+        """Have the piece taken last taken again."""
+        self._held = piece + self._held
+
+    def __iter__(self) -> Iterator[Publication]:
+        while piece := self.take(1):
+            yield piece[0]
+
+
+class DirectPublisher(Publisher):
+    """A publisher whose commands are frames.
+
+    Neighbours of one subject without headers go over as a run, which is answered as one where nothing
+    is the matter. Where something is, it is taken apart, into commands like all others, and as it is
+    likely to be so again, no more runs are made.
+    """
+
+    def __init__(self, connection: Connection, api: Api, **options: Any) -> None:
+        super().__init__(connection, api, **options)
+        self._runs: dict[bytes, PublishRun] = {}  # unanswered, by key
+        self._in_runs = 0
+        self._has_runs = False  # or had
+        self._makes_runs = True
+
+    @property
+    def in_flight(self) -> int:
+        """Messages sent and not answered yet."""
+        return len(self._unacked) + self._in_runs
+
+    @staticmethod
+    def _size(command: Any) -> int:
+        return len(command[3]) + len(command[4]) + _FIELDS_BYTES
+
+    def _total(self, commands: list[Any]) -> int:
+        fields = sum([len(command[3]) + len(command[4]) for command in commands])
+        return fields + _FIELDS_BYTES * len(commands)
+
+    async def send_many(self, messages: Iterable[Publication]) -> int:
+        before = self.sent
+        source = _Source(messages)
+        exhausted = False
+        while not exhausted:
+            if self._is_full:
+                await self._wait_for_window()
+            alike = self._blocks.start or not self._adds_headers
+            ended = self._send_alike(source) if alike else None
+            exhausted = self._send_some(iter(source)) if ended is None else ended
+            await asyncio.sleep(0)  # the broker works on this piece while it is still at hand
+        return self.sent - before
+
+    def _send_alike(self, source: _Source) -> bool | None:
+        """``_send_some`` for a piece without headers but ids of ours, of known subjects.
+
+        None, and nothing, if it is not.
+        """
+        piece = source.take(min(self._window - self.in_flight, _PIECE_MAX))
+        count = len(piece)
+        if set(map(len, piece)) != {2}:
+            source.give_back(piece)
+            return None
+        heads = list(map(self._heads.get, map(_SUBJECT, piece)))
+        payloads = list(map(_PAYLOAD, piece))
+        sizes = list(map(len, payloads))
+        start, end, extra = self._blocks.start, self._blocks.end, self._blocks.extra_max
+        size = sum(sizes) + (_FIELDS_BYTES + extra) * count
+        if (
+            None in heads
+            or set(map(type, payloads)) != {bytes}
+            or max(sizes) > self._max_payload - extra
+            or self._unacked_bytes + size > self._window_bytes
+        ):
+            source.give_back(piece)
+            return None
+        prefix, index = self._prefix, self.sent
+        runs = self._makes_runs and self._flowing
+        if runs and not start and count > 1 and heads.count(heads[0]) == count:
+            run = PublishRun(self._heads[piece[0][0]], prefix, index, payloads, size)
+            self._runs[run.key] = run
+            self._has_runs = True
+            self._in_runs += count
+            self._unacked_bytes += size
+            self.sent += count
+            self._session.counts.published += count
+            self._session.outbox.put_once(run)
+            return source.over
+        keys = [b"%d" % number for number in range(index, index + count)]
+        blocks: Iterable[bytes] = repeat(b"")
+        if start:
+            blocks = [b"%b%b%b" % (start, key, end) for key in keys]
+        frames: list[Any] = [
+            (PUB, head, prefix + key, block, payload)
+            for head, key, block, payload in zip(heads, keys, blocks, payloads, strict=False)
+        ]
+        if start:
+            size = self._total(frames)
+        self._unacked.update(zip(keys, frames, strict=True))
+        self._unacked_bytes += size
+        self.sent += count
+        if self._flowing:
+            self._put(frames, size)
+        return source.over
+
+    def _send_some(self, iterator: Iterator[Publication]) -> bool:
+        unacked, prefix, command = self._unacked, self._prefix, self._command
+        heads = {} if self._adds_headers else self._heads
+        index, size = self.sent, self._unacked_bytes
+        last = index + min(self._window - self.in_flight, _PIECE_MAX)
+        size_max, window_bytes = self._max_payload, self._window_bytes
+        out: list[Any] = []
+        try:
+            for message in iterator:
+                subject, payload, *headers = message
+                head = heads.get(subject)
+                key = b"%d" % index
+                if head and not headers and type(payload) is bytes and len(payload) <= size_max:
+                    frame = unacked[key] = (PUB, head, prefix + key, b"", payload)
+                    size += len(payload) + _FIELDS_BYTES
+                else:
+                    frame = unacked[key] = command(index, *message)
+                    size += len(frame[3]) + len(frame[4]) + _FIELDS_BYTES
+                out.append(frame)
+                index += 1
+                if index == last or size >= window_bytes:
+                    return False
+            return True
+        finally:
+            before, self._unacked_bytes = self._unacked_bytes, size
+            self.sent = index
+            if out and self._flowing:
+                self._put(out, size - before)
+
+    # Runs
+
+    def _receive(self, frames: list[Frame]) -> None:
+        if self._has_runs:
+            frames = [single for frame in frames for single in self._singles(frame)]
+        super()._receive(frames)
+
+    def _singles(self, frame: Frame) -> Sequence[Frame]:
+        """What an answer says of single messages: nothing, if it is the acknowledgement of a run."""
+        start = len(self._prefix)
+        key = frame[1][start:]
+        if key.isdigit():
+            if key not in self._unacked and self._runs:
+                asunder = [run for run in self._runs.values() if int(key) in run]
+                self._take_apart(asunder)
+                self._makes_runs = self._makes_runs and not asunder
+            return (frame,)
+        run = self._runs.get(key)
+        if run is None:
+            first, _, count = key.partition(b"-")
+            if not (first.isdigit() and count.isdigit() and int(count) <= _PIECE_MAX):
+                return ()
+            numbers = range(int(first), int(first) + int(count))  # was taken apart meanwhile
+        elif frame[5].startswith(OK_START):
+            del self._runs[key]
+            self._in_runs -= len(run.payloads)
+            self._unacked_bytes -= len(run)
+            self.acked += len(run.payloads)
+            self._last_ack = frame[5]
+            return ()
+        else:
+            self._take_apart([run])
+            numbers = range(run.first, run.first + len(run.payloads))
+        return [(frame[0], b"%b%d" % (self._prefix, n), *frame[2:]) for n in numbers]
+
+    def _take_apart(self, runs: list[PublishRun]) -> None:
+        """From here on, these are commands of their own."""
+        for run in runs:
+            del self._runs[run.key]
+            self._in_runs -= len(run.payloads)
+            keys = [b"%d" % number for number in range(run.first, run.first + len(run.payloads))]
+            self._unacked.update(zip(keys, run.frames, strict=True))
+        if runs:  # they are in the order sent
+            self._unacked = dict(sorted(self._unacked.items(), key=lambda item: int(item[0])))
+
+    def _hold(self) -> None:
+        super()._hold()
+        self._take_apart(list(self._runs.values()))
+
+    def _tick(self) -> None:
+        overdue = [run for run in self._runs.values() if run.first < self._sent_at_tick]
+        self._take_apart(overdue)
+        super()._tick()
+
+    def _fail_all(self, error: Exception) -> None:
+        self._take_apart(list(self._runs.values()))
+        super()._fail_all(error)
+
+    def connection_lost(self) -> None:
+        self._take_apart(list(self._runs.values()))
+        super().connection_lost()
+
+    # Commands
+
+    def _put(self, commands: list[Any], size: int) -> None:
+        self._session.counts.published += len(commands)
+        self._session.outbox.put_once(FrameBatch(commands, size))
+
+    def _command(
+        self,
+        index: int,
+        subject: str,
+        payload: bytes,
+        headers: HeadersLike = None,
+        msg_id: str = "",
+    ) -> Any:
+        if type(payload) is not bytes:
+            payload = payload_bytes(payload)  # a copy: the caller may change what it has given
+        head = self._heads.get(subject) or self._head(subject)
+        block = b""
+        if headers or msg_id or self._adds_headers:
+            block = self._blocks.make(index, headers, msg_id)
+        if len(payload) + len(block) > self._max_payload:
+            self._connection._check_size(len(block) + len(payload))
+        return (PUB, head, b"%b%d" % (self._prefix, index), block, payload)
+
+    def _head(self, subject: str) -> bytes:
+        """The subject, checked once; its length, too, since no parser will."""
+        self._check_open()
+        head = check_subject(subject.encode())
+        if len(head) + len(self._prefix) + FRAME_BYTES > CONTROL_LINE_BYTES_MAX:
+            raise LimitExceededError(
+                f"a subject of {len(head)} bytes; with its reply subject it must fit into a line "
+                f"of {CONTROL_LINE_BYTES_MAX}"
+            )
+        if len(self._heads) < HEADS_KEPT_MAX:
+            self._heads[subject] = head
+        return head
+
+    @staticmethod
+    def _subject_of(command: Any) -> str:
+        subject: bytes = command[1]
+        return subject.decode()

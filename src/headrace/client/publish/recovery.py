@@ -1,0 +1,337 @@
+"""What a windowed publisher does from the first sign of trouble until everything flows again.
+
+The signs: a message was refused because nobody, or nobody who leads, has its subject; the connection was
+lost; or, where sending again is harmless, a message is overdue. Then nothing new is sent. Who has a subject
+is asked, and what nobody has fails at once. For the rest a **wave** is sent, after a pause: of each subject
+the message in front, and no other. When all of it is acknowledged whoever stores these subjects is there and
+takes messages, and what has to be sent follows in the order of its numbers. So a message is never sent
+behind one of the same subject that is known not to be stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice, takewhile
+from typing import TYPE_CHECKING, Final
+
+from ...errors import ConnectionClosedError, HeadraceError, TimeoutError_
+from ..net.leaders import Who, no_leader, nobody_has, pauses, who_has
+
+if TYPE_CHECKING:
+    from ..jetstream.calls import Api
+    from .publisher import Publisher
+
+__all__ = ["Recovery", "wake_all"]
+
+SILENCE_S: Final = 1.0
+WAVE_MAX: Final = 256  # subjects
+DRAIN_S: Final = 0.25  # without an answer
+SCANNED_MAX: Final = 4096  # messages looked at for it: those in front suffice
+
+
+class Recovery:
+    """Of one publisher.
+
+    Args:
+        limit: seconds after which a message is given up.
+        ack_timeout: seconds after which an answer is overdue.
+        retries: how often a message is sent again when it cannot be asked who has its subject.
+        deduplicated: whether the stream drops what it has, so that all may be sent again.
+
+    Attributes:
+        stalled: whether nothing new is sent now.
+        count: how often that began.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        api: Api,
+        limit: float,
+        ack_timeout: float,
+        retries: int,
+        deduplicated: bool,
+    ) -> None:
+        self._publisher = publisher
+        self._session = api.session
+        self._api = api
+        self._limit = limit
+        self._ack_timeout = ack_timeout
+        self._retries = retries
+        self._deduplicated = deduplicated
+        self.stalled = False
+        self.count = 0
+        self._task: asyncio.Task[None] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._refused: dict[str, dict[bytes, None]] = {}  # certainly not stored; by subject
+        self._wave: dict[bytes, None] = {}  # sent and not answered
+        self._wave_done: asyncio.Future[None] | None = None
+        self._was_refused = False  # something, since all flowed
+        self._wave_refused = False  # some of it, or of what was sent before it
+        self._waved = False  # all before it may be sent again, as far as it may be at all
+        self._held_from = 0  # no message from this number on was sent, except in waves
+        self._sent_below = 0  # and all up to this one were, over this link
+        self._marks: deque[tuple[int, float]] = deque()  # what was sent below a number, was before
+        self._told = ""  # whose leader we have said we wait for
+        self._of = "the stream"
+        self._leaderless = False  # somebody said that he does not lead
+        self._untold = 0
+
+    # Signs of trouble
+
+    def refused(self, key: bytes, subject: str, *, leaderless: bool) -> None:
+        """A message was refused: nobody listens, or whoever does is ``leaderless``. It is not stored."""
+        self._wave.pop(key, None)
+        self._wave_refused = self._was_refused = True
+        self._refused.setdefault(subject, {})[key] = None
+        self._leaderless = self._leaderless or leaderless
+        if not self.stalled:
+            self._stall()
+
+    @property
+    def pace(self) -> float:
+        """Seconds after which a message without an answer, sent before the last look, is overdue.
+
+        Silence in a cluster is a sign of an election, which takes at least four seconds: what is stopped
+        before it is over cannot be stored before what was lost.
+        """
+        in_cluster = self._deduplicated and self._session.info.cluster
+        return min(self._ack_timeout, SILENCE_S) if in_cluster else self._ack_timeout
+
+    def doubt(self, below: int) -> None:
+        """Messages with lower numbers are overdue; all may be sent again."""
+        self._marks.append((below, self._session.loop.time() - SILENCE_S))
+        self._stall()
+        self._begin(wave_first=True)
+
+    def lost(self) -> None:
+        """The connection was lost, and with it all answers under way."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._wave.clear()
+        if not self.stalled:
+            self._stall()
+        self._sent_below = 0
+        if not self._deduplicated:
+            self._held_from = 0  # who may not be sent again was failed already
+
+    def restored(self) -> None:
+        """There is a connection again."""
+        if self._publisher._unacked:
+            self._begin(wave_first=True)
+        else:
+            self._resume(found=True)
+
+    def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        self._tell("", found=False)
+        self._forget()
+
+    def _stall(self) -> None:
+        self.stalled = True
+        self.count += 1
+        self._publisher._hold()
+        self._held_from = self._sent_below = self._publisher.sent
+        self._marks.append((self._held_from, self._session.loop.time()))
+
+    # What is known of a message
+
+    def unsent(self) -> set[bytes]:
+        """The messages that are not under way, and certainly not stored."""
+        if not self.stalled:
+            return set()
+        held = (key for key in self._publisher._unacked if int(key) >= self._held_from)
+        refused = (key for keys in self._refused.values() for key in keys)
+        return {*held, *refused} - self._wave.keys()
+
+    def overdue(self, below: int) -> list[bytes]:
+        """The messages with lower numbers that are under way."""
+        unsent = self.unsent()
+        keys = takewhile(lambda key: int(key) < below, self._publisher._unacked)
+        return [key for key in keys if key not in unsent]
+
+    def _to_send(self) -> Iterator[bytes]:
+        """What is to be sent, in order: all, where that is harmless, else what was not stored."""
+        unacked = self._publisher._unacked
+        if self._deduplicated and self._waved:
+            return iter(unacked)
+        unsent = self.unsent()
+        return (key for key in unacked if key in unsent)
+
+    # Recovering
+
+    def look(self) -> None:
+        """Something was answered."""
+        unacked = self._publisher._unacked
+        if self._wave:
+            self._wave = {key: None for key in self._wave if key in unacked}
+        if not self._wave and self._wave_done is not None and not self._wave_done.done():
+            self._wave_done.set_result(None)
+        if self._task is None and self._session.link is not None:
+            self._begin(wave_first=False)
+
+    def _begin(self, *, wave_first: bool) -> None:
+        self._task = self._session.loop.create_task(
+            self._recover(wave_first), name="headrace publisher recovery"
+        )
+
+    async def _recover(self, wave_first: bool) -> None:
+        with suppress(ConnectionClosedError):  # the publisher is told, too
+            self._resume(found=await self._waves(wave_first))
+
+    async def _waves(self, wave_first: bool) -> bool:
+        """Until one is acknowledged; False if nothing was left to wait for before."""
+        steps = pauses()
+        if not wave_first:
+            if not await self._find_out():
+                return False
+            await asyncio.sleep(next(steps))
+        while self._send_wave():
+            pause = next(steps)
+            await self._wait_for_wave(pause)
+            if not self._wave and not self._wave_refused:
+                await self._drain()
+                return True
+            was_refused = self._wave_refused
+            if not await self._find_out():
+                return False
+            if was_refused:
+                await asyncio.sleep(pause)
+        return False
+
+    async def _find_out(self) -> bool:
+        """Ask who has what was refused, or is not answered. What nobody has fails.
+
+        False if nothing is left to be waited for.
+        """
+        while True:
+            subject = next(iter(self._refused), None) or self._silent_subject()
+            if subject is None:
+                return False
+            if self._leaderless:
+                self._leaderless = False
+                self._of = f"the stream of {subject!r}"
+                break
+            answer = await who_has(self._api, subject)
+            self._untold += answer.who is Who.UNTOLD
+            if answer.who is Who.NOBODY or self._untold > self._retries:
+                self._fail_subject(subject)
+                continue
+            self._of = answer.of
+            break
+        self._tell(self._of)
+        return True
+
+    def _silent_subject(self) -> str | None:
+        publisher = self._publisher
+        key = next((key for key in self._wave if key in publisher._unacked), None)
+        return publisher._subject_of(publisher._unacked[key]) if key is not None else None
+
+    def _fail_subject(self, subject: str) -> None:
+        publisher = self._publisher
+        keys = list(self._refused.pop(subject, {})) or [
+            key for key in self._wave if publisher._subject_of(publisher._unacked[key]) == subject
+        ]
+        for key in keys:
+            self._wave.pop(key, None)
+            if key in publisher._unacked:  # not acknowledged since, as one sent twice may be
+                publisher._fail(key, nobody_has(subject))
+        publisher._wake()
+
+    def _send_wave(self) -> bool:
+        """Send, of each subject, the message in front; False if there is none left to send."""
+        publisher = self._publisher
+        self._expire()
+        self._marks.append((publisher.sent, self._session.loop.time()))
+        self._waved, self._wave_refused = True, False
+        front: dict[str, bytes] = {}
+        for key in islice(self._to_send(), SCANNED_MAX):
+            front.setdefault(publisher._subject_of(publisher._unacked[key]), key)
+            if len(front) == WAVE_MAX:
+                break
+        for subject, key in front.items():
+            if (keys := self._refused.get(subject)) is not None:
+                keys.pop(key, None)
+                if not keys:
+                    del self._refused[subject]
+        self._wave.update(dict.fromkeys(front.values()))
+        publisher._resend(list(front.values()))
+        return bool(self._wave)
+
+    async def _wait_for_wave(self, pause: float) -> None:
+        """Until all of it is answered; where it may be sent again, not for long."""
+        self._wave_done = self._session.loop.create_future()
+        await asyncio.wait([self._wave_done], timeout=pause if self._deduplicated else None)
+
+    async def _drain(self) -> None:
+        """What was under way before the wave may be answered yet: a server that was only slow has it all."""
+        if self._was_refused or not self._deduplicated:
+            return
+        publisher, acked = self._publisher, -1
+        unacked = publisher._unacked
+        while unacked and int(next(iter(unacked))) < self._sent_below and publisher.acked != acked:
+            acked = publisher.acked
+            await asyncio.sleep(DRAIN_S)
+
+    def _resume(self, *, found: bool) -> None:
+        """Everything may flow again."""
+        publisher = self._publisher
+        keys = list(self._to_send())
+        self._tell("", found=found)
+        self._task = None
+        self.stalled = False
+        publisher._release(anew=self._waved)
+        self._forget()
+        publisher._resend(keys)
+        publisher._wake()
+
+    # Time
+
+    def _expire(self) -> None:
+        """Give up what has waited for too long."""
+        publisher, marks = self._publisher, self._marks
+        now, below = self._session.loop.time(), 0
+        while marks and marks[0][1] + self._limit <= now:
+            below = marks.popleft()[0]
+        if not below:
+            return
+        unsent = self.unsent()
+        for key in [key for key in publisher._unacked if int(key) < below]:
+            certain = key in unsent
+            if not (certain or self._deduplicated):
+                continue  # it was sent, and is not sent again: the publisher waits for its answer
+            error: HeadraceError = no_leader(self._of, self._limit)
+            if not certain:
+                error = TimeoutError_(f"no ack within {self._limit} s; it may be stored or not")
+            self._wave.pop(key, None)
+            publisher._fail(key, error)
+        for keys in self._refused.values():
+            for key in [key for key in keys if key not in publisher._unacked]:
+                del keys[key]
+        self._refused = {subject: keys for subject, keys in self._refused.items() if keys}
+        publisher._wake()
+
+    def _tell(self, of: str, *, found: bool = False) -> None:
+        """Say once that we wait, and for whom; with "", that we do no longer."""
+        if of and not self._told:
+            self._told = of
+            self._session.waits.begin(of)
+        elif self._told and not of:
+            of, self._told = self._told, ""
+            self._session.waits.end(of, found)
+
+
+def wake_all(waiters: list[asyncio.Future[None]]) -> None:
+    """Whoever waits goes on."""
+    for waiter in waiters:
+        if not waiter.done():
+            waiter.set_result(None)
+    waiters.clear()

@@ -1,0 +1,273 @@
+"""Messages that expire by themselves, what stays of a subject, and that none of it comes back."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.broker.core.jetstream.headers.ttl import (
+    NEVER,
+    expires_at,
+    is_marker,
+    read_ttl,
+    with_ttl,
+)
+from headrace.broker.core.jetstream.schedule.due_times import Wheel
+from headrace.broker.core.jetstream.stream.expiry import Expiry
+from headrace.broker.store import FileStorage
+from headrace.broker.store.storage.memory import MemoryLog
+from headrace.testing.faultfs import FaultFS
+from jetstream_world import Client, World
+
+SECOND = 1_000_000_000
+
+
+def file_storage(fs: FaultFS) -> FileStorage:
+    return FileStorage("/s", fs=fs, threaded=False, salts=random.Random(1))
+
+
+def subjects(client: Client, name: str = "S") -> dict[str, int]:
+    info = client.api(f"STREAM.INFO.{name}", {"subjects_filter": ">"})
+    found: dict[str, int] = info["state"].get("subjects", {})
+    return found
+
+
+@pytest.fixture
+def client() -> Client:
+    client = World().client()
+    client.stream(allow_msg_ttl=True)
+    return client
+
+
+# -- the header
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (b"5", 5),
+        (b"1m30s", 90),
+        (b"1.9s", 1),
+        (b"never", NEVER),
+        (b"Never", NEVER),
+        (b"0", None),
+        (b"999ms", None),
+        (b"-3", None),
+        (b"x", None),
+        (b"\xff", None),
+    ],
+)
+def test_a_ttl_is_whole_seconds_a_duration_or_never(value: bytes, seconds: int | None) -> None:
+    assert read_ttl(value) == seconds
+
+
+@given(st.integers(1, 10**9), st.integers(0, 2 * 10**18))
+def test_a_ttl_counts_from_when_the_message_was_stored(seconds: int, stamp: int) -> None:
+    block = b"NATS/1.0\r\nA: b\r\nNats-TTL: 7\r\n\r\n"
+    assert expires_at(with_ttl(block, seconds), stamp) == stamp + seconds * SECOND
+    assert expires_at(b"NATS/1.0\r\nA: b\r\n\r\n", stamp) == 0
+
+
+def test_markers_are_known_by_their_headers() -> None:
+    assert is_marker(b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n\r\n")
+    assert is_marker(b"NATS/1.0\r\nKV-Operation: PURGE\r\n\r\n")
+    assert not is_marker(b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n")
+
+
+# -- the wheel
+
+
+@given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(0, 10**10))))
+def test_a_wheel_gives_everything_once_in_time_and_nothing_early(steps: list) -> None:
+    wheel, waiting, now = Wheel(), {}, 0
+    for number, (time_ns, step) in enumerate(steps):
+        wheel.add(time_ns, number)
+        waiting[number] = time_ns
+        now += step
+        due = wheel.due(now)
+        assert all(waiting.pop(sequence) <= now for sequence in due)
+        assert all(time_ns > now - SECOND // 4 for time_ns in waiting.values())
+        assert not wheel or now < wheel.next_ns()
+    assert sorted(wheel.due(10**12)) == sorted(waiting)
+
+
+def test_reminders_of_what_is_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.broker.core.jetstream.schedule.due_times._ENTRIES", 10)
+    made: list[int] = []
+    monkeypatch.setattr(Expiry, "rebuild", _counting(Expiry.rebuild, made))
+    client = World().client()
+    client.stream(allow_msg_ttl=True, allow_msg_schedules=True, max_msgs_per_subject=1)
+    for _ in range(100):
+        client.put(b"s.a", Nats_TTL="1h")
+        client.put(b"s.b", Nats_Schedule="@every 1h", Nats_Schedule_Target="s.c")
+    assert 5 < len(made) < 20
+    client.world.advance(3700)
+    client = client.world.client()
+    assert subjects(client) == {"s.b": 1, "s.c": 1}
+
+
+def _counting(original: Any, made: list[int]) -> Any:
+    def rebuild(self: Expiry) -> None:
+        made.append(1)
+        original(self)
+
+    return rebuild
+
+
+def test_reading_does_not_go_through_the_head_again_and_again() -> None:
+    client = World().client()
+    client.stream(subject_delete_marker_ttl=3 * SECOND, max_age=60 * SECOND)
+    for number in range(20):
+        client.put(b"s.%d" % number)
+    client.world.clock.advance(1)
+    client.api("STREAM.MSG.GET.S", {"seq": 1})
+    read = MemoryLog.read
+    calls: list[int] = []
+
+    def counting(self: MemoryLog, *args: Any) -> Any:
+        calls.append(1)
+        return read(self, *args)
+
+    MemoryLog.read = counting  # type: ignore[method-assign]
+    try:
+        for sequence in range(1, 10):
+            client.api("STREAM.MSG.GET.S", {"seq": sequence})
+    finally:
+        MemoryLog.read = read  # type: ignore[method-assign]
+    assert not calls
+
+
+# -- streams
+
+
+def test_a_message_is_gone_when_its_time_has_come(client: Client) -> None:
+    client.put(b"s.a", Nats_TTL="2")
+    client.put(b"s.b", Nats_TTL="1h")
+    client.put(b"s.c")
+    client.world.advance(1.9)
+    assert subjects(client) == {"s.a": 1, "s.b": 1, "s.c": 1}
+    client.world.advance(0.4)
+    assert subjects(client) == {"s.b": 1, "s.c": 1}
+
+
+def test_age_counts_from_the_first_message_that_ages_whatever_else_is_due() -> None:
+    client = World().client()
+    client.stream(allow_msg_ttl=True, max_age=5 * SECOND)
+    client.put(b"s.never", Nats_TTL="never")
+    client.world.advance(6)
+    client.put(b"s.long", Nats_TTL="20")
+    client.api("STREAM.PURGE.S", {"filter": "s.long"})
+    client.world.advance(6)
+    client.put(b"s.plain")
+    client.world.advance(5.6)
+    assert subjects(client) == {"s.never": 1}
+
+
+def test_reading_shows_nothing_expired_even_before_the_timer_ran(client: Client) -> None:
+    client.put(b"s.a", Nats_TTL="2")
+    client.world.clock.advance(2.3)
+    assert client.api("STREAM.MSG.GET.S", {"seq": 1})["error"]["err_code"] == 10037
+
+
+def test_a_delivery_of_an_expired_message_is_over(client: Client) -> None:
+    client.put(b"s.a", Nats_TTL="2")
+    client.consumer(ack_wait=SECOND)
+    assert client.pull(b"1").take()
+    client.world.advance(3)
+    assert client.info()["num_ack_pending"] == 0
+    assert client.info()["num_pending"] == 0
+
+
+def test_a_message_that_never_expires_does_not_wake_the_timer_all_the_time() -> None:
+    world = World()
+    client = world.client()
+    client.stream(allow_msg_ttl=True, max_age=2 * SECOND)
+    client.put(b"s.a", Nats_TTL="never")
+    for _ in range(5):
+        client.put(b"s.b")
+    world.advance(10)
+    assert subjects(client) == {"s.a": 1}
+    assert world.hub.next_deadline_ns() is None or (
+        world.hub.next_deadline_ns() > world.clock.monotonic_ns() + 60 * SECOND
+    )
+    client.put(b"s.c")
+    world.advance(3)
+    assert subjects(client) == {"s.a": 1}
+
+
+def test_the_marker_is_delivered_like_any_message() -> None:
+    client = World().client()
+    client.stream(subject_delete_marker_ttl=3 * SECOND)
+    client.consumer()
+    client.put(b"s.a", b"x", Nats_TTL="3")
+    client.world.advance(3.3)
+    _, marker = client.pull({"batch": 5, "no_wait": True}).take()[-2:]
+    assert marker.status.startswith("404") or marker.header["Nats-Marker-Reason"] == "MaxAge"
+    stored = client.api("STREAM.MSG.GET.S", {"last_by_subj": "s.a"})["message"]
+    assert stored["seq"] == 2
+    client.world.advance(3.3)
+    assert subjects(client) == {}
+
+
+def test_an_update_cannot_take_back_that_messages_expire(client: Client) -> None:
+    error = client.api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"]})["error"]
+    assert (error["err_code"], error["description"]) == (
+        10052,
+        "message TTL status can not be disabled",
+    )
+
+
+# -- restarts and failures
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_what_expired_does_not_come_back_and_the_rest_still_expires(clean: bool) -> None:
+    world = World(file_storage(FaultFS()))
+    client = world.client()
+    client.stream(allow_msg_ttl=True, max_age=60 * SECOND)
+    client.put(b"s.soon", Nats_TTL="1")
+    client.put(b"s.later", Nats_TTL="10")
+    client.put(b"s.never", Nats_TTL="never")
+    client.put(b"s.meanwhile", Nats_TTL="4")
+    world.advance(2)
+
+    def reopen() -> FileStorage:
+        old = world.storage
+        assert isinstance(old, FileStorage)
+        world.clock.advance(4)
+        return file_storage(old._fs.kill())
+
+    world.restart(reopen) if clean else kill(world, reopen)
+    client = world.client()
+    assert subjects(client) == {"s.later": 1, "s.never": 1}
+    world.advance(5)
+    assert subjects(client) == {"s.never": 1}
+    world.advance(100)
+    assert subjects(client) == {"s.never": 1}
+
+
+def kill(world: World, reopen) -> None:
+    """As ``restart``, but nothing is closed in order."""
+    world.storage = reopen()
+    world.clients.clear()
+    world._start()
+
+
+def test_what_a_failed_flush_brought_back_expires_again() -> None:
+    fs = FaultFS()
+    world = World(file_storage(fs))
+    client = world.client()
+    client.stream(allow_msg_ttl=True)
+    client.put(b"s.a", Nats_TTL="1")
+    fs.capacity = 1
+    world.advance(3)
+    assert subjects(client) == {}  # reading removes it, though that can not be written
+    fs.capacity = None
+    world.advance(3)
+    assert subjects(client) == {}
+    kill(world, lambda: file_storage(fs.kill()))
+    assert subjects(world.client()) == {}

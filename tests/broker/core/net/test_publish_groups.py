@@ -1,0 +1,96 @@
+"""What comes in one chunk is handled as if each of its frames had come alone."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.broker.core.hub import Hub
+from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.store.storage.memory import MemoryStorage
+from headrace.clock import ManualClock
+from headrace.wire import encode
+
+HELLO = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+HEARD = b"SUB _R.> 1\r\nSUB plain 2\r\nSUB s.heard 3\r\n"
+STREAMS = [
+    (b"S", b'{"name":"S","subjects":["s.>"],"storage":"memory","allow_batched":true}'),
+    (b"T", b'{"name":"T","subjects":["t.>"],"storage":"memory","max_msg_size":70}'),
+]
+
+ids = st.integers(0, 12).map(lambda number: b"NATS/1.0\r\nNats-Msg-Id: id.%02d\r\n\r\n" % number)
+other = st.sampled_from(
+    [
+        b"",
+        b"NATS/1.0\r\nA: b\r\n\r\n",
+        b"NATS/1.0\r\nA: b\r\nNats-Msg-Id: id.1\r\n\r\n",
+        b"NATS/1.0\r\nNats-Expected-Last-Sequence: 2\r\n\r\n",
+        b"NATS/1.0\r\nNats-Msg-Id: \r\n\r\n",
+    ]
+)
+subjects = st.sampled_from([b"s.a", b"s.b", b"s.heard", b"t.a", b"plain", b"nobody", b"s..a"])
+replies = st.sampled_from(
+    [b"_R.1", b"_R.2", b"", b"$JS.ACK.S.c.1.1.1.1.0", b"$x", b"_R.b.2.ok.1.0.$FI"]
+)
+
+
+def publishes(
+    subject: st.SearchStrategy[bytes],
+    reply: st.SearchStrategy[bytes],
+    headers: st.SearchStrategy[bytes],
+    least: int,
+) -> st.SearchStrategy[list[bytes]]:
+    one = st.builds(encode.pub, subject, reply, headers, st.just(b"x"))
+    return st.lists(one, min_size=least, max_size=14)
+
+
+alike = [
+    publishes(st.just(b"s.a"), st.just(b"_R.1"), ids, 8),
+    publishes(st.sampled_from([b"s.a", b"s.b"]), st.just(b"_R.1"), ids, 8),
+    publishes(st.just(b"s.a"), st.just(b"_R.1"), st.just(b""), 8),
+    publishes(st.just(b"t.a"), st.just(b"_R.1"), ids, 8),
+]
+chunks = st.one_of(
+    *alike,
+    publishes(subjects, replies, ids | other, 1),
+    st.tuples(st.one_of(*alike), publishes(subjects, replies, ids | other, 1)).map(
+        lambda parts: parts[0] + parts[1]
+    ),
+    st.tuples(st.one_of(*alike), st.just([b"PING\r\n"])).map(lambda parts: parts[0] + parts[1]),
+)
+
+
+def world() -> tuple[Hub, Session]:
+    hub = Hub(ManualClock(), random.Random(1))
+    hub.start_jetstream(MemoryStorage())
+    session = hub.connect(Peer())
+    session.receive(HELLO + HEARD)
+    for name, config in STREAMS:
+        session.receive(encode.pub(b"$JS.API.STREAM.CREATE." + name, b"", b"", config))
+    said(hub, session)
+    return hub, session
+
+
+def said(hub: Hub, session: Session) -> bytes:
+    hub.end_of_tick()
+    hub.end_of_tick()
+    return b"".join(session.take_output())
+
+
+@given(st.lists(chunks, max_size=5))
+def test_a_chunk_says_what_its_frames_say_one_by_one(work: list[list[bytes]]) -> None:
+    one, other = world(), world()
+    for frames in work:
+        for frame in frames:
+            one[1].receive(frame)
+        other[1].receive(b"".join(frames))
+        assert said(*one) == said(*other)
+        assert one[1].in_messages == other[1].in_messages
+        assert one[1].in_bytes == other[1].in_bytes
+    for name, _ in STREAMS:
+        ask = encode.pub(b"$JS.API.STREAM.INFO." + name, b"_R.info", b"", b"")
+        one[1].receive(ask)
+        other[1].receive(ask)
+    assert said(*one) == said(*other)

@@ -1,0 +1,254 @@
+"""Messages that expire by themselves, and messages of which a restart finds all or none."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.errors import StoreError
+from headrace.testing.faultfs import FaultFS, PowerCut
+
+BIG = 1 << 40
+HEADERS = b"NATS/1.0\r\nNats-TTL: 5\r\n\r\n"
+
+
+def open_store(fs: FaultFS, **options) -> FileStorage:
+    options = {"segment_bytes": 8192, **options}
+    return FileStorage("/store", fs=fs, threaded=False, salts=random.Random(1), **options)
+
+
+def reopen(storage: FileStorage):
+    found = open_store(storage._fs.kill())
+    return found, found.open_stream("S", lambda headers, stamp: stamp + len(headers))
+
+
+def flush(storage) -> None:
+    outcome: list[Exception | None] = []
+    storage.flush(outcome.append)
+    assert outcome == [None]
+
+
+def payloads(store) -> list[bytes]:
+    return [message.payload for message in store.read(1, None, BIG, BIG, BIG)]
+
+
+def together(*bodies: bytes) -> list[tuple[bytes, bytes, bytes, int, int]]:
+    return [(b"s", b"", body, 1, 0) for body in bodies]
+
+
+def _watermark(storage) -> tuple[str, bytes]:
+    path = next(path for path in storage._fs.files() if path.endswith("watermark"))
+    return path, storage._fs.content(path)
+
+
+# -- expiring
+
+
+@pytest.fixture(params=["memory", "file"])
+def storage(request):
+    return MemoryStorage() if request.param == "memory" else open_store(FaultFS())
+
+
+def test_only_messages_that_expire_have_a_time(storage) -> None:
+    store = storage.create_stream("S")
+    store.append(b"a", b"", b"", 1)
+    assert store.append_expiring(b"a", HEADERS, b"x", 2, 77) == 2
+    store.append(b"a", HEADERS, b"", 3)
+    flush(storage)
+    assert list(store.expiries()) == [(2, 77)]
+    assert [store.expires_ns(sequence) for sequence in range(5)] == [0, 0, 77, 0, 0]
+    assert store.get(2).headers == HEADERS
+    store.remove([2])
+    assert list(store.expiries()) == []
+    assert store.expires_ns(2) == 0
+
+
+def test_times_are_the_same_after_a_restart_from_records_and_from_footers() -> None:
+    storage = open_store(FaultFS())
+    store = storage.create_stream("S")
+    for number in range(1, 401):
+        if number % 10 == 0:
+            store.append_expiring(b"a", HEADERS, b"x" * 30, number, number + len(HEADERS))
+        else:
+            store.append(b"a", HEADERS if number % 2 else b"", b"x" * 30, number)
+        if number % 50 == 0:
+            flush(storage)
+    store.remove([20, 400])
+    flush(storage)
+    expected = list(store.expiries())
+    assert expected == [(n, n + len(HEADERS)) for n in range(10, 400, 10) if n != 20]
+    assert len(store._segments) > 2
+    for clean in (False, True, False):
+        if clean:
+            storage.close()
+        storage, store = reopen(storage)
+        assert list(store.expiries()) == expected
+        assert storage.report == []
+
+
+def test_times_outlive_a_compaction() -> None:
+    storage = open_store(FaultFS(), segment_bytes=32_768)
+    store = storage.create_stream("S")
+    for number in range(1, 1001):
+        if number % 40 == 0:
+            store.append_expiring(b"a", HEADERS, b"x" * 30, number, number + len(HEADERS))
+        else:
+            store.append(b"a", b"", b"x" * 30, number)
+    flush(storage)
+    store.remove([number for number in range(1, 901) if number % 40])
+    for _ in range(60):
+        flush(storage)
+    expected = [(n, n + len(HEADERS)) for n in range(40, 1001, 40)]
+    assert any(segment.generation for segment in store._segments)
+    assert list(store.expiries()) == expected
+    storage, store = reopen(storage)
+    assert list(store.expiries()) == expected
+
+
+def test_times_of_messages_taken_back_are_gone_with_them() -> None:
+    fs = FaultFS(capacity=60_000)
+    storage = open_store(fs)
+    store = storage.create_stream("S")
+    store.append_expiring(b"a", HEADERS, b"x", 1, 5)
+    flush(storage)
+    store.append_expiring(b"a", HEADERS, b"x" * 70_000, 1, 5)
+    storage.flush(lambda error: None)
+    assert store.last_seq == 1
+    store.append(b"a", b"", b"", 1)
+    assert list(store.expiries()) == [(1, 5)]
+    assert store.expires_ns(2) == 0
+
+
+# -- together
+
+
+def test_messages_appended_together_are_ordinary_messages(storage) -> None:
+    store = storage.create_stream("S")
+    store.append(b"s", b"", b"0", 1)
+    messages = [*together(b"1", b"2"), (b"t", HEADERS, b"3", 1, 9)]
+    assert store.append_together(messages) == 2
+    flush(storage)
+    assert payloads(store) == [b"0", b"1", b"2", b"3"]
+    assert list(store.expiries()) == [(4, 9)]
+
+
+def test_messages_together_larger_than_a_segment_stay_in_one() -> None:
+    storage = open_store(FaultFS())
+    store = storage.create_stream("S")
+    store.append(b"s", b"", b"0" * 5000, 1)
+    store.append_together(together(*[b"%d" % n * 4000 for n in range(5)]))
+    store.append(b"s", b"", b"end", 1)
+    flush(storage)
+    assert [len(segment) for segment in store._segments] == [1, 6]
+    _, again = reopen(storage)
+    assert payloads(again) == payloads(store)
+
+
+def test_too_much_together_is_refused_and_nothing_staged(storage, monkeypatch) -> None:
+    monkeypatch.setattr("headrace.broker.store.log.appends.TOGETHER_BYTES_MAX", 1000)
+    store = storage.create_stream("S")
+    with pytest.raises(StoreError, match="may take 1000 bytes"):
+        store.append_together(together(b"x" * 500, b"y" * 500))
+    with pytest.raises(StoreError, match="a subject may have"):
+        monkeypatch.undo()
+        store.append_together([(b"s" * 70_000, b"", b"", 1, 0)])
+    assert store.last_seq == 0
+
+
+def test_wherever_the_file_ends_a_restart_finds_all_or_none() -> None:
+    storage = open_store(FaultFS())
+    store = storage.create_stream("S")
+    store.append(b"s", b"", b"0", 1)
+    flush(storage)
+    mark = _watermark(storage)
+    begin = store._end
+    store.append_together(together(b"1", b"22", b"333"))
+    end = store._end
+    flush(storage)
+    path = next(path for path in storage._fs.files() if path.endswith(".seg"))
+    whole = storage._fs.content(path)
+    for cut in range(begin, end + 1):
+        fs = storage._fs.kill()
+        fs.overwrite(path, whole[:cut] + bytes(64))
+        fs.overwrite(*mark)
+        expected = [b"0", b"1", b"22", b"333"] if cut == end else [b"0"]
+        found, there = reopen(open_store(fs))
+        assert payloads(there) == expected, cut
+        # What comes then takes the sequences of those that were never acknowledged, and stays.
+        assert there.append(b"s", b"", b"more", 2) == len(expected) + 1
+        for _ in range(2):
+            flush(found)
+            found, there = reopen(found)
+            assert payloads(there) == [*expected, b"more"], cut
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_cut_never_leaves_a_part(seed) -> None:
+    rng = random.Random(seed)
+    for _ in range(25):
+        fs = FaultFS()
+        storage = open_store(fs)
+        store = storage.create_stream("S")
+        flush(storage)
+        acknowledged = 0
+        fs.fail(fs.operations + rng.randrange(1, 120), rng.choice(["crash", "crash after"]))
+        sizes: list[int] = []
+        try:
+            for _ in range(30):
+                sizes.append(rng.choice([1, 2, 3, 40]))
+                bodies = [b"%d/%d" % (len(sizes), n) + b"." * 90 for n in range(sizes[-1])]
+                store.append_together(together(*bodies))
+                if rng.random() < 0.5:
+                    flush(storage)
+                    acknowledged = len(sizes)
+        except PowerCut:
+            pass
+        found = open_store(fs.power_cut(rng) if rng.random() < 0.7 else fs.kill())
+        left = payloads(found.open_stream("S"))
+        batches = [int(body.partition(b"/")[0]) for body in left]
+        whole = [number for number, size in enumerate(sizes, 1) for _ in range(size)]
+        assert batches == whole[: len(batches)]
+        last = batches[-1] if batches else 0
+        assert last >= acknowledged
+        assert batches.count(last) == (sizes[last - 1] if last else 0)
+
+
+# -- headers
+
+
+def test_segments_without_headers_are_skipped_by_who_looks_for_some() -> None:
+    storage = open_store(FaultFS())
+    store = storage.create_stream("S")
+    headed = {400, 401, 990}
+    for number in range(1, 1001):
+        store.append(b"a", HEADERS if number in headed else b"", b"x" * 30, number)
+    flush(storage)
+    for clean in (False, True, False, True):
+        at, seen, read = 0, set(), 0
+        while (at := store.next_with_headers(at + 1)) <= store.last_seq:
+            message = store.get(at)
+            read += 1
+            if message is not None and message.headers:
+                seen.add(at)
+        assert seen == headed
+        assert read < 500
+        if clean:
+            storage.close()
+        storage, store = reopen(storage)
+    assert store.next_with_headers(991) in (991, 1001)
+
+
+def test_a_stream_without_headers_has_nothing_to_look_for() -> None:
+    storage = open_store(FaultFS())
+    store = storage.create_stream("S")
+    assert store.next_with_headers(1) == 1
+    for number in range(1, 1001):
+        store.append(b"a", b"", b"x" * 30, number)
+    flush(storage)
+    assert store.next_with_headers(1) == 1001
+    storage, store = reopen(storage)
+    assert store.next_with_headers(7) == 1001
+    store.append(b"a", HEADERS, b"", 1)
+    assert store.next_with_headers(7) == store._segments[-1].base > 900

@@ -1,0 +1,378 @@
+"""Removals in slices against removals in one go, with everything else going on between two slices."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.broker.store.format.record import OVERHEAD
+from headrace.broker.store.index.index import Segment
+from headrace.broker.store.index.views import View
+from headrace.broker.store.log import bulk, edits
+from headrace.broker.store.storage import memory
+from headrace.broker.store.storage.memory import MemoryLog
+from headrace.message import StoredMessage
+from headrace.subjects import SubjectFilter
+from headrace.testing.faultfs import FaultFS
+
+SUBJECTS = [b"a.0", b"a.1", b"b.0", b"b.0.c", b"c"]
+FILTERS = [None, [b"a.*"], [b"a.0", b"b.>"], [b"c"], [b"zz"]]
+
+fills = st.lists(st.tuples(st.sampled_from(SUBJECTS), st.integers(0, 400)), min_size=1, max_size=60)
+betweens = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), fills),
+        st.tuples(st.just("remove"), st.lists(st.integers(1, 80), max_size=20)),
+        st.tuples(st.just("trim"), st.integers(1, 60)),
+        st.tuples(st.just("flush"), st.none()),
+    ),
+    max_size=12,
+)
+
+
+class Life:
+    """A stream, in a file or in memory, beside a dictionary."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.fs = FaultFS()
+        self.storage: FileStorage | MemoryStorage = MemoryStorage()
+        if kind == "file":
+            self.open()
+        self.store = self.storage.create_stream("S")
+        self.model: dict[int, StoredMessage] = {}
+        self.last = 0
+
+    def open(self) -> None:
+        self.storage = FileStorage(
+            "/s", fs=self.fs, threaded=False, segment_bytes=8192, salts=random.Random(3)
+        )
+
+    def reopen(self) -> None:
+        self.flush()
+        if self.kind == "file":
+            self.storage.close()
+            self.open()
+            self.store = self.storage.open_stream("S")
+            self.check()
+
+    def flush(self) -> None:
+        self.storage.flush(lambda error: None)
+
+    def append(self, messages: list[tuple[bytes, int]]) -> None:
+        for subject, size in messages:
+            self.last += 1
+            message = StoredMessage(self.last, subject, b"", b"x" * size, 1000 + self.last)
+            assert self.store.append(*message[1:]) == self.last
+            self.model[self.last] = message
+
+    def between(self, what: str, value: Any) -> None:
+        """Something else happens."""
+        if what == "append":
+            self.append(value)
+        elif what == "remove":
+            gone = set(value) & set(self.model)
+            assert self.store.remove(value) == len(gone)
+            self.lose(gone)
+        elif what == "trim":
+            gone = set(sorted(self.model)[:-value])
+            assert self.store.trim(max_messages=value) == len(gone)
+            self.lose(gone)
+        else:
+            self.flush()
+
+    def lose(self, gone: set[int]) -> None:
+        for sequence in gone:
+            del self.model[sequence]
+
+    def live(self) -> set[int]:
+        return set(self.store.present(range(1, self.last + 1)))
+
+    def check(self) -> None:
+        """The store tells of exactly what is in the model."""
+        model, counts = self.model, Counter(m.subject for m in self.model.values())
+        lasts = {m.subject: sequence for sequence, m in sorted(model.items())}
+        store = self.store
+        assert store.read(1, None, 10_000, 1 << 40, store.last_seq) == [
+            model[sequence] for sequence in sorted(model)
+        ]
+        assert store.messages == len(model)
+        assert store.first_seq == min(model, default=self.last + 1)
+        assert store.state.num_subjects == len(counts)
+        gaps = [s for s in range(store.first_seq, self.last + 1) if s not in model]
+        assert store.deleted() == gaps
+        assert store.state.num_deleted == len(gaps)
+        assert dict(store.subject_counts(None)) == counts
+        assert store.lasts(None) == sorted(lasts.values())
+        assert store.present(range(1, self.last + 3)) == sorted(model)
+        assert store.headings(1, 10_000) == [(s, model[s].subject) for s in sorted(model)]
+        for patterns in FILTERS[1:]:
+            scope = SubjectFilter(patterns)
+            chosen = [s for s, m in model.items() if scope.matches(m.subject)]
+            assert store.count(scope, 0) == len(chosen)
+            middle = self.last // 2
+            assert store.count(scope, middle) == sum(s >= middle for s in chosen)
+            assert store.last_matching(scope) == max(chosen, default=0)
+        frame = 16 if self.kind == "memory" else OVERHEAD
+        sizes = [len(m.subject) + len(m.payload) + frame for m in model.values()]
+        assert store.bytes == sum(sizes)
+
+
+@pytest.fixture(autouse=True)
+def small_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(memory, "_SEGMENT_MESSAGES", 16)
+    monkeypatch.setattr(bulk, "_WINDOW", 7)
+    yield
+
+
+kinds = st.sampled_from(["file", "memory"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    kind=kinds,
+    fill=fills,
+    patterns=st.sampled_from(FILTERS),
+    keep=st.integers(0, 12),
+    back=st.integers(-1, 30),
+    work=st.integers(1, 900),
+    between=betweens,
+)
+def test_a_purge_in_slices_removes_what_one_go_would(
+    kind, fill, patterns, keep, back, work, between
+) -> None:
+    life = Life(kind)
+    life.append(fill * 3)
+    life.flush()
+    scope = SubjectFilter(patterns) if patterns else None
+    below = max(1, life.last - back) if back >= 0 else 0
+    chosen = [
+        sequence
+        for sequence, message in life.model.items()
+        if (scope is None or scope.matches(message.subject)) and (not below or sequence < below)
+    ]
+    doomed = set(chosen[: max(0, len(chosen) - keep)])
+    if keep:  # what goes while they are counted is not among those kept: see the next test
+        between = [(what, value) for what, value in between if what != "remove"]
+    purge, pace = life.store.purging(scope, below, keep), iter(between)
+    removed = 0
+    while not purge.done:
+        count = purge.run(work)
+        gone = set(life.model) - life.live()
+        assert gone <= doomed
+        assert len(gone) == count
+        life.lose(gone)
+        removed += count
+        life.between(*next(pace, ("flush", None)))
+    assert purge.removed == removed
+    assert not doomed & set(life.model)
+    life.check()
+    life.reopen()
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+def test_a_purge_keeps_as_many_as_are_left_when_it_has_counted_them(kind: str) -> None:
+    life = Life(kind)
+    life.append([(b"a.0", 0)] * 40)
+    purge = life.store.purging(None, 0, 10)
+    assert purge.run(1) == 0  # it has counted some of them
+    life.between("remove", [39, 31, 5])
+    while not purge.done:
+        purge.run(1)
+    assert life.live() == {30, *range(32, 39), 40}  # 39 was counted, 31 was not
+
+
+@settings(max_examples=150, deadline=None)
+@given(kind=kinds, fill=fills, keep=st.integers(1, 6), work=st.integers(1, 900), between=betweens)
+def test_a_thinning_in_slices_leaves_the_newest_of_each_subject(
+    kind, fill, keep, work, between
+) -> None:
+    life = Life(kind)
+    life.append(fill * 3)
+    life.flush()
+    thinning, pace = life.store.thinning(keep), iter(between)
+    while not thinning.done:
+        for sequence in thinning.run(work):
+            subject = life.model[sequence].subject
+            newer = [s for s, m in life.model.items() if s > sequence and m.subject == subject]
+            assert len(newer) >= keep
+            del life.model[sequence]
+        what, value = next(pace, ("flush", None))
+        life.between(what, value)
+        if what == "append":  # a stream sees to it at the end of a tick
+            life.lose(set(life.store.thin([subject for subject, _ in value], keep)))
+        assert life.live() == set(life.model)
+    counts = Counter(message.subject for message in life.model.values())
+    assert max(counts.values(), default=0) <= keep
+    life.check()
+    life.reopen()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=kinds,
+    fill=fills,
+    work=st.integers(1, 600),
+    keep=st.integers(1, 99),
+    share=st.floats(0.05, 1),
+)
+def test_a_trim_in_slices_ends_where_one_go_would(kind, fill, work, keep, share) -> None:
+    life, whole = Life(kind), Life(kind)
+    for each in (life, whole):
+        each.append(fill * 3)
+        each.flush()
+    for limits in (
+        {"before_ns": 1010},
+        {"max_messages": keep},
+        {"max_bytes": int(life.store.bytes * share) + 1},
+    ):
+        whole.store.trim(**limits)
+        while not life.store.is_within(**limits):
+            assert life.store.trim(**limits, work=work) > 0
+            life.flush()
+        assert life.store.state == whole.store.state
+    assert life.live() == whole.live()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    kind=kinds,
+    fill=fills,
+    patterns=st.sampled_from(FILTERS),
+    work=st.integers(1, 900),
+    runs=st.integers(1, 4),
+)
+def test_slices_that_do_not_become_durable_are_taken_back(kind, fill, patterns, work, runs) -> None:
+    life = Life(kind)
+    life.append(fill * 2)
+    life.flush()
+    scope = SubjectFilter(patterns) if patterns else None
+    purge = life.store.purging(scope)
+    for _ in range(runs):
+        purge.run(work)
+    life.store.thinning(1).run(work)
+    life.store.remove([3, 1, 5, 4, 8, 9, 20, 2, 6, 3])
+    life.store.fail()
+    life.check()
+    chosen = {s for s, m in life.model.items() if scope is None or scope.matches(m.subject)}
+    assert life.store.purge(scope) == len(chosen)
+    life.lose(chosen)
+    life.check()
+
+
+@pytest.mark.parametrize("kind", ["file", "memory"])
+@pytest.mark.parametrize("how", ["purge", "remove", "trim"])
+def test_messages_taken_back_keep_subjects_that_had_been_emptied(
+    kind: str, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edits, "_RENUMBER_MIN", 4)
+    life = Life(kind)
+    life.append([(b"gone.%d" % number, 10) for number in range(20)])
+    life.flush()
+    names = life.store._table.names
+    if how == "purge":
+        life.store.purge(None)
+    elif how == "remove":
+        life.store.remove(range(2, 20))
+    else:
+        life.store.trim(max_messages=1)
+    assert life.store._table.names is not names, "the subjects were not renumbered"
+    life.store.fail()
+    life.check()
+
+
+def counting(look: Any, looks: list[int]) -> Any:
+    """The same look, which notes how many positions it was at."""
+
+    def counted(view: View, segment: Segment, start: int, stop: int) -> Any:
+        looks.append(stop - start)
+        return look(view, segment, start, stop)
+
+    return counted
+
+
+class TestWork:
+    """How much a slice does, counted in messages looked at and removed."""
+
+    @pytest.fixture
+    def log(self, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
+        monkeypatch.setattr(bulk, "_WINDOW", 8192)
+        monkeypatch.setattr(memory, "_SEGMENT_MESSAGES", 100_000)
+        log = MemoryStorage().create_stream("S")
+        for number in range(60_000):
+            log.append(b"s.%d" % (number & 1), b"", b"", number)
+        return log
+
+    @pytest.fixture
+    def looked(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """How many positions were looked at, by every look."""
+        looks: list[int] = []
+        for kind in View.__subclasses__():
+            for name in ("positions", "matched"):
+                monkeypatch.setattr(kind, name, counting(getattr(kind, name), looks))
+        return looks
+
+    @pytest.mark.parametrize(
+        ("patterns", "keep"), [(None, 0), (None, 100), ([b"s.1"], 0), ([b"s.1"], 20_000)]
+    )
+    def test_of_a_purge_is_bounded(self, log, looked, patterns, keep) -> None:
+        scope = SubjectFilter(patterns) if patterns else None
+        purge, work, slices = log.purging(scope, 0, keep), 20_000, 0
+        log._segments[0].live_counts()  # in smaller segments, made while appending
+        while not purge.done:
+            looked.clear()
+            removed = purge.run(work)
+            slices += 1
+            assert sum(looked) <= work + 8192
+            assert removed <= (work / 20 if scope else work / 2) + 1
+        assert slices >= (3 if scope is None else 10)
+        assert purge.removed == (60_000 if scope is None else 30_000) - keep
+
+    def test_of_a_thinning_is_bounded(self, log) -> None:
+        thinning, sizes = log.thinning(10), []
+        while not thinning.done:
+            sizes.append(len(thinning.run(20_000)))
+        assert max(sizes) <= 1_001
+        assert sum(sizes) == 60_000 - 20
+
+    def test_of_a_trim_is_bounded(self, log) -> None:
+        sizes = []
+        while not log.is_within(max_messages=10):
+            sizes.append(log.trim(max_messages=10, work=20_000))
+        assert max(sizes) <= 20_000 / 3 + 1
+        assert sum(sizes) == 60_000 - 10
+
+    def test_of_letting_go_of_a_deleted_stream_is_bounded(self) -> None:
+        storage = MemoryStorage()
+        log = storage.create_stream("S")
+        for number in range(5_000):
+            log.append(b"s.%d" % number, b"", b"", number)
+        storage.delete_stream("S")
+        runs = 1
+        while not log.dispose(500):
+            runs += 1
+        assert runs > 5_000 * 7 / 1_000
+        assert len(log._segments) == 1
+
+
+def test_a_segment_that_goes_as_a_whole_is_not_read_for_it() -> None:
+    life = Life("file")
+    life.append([(b"a.0", 300)] * 100)
+    life.flush()
+    life.storage.close()
+    life.open()
+    store = life.store = life.storage.open_stream("S")
+    unread = [segment for segment in store._segments if segment.load is not None]
+    assert len(unread) > 2
+    store.purge(None)
+    assert all(segment.load is not None for segment in unread)
+    life.model.clear()
+    life.check()
+    life.reopen()

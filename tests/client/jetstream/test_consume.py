@@ -1,0 +1,386 @@
+"""Consuming: the buffer, the end, errors, priority groups; against the reference server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+import peers
+from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, Stream, connect
+from headrace.errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    HeartbeatMissedError,
+    NoRespondersError,
+    PullError,
+)
+
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
+
+
+async def fill(js: JetStream, stream: Stream, count: int, size: int = 10) -> None:
+    async with js.publisher() as publisher:
+        await publisher.send_many((f"{stream.name}.a", b"x" * size) for _ in range(count))
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"max_messages": 1}, {"max_messages": 7, "threshold_messages": 7}, {"max_bytes": 2_000}],
+)
+async def test_everything_comes_in_order_whatever_the_buffer(
+    js: JetStream,
+    stream: Stream,
+    limits: dict[str, int],
+    ack_pending: Callable[[Consumer, int], Awaitable[None]],
+) -> None:
+    await fill(js, stream, 500)
+    consumer = await stream.create_consumer(durable_name="c")
+    seen: list[int] = []
+    async with consumer.consume(**limits) as messages:  # type: ignore[arg-type]
+        async for message in messages:
+            seen.append(message.metadata.stream_seq)
+            message.ack()
+            assert messages.buffered <= 500
+            if len(seen) == 500:
+                break
+    assert seen == list(range(1, 501))
+    await ack_pending(consumer, 0)
+
+
+async def test_batches_give_what_has_come(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 3_000)
+    consumer = await stream.create_consumer(durable_name="c", max_ack_pending=-1)
+    seen = 0
+    async with consumer.consume(max_messages=1_000) as messages:
+        async for batch in messages.batches(400):
+            assert 1 <= len(batch) <= 400
+            consumer.ack_all(batch)
+            seen += len(batch)
+            if seen == 3_000:
+                break
+
+
+async def test_the_buffer_never_holds_more_than_asked_for(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 100)
+    consumer = await stream.create_consumer(durable_name="c")
+    async with consumer.consume(max_messages=10) as messages:
+        await asyncio.sleep(0.1)
+        assert messages.buffered == 10
+        assert (await consumer.info()).num_ack_pending == 10
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_a_callback_gets_each_message_in_turn(
+    js: JetStream, stream: Stream, kind: str
+) -> None:
+    await fill(js, stream, 600)
+    consumer = await stream.create_consumer(durable_name="c")
+    seen: list[int] = []
+    enough = asyncio.Event()
+
+    def plain(message: JetStreamMessage) -> None:
+        seen.append(message.metadata.stream_seq)
+        message.ack()
+        if len(seen) == 600:
+            enough.set()
+
+    async def coroutine(message: JetStreamMessage) -> None:
+        await asyncio.sleep(0)
+        plain(message)
+
+    consumption = consumer.consume(plain if kind == "plain" else coroutine)
+    await asyncio.wait_for(enough.wait(), 10)
+    await consumption.stop()
+    await consumption.wait()
+    assert seen == list(range(1, 601))
+
+
+async def test_an_error_in_a_callback_is_reported_and_the_next_message_comes(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 2)
+    consumer = await stream.create_consumer(durable_name="c")
+    errors: list[Exception] = []
+    seen = asyncio.Event()
+
+    def callback(message: JetStreamMessage) -> None:
+        if message.metadata.stream_seq == 1:
+            raise ValueError("not this one")
+        seen.set()
+
+    async with consumer.consume(callback, on_error=errors.append):
+        await asyncio.wait_for(seen.wait(), 5)
+    assert [str(error) for error in errors] == ["not this one"]
+
+
+async def test_stopping_sends_the_buffer_back_at_once(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 50)
+    consumer = await stream.create_consumer(durable_name="c", ack_wait=30)
+    async with consumer.consume() as messages:
+        first = await anext(messages)
+        await first.ack()
+        await asyncio.sleep(0.05)
+    batch = await consumer.fetch(49, max_wait=3)
+    assert sorted(m.metadata.stream_seq for m in batch) == list(range(2, 51))
+    assert [m async for m in messages] == []
+
+
+async def test_draining_hands_out_what_came_and_pulls_no_more(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 50)
+    consumer = await stream.create_consumer(durable_name="c")
+    messages = consumer.consume(max_messages=20)
+    await asyncio.sleep(0.1)
+    draining = asyncio.create_task(messages.drain())
+    seen = 0
+    async for message in messages:
+        await message.ack()
+        seen += 1
+    await draining
+    assert seen == 20
+    assert (await consumer.info()).num_pending == 30
+
+
+async def test_draining_the_connection_drains_a_consume(
+    reference_server: peers.ServerProcess, js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 30)
+    await stream.create_consumer(durable_name="c")
+    other = await connect(reference_server.url)
+    seen: list[bytes] = []
+
+    async def slowly(message: JetStreamMessage) -> None:
+        await asyncio.sleep(0.001)
+        seen.append(message.payload)
+        await message.ack()
+
+    consumption = (await other.jetstream().consumer(stream.name, "c")).consume(slowly)
+    async with asyncio.timeout(5):
+        while len(seen) < 5:
+            await asyncio.sleep(0.001)
+    await other.drain()
+    await consumption.wait()
+    assert len(seen) == 30
+
+
+async def test_a_deleted_consumer_ends_it_with_an_error(js: JetStream, stream: Stream) -> None:
+    consumer = await stream.create_consumer(durable_name="c")
+    consumption = consumer.consume(lambda message: None)
+    await asyncio.sleep(0.05)
+    await consumer.delete()
+    with pytest.raises(PullError, match=r"Consumer Deleted: 'c' of stream"):
+        await asyncio.wait_for(consumption.wait(), 5)
+    with pytest.raises(PullError):
+        await anext(consumption)
+
+
+async def test_a_missing_consumer_is_reported_and_waited_for(js: JetStream, stream: Stream) -> None:
+    consumer = await stream.create_consumer(durable_name="c")
+    await consumer.delete()
+    errors: list[Exception] = []
+    async with consumer.consume(on_error=errors.append) as messages:
+        waiting = asyncio.create_task(anext(messages))
+        await asyncio.sleep(0.1)
+        await stream.create_consumer(durable_name="c")
+        await js.publish(f"{stream.name}.a", b"late")
+        message = await asyncio.wait_for(waiting, 5)
+        assert message.payload == b"late"
+    assert isinstance(errors[0], NoRespondersError)
+
+
+async def test_a_limit_of_the_consumer_is_learned_and_reported(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 100)
+    consumer = await stream.create_consumer(durable_name="c", max_batch=10, max_expires=2)
+    errors: list[Exception] = []
+    seen = 0
+    async with consumer.consume(on_error=errors.append) as messages:
+        async for message in messages:
+            message.ack()
+            seen += 1
+            if seen == 100:
+                break
+    assert {str(error) for error in errors} == {
+        "409 Exceeded MaxRequestBatch of 10",
+        "409 Exceeded MaxRequestExpires of 2s",
+    }
+
+
+async def test_pulls_are_renewed_when_they_expire(js: JetStream, stream: Stream) -> None:
+    consumer = await stream.create_consumer(durable_name="c")
+    errors: list[Exception] = []
+    async with consumer.consume(expires=1, on_error=errors.append) as messages:
+        waiting = asyncio.create_task(anext(messages))
+        await asyncio.sleep(1.3)
+        await js.publish(f"{stream.name}.a", b"late")
+        assert (await asyncio.wait_for(waiting, 2)).payload == b"late"
+    assert errors == []
+
+
+async def test_closing_the_connection_ends_it_with_an_error(
+    reference_server: peers.ServerProcess,
+) -> None:
+    connection = await connect(reference_server.url)
+    js = connection.jetstream()
+    stream = await js.create_stream(name="ENDING", subjects=["ending"], storage="memory")
+    consumption = (await stream.create_consumer(durable_name="c")).consume(lambda message: None)
+    await stream.delete()
+    await connection.close()
+    with pytest.raises((ConnectionClosedError, PullError)):
+        await consumption.wait()
+
+
+async def test_it_goes_on_after_a_killed_server_comes_back(
+    nats_server: Callable[..., peers.ServerProcess],
+) -> None:
+    server = nats_server(sync="always")
+    async with connect(server.url, reconnect_wait=0.02, reconnect_wait_max=0.05) as connection:
+        js = connection.jetstream()
+        stream = await js.create_stream(name="S", subjects=["s.>"])
+        consumer = await stream.create_consumer(durable_name="c")
+        async with consumer.consume(on_error=lambda error: None) as messages:
+            await js.publish("s.a", b"1")
+            first = await anext(messages)
+            await first.ack_sync()
+            server.kill()
+            await asyncio.wait_for(anext(connection.events()), 5)
+            server.start_again()
+            await connection.flush(5)
+            await js.publish("s.a", b"2", retries=20)
+            following = await asyncio.wait_for(anext(messages), 10)
+            if following.payload == b"1":  # nats-server may forget an ack when it is killed
+                following = await asyncio.wait_for(anext(messages), 10)
+            assert following.payload == b"2"
+
+
+async def test_silence_is_reported_and_pulled_anew() -> None:
+    """A server that forgets its pulls: no message, no heartbeat, no status."""
+    pulls: list[bytes] = []
+    enough = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"headers":true,"max_payload":1000}\r\n')
+        while line := await reader.readline():
+            if line == b"PING\r\n":
+                writer.write(b"PONG\r\n")
+            if line.startswith(b"{"):
+                pulls.append(line)
+                if len(pulls) == 2:
+                    enough.set()
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    errors: list[Exception] = []
+    async with server, connect(f"127.0.0.1:{server.sockets[0].getsockname()[1]}") as connection:
+        from headrace.client.jetstream.calls import Api
+        from headrace.client.jetstream.consumer import Consumer
+
+        consumer = Consumer(Api(connection._session), "S", "c")
+        async with consumer.consume(expires=1, on_error=errors.append):
+            await asyncio.wait_for(enough.wait(), 5)
+    assert isinstance(errors[0], HeartbeatMissedError)
+    assert pulls[0] == pulls[1]
+
+
+# Priority groups
+
+
+@pytest.fixture
+async def second(reference_server: peers.ServerProcess) -> AsyncIterator[Connection]:
+    async with connect(reference_server.url) as connection:
+        yield connection
+
+
+async def test_only_the_pinned_client_receives_until_it_is_unpinned(
+    js: JetStream, stream: Stream, second: Connection
+) -> None:
+    mine = await stream.create_consumer(
+        durable_name="c",
+        priority_policy="pinned_client",
+        priority_groups=["A"],
+        priority_timeout=30,
+        max_ack_pending=-1,
+    )
+    other = await second.jetstream().consumer(stream.name, "c")
+    pinned, unpinned = [], asyncio.Event()
+    mine.on_pinned(pinned.append)
+    mine.on_unpinned(unpinned.set)
+    async with mine.consume(group="A", expires=1) as ours:
+        await asyncio.sleep(0.05)
+        async with other.consume(group="A", expires=1) as theirs:
+            await fill(js, stream, 5)
+            for _ in range(5):
+                (await anext(ours)).ack()
+            assert pinned == [mine.pin_id]
+            assert theirs.buffered == 0
+            await mine.unpin("A")
+            await fill(js, stream, 5)
+            for _ in range(5):
+                (await asyncio.wait_for(anext(theirs), 5)).ack()
+            assert other.pin_id
+            await asyncio.wait_for(unpinned.wait(), 5)
+            assert mine.pin_id == ""
+
+
+async def test_a_full_buffer_does_not_lose_the_pin(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 100)
+    consumer = await stream.create_consumer(
+        durable_name="c",
+        priority_policy="pinned_client",
+        priority_groups=["A"],
+        priority_timeout=1.5,
+        max_ack_pending=-1,
+    )
+    lost: list[bool] = []
+    consumer.on_unpinned(lambda: lost.append(True))
+    async with consumer.consume(group="A", expires=1, max_messages=10) as messages:
+        (await anext(messages)).ack()
+        pin = consumer.pin_id
+        await asyncio.sleep(4)  # a slow handler: nothing is taken for longer than the pin lasts
+        info = await consumer.info()
+        assert info.priority_groups[0].pinned_client_id == pin
+        assert messages.buffered == 9
+        for _ in range(99):
+            (await asyncio.wait_for(anext(messages), 5)).ack()
+    assert lost == []
+
+
+async def test_groups_are_checked_before_pulling(js: JetStream, stream: Stream) -> None:
+    consumer = await stream.create_consumer(
+        durable_name="c", priority_policy="overflow", priority_groups=["A"]
+    )
+    with pytest.raises(ConfigurationError, match=r"needs group=.*A"):
+        await consumer.fetch(1)
+    with pytest.raises(ConfigurationError, match="no priority group 'B'"):
+        consumer.consume(group="B")
+    with pytest.raises(ConfigurationError, match="priority is 10"):
+        await consumer.fetch(1, group="A", priority=10)
+
+
+async def test_overflow_and_priority_options_reach_the_server(
+    js: JetStream, stream: Stream
+) -> None:
+    consumer = await stream.create_consumer(
+        durable_name="o", priority_policy="overflow", priority_groups=["A"]
+    )
+    await fill(js, stream, 5)
+    assert not await consumer.fetch(5, max_wait=0.2, group="A", min_pending=100)
+    assert len(await consumer.fetch(5, max_wait=2, group="A", min_pending=1)) == 5
+    by_priority = await stream.create_consumer(
+        durable_name="p",
+        priority_policy="prioritized",
+        priority_groups=["A"],
+        deliver_policy="new",
+    )
+    late = asyncio.create_task(by_priority.fetch(1, max_wait=0.5, group="A", priority=5))
+    await asyncio.sleep(0.05)
+    soon = asyncio.create_task(by_priority.fetch(1, max_wait=5, group="A", priority=1))
+    await asyncio.sleep(0.05)
+    await js.publish(f"{stream.name}.a")
+    assert len(await soon) == 1
+    assert len(await late) == 0

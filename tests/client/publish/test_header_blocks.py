@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import pytest
+
+from headrace.client.publish.header_blocks import Blocks
+from headrace.errors import ConfigurationError
+from headrace.wire.headers import add_header, parse_headers
+
+
+def blocks(*, deduplicate: bool = True) -> Blocks:
+    return Blocks(deduplicate=deduplicate, prefix=b"me", trace=None)
+
+
+def traced(block: bytes) -> bytes:
+    return add_header(block, b"trace", b"t")
+
+
+@pytest.mark.parametrize("number", [0, 7, 10**19])
+def test_what_surrounds_the_number_makes_the_block(number: int) -> None:
+    made = blocks()
+    block = b"%b%d%b" % (made.start, number, made.end)
+    assert block == made.make(number, None, "")
+    assert list(parse_headers(block).items()) == [("Nats-Msg-Id", f"me.{number}")]
+    assert len(block) == made.extra + len(str(number)) <= made.extra_max
+
+
+def test_an_id_the_caller_gives_is_taken_instead() -> None:
+    for block in (
+        blocks().make(1, None, "mine"),
+        blocks(deduplicate=False).make(1, None, "mine"),
+        blocks().make(1, {"Nats-Msg-Id": "mine"}, ""),
+    ):
+        assert list(parse_headers(block).items()) == [("Nats-Msg-Id", "mine")]
+
+
+def test_an_id_follows_the_headers_of_the_caller() -> None:
+    pairs = list(parse_headers(blocks().make(1, {"A": "b"}, "")).items())
+    assert pairs == [("A", "b"), ("Nats-Msg-Id", "me.1")]
+
+
+def test_an_id_with_a_line_break_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="line break"):
+        blocks().make(1, None, "a\r\nb")
+
+
+def test_a_trace_is_added_to_every_message_and_makes_blocks_unlike() -> None:
+    made = Blocks(deduplicate=True, prefix=b"me", trace=traced)
+    assert made.always
+    assert (made.start, made.end, made.extra_max) == (b"", b"", 0)
+    pairs = list(parse_headers(made.make(3, None, "")).items())
+    assert pairs == [("Nats-Msg-Id", "me.3"), ("trace", "t")]
+
+
+def test_without_a_trace_to_tell_of_there_is_no_block() -> None:
+    made = Blocks(deduplicate=False, prefix=b"me", trace=lambda block: block)
+    assert made.always
+    assert made.make(1, None, "") == b""
