@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib.util
 import os
 import random
 from collections import Counter
@@ -17,15 +16,10 @@ from typing import Any
 
 import pytest
 
+import chaos
 import peers
 from headrace.client import Connection, PublishFailure, Stream, connect
 from headrace.errors import HeadraceError
-
-_spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
-assert _spec is not None
-assert _spec.loader is not None
-chaos = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(chaos)
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 

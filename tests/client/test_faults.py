@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import chaos
 import peers
 from headrace.client import Connection, PublishFailure, Stream, connect
 from headrace.client.events import Reconnected
 from headrace.embedded import Broker
 from headrace.errors import ConnectionClosedError, HeadraceError
-
-_spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
-assert _spec is not None
-assert _spec.loader is not None
-chaos = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(chaos)
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 

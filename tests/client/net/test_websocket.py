@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,17 +10,12 @@ from pathlib import Path
 
 import pytest
 
+import chaos
 import peers
 from headrace import connect
 from headrace.client.events import Event, Reconnected
 from headrace.client.net.handshake import parse_server
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
-
-_spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
-assert _spec is not None
-assert _spec.loader is not None
-chaos = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(chaos)
 
 
 @pytest.fixture(scope="module", params=["nats-server", "headrace"])

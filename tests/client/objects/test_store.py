@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-import importlib.util
 import io
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,6 +15,7 @@ import nats
 import pytest
 from nats.js.api import ObjectMeta, ObjectMetaOptions
 
+import chaos
 import peers
 from headrace.api.messages import PubAck
 from headrace.client import (
@@ -35,12 +35,6 @@ from headrace.errors import (
     JetStreamApiError,
     TimeoutError_,
 )
-
-_spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
-assert _spec is not None
-assert _spec.loader is not None
-chaos = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(chaos)
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 

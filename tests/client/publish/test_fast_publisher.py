@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import chaos
 import peers
 from headrace.client import JetStream, PublishError, PublishFailure, Stream, connect
 from headrace.client.publish.fast_publisher import FastPublisher
@@ -26,12 +26,6 @@ from headrace.errors import (
     ProtocolError,
     TimeoutError_,
 )
-
-_spec = importlib.util.spec_from_file_location("chaos", Path(__file__).with_name("chaos.py"))
-assert _spec is not None
-assert _spec.loader is not None
-chaos = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(chaos)
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
