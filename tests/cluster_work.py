@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
@@ -262,7 +264,8 @@ class Feed(Work):
 
     async def prepare(self) -> None:
         await self.stream()
-        database = open_database(f"sqlite:///{self.directory / self.name}.db", threads=2)
+        self.database = self.directory / f"{self.name}.db"
+        database = open_database(f"sqlite:///{self.database}", threads=2)
         self.runtime = Runtime(database, Options())
         await self.runtime.start()
         transport = ContractTransport(create_app(self.runtime))
@@ -283,14 +286,18 @@ class Feed(Work):
 
     async def check(self) -> None:
         deadline = time.monotonic() + ALL_S
-        while (payloads := await self.queued()) != [*range(min(self.done, 1000))]:
+        while (payloads := await self.stored_jobs()) != [*range(self.done)]:
             assert time.monotonic() < deadline, await self.report(payloads)
             assert not any(task.done() for task in self.helpers), self.helpers
             await asyncio.sleep(0.1)
 
-    async def queued(self) -> list[int]:
-        jobs = await self.world.queued(1000)
-        return sorted(int(job["Message"]["Payload"]) for job in jobs)
+    async def stored_jobs(self) -> list[int]:
+        """The numbers in all messages of the channel that have a job."""
+        with closing(sqlite3.connect(self.database)) as connection:
+            rows = connection.execute(
+                "SELECT message.payload FROM job JOIN message ON message.seq = job.message_seq"
+            )
+            return sorted(int(payload) for (payload,) in rows)
 
     async def report(self, payloads: list[int]) -> str:
         """What is missing or double, and what the servers say of the consumer that should bring it."""

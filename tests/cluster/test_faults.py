@@ -73,10 +73,11 @@ FAULTS: list[Callable[[Cluster, Node, str], None]] = [
 async def progress(works: list[Work], running: list[asyncio.Task[None]]) -> None:
     """Until all of them have done something more."""
     before = [work.done for work in works]
-    async with asyncio.timeout(PROGRESS_S):
-        while any(work.done <= done for work, done in zip(works, before, strict=True)):
-            assert not any(task.done() for task in running), [t for t in running if t.done()]
-            await asyncio.sleep(0.05)
+    deadline = time.monotonic() + PROGRESS_S
+    while stuck := [w.name for w, done in zip(works, before, strict=True) if w.done <= done]:
+        assert not any(task.done() for task in running), [t for t in running if t.done()]
+        assert time.monotonic() < deadline, f"no progress within {PROGRESS_S} s: {stuck}"
+        await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize("hurt", FAULTS if ROUNDS else FAULTS[:3], ids=lambda hurt: hurt.__name__)

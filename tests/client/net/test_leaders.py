@@ -172,6 +172,19 @@ async def test_one_who_led_before_and_is_behind_does_not_decide(make: Make) -> N
             await made.js.publish("s", expected_last_subject_sequence=12)
 
 
+async def test_a_message_on_its_way_to_the_stream_decides_nothing(make: Make) -> None:
+    on_its_way = encode_error(400, 10164, "wrong last sequence")
+    made = make([SILENCE, on_its_way, STORED])
+    published = made.js.publish("s", msg_id="1", expected_last_subject_sequence=12)
+    assert (await published).seq == 7
+    made = make([on_its_way, encode_error(400, 10071, "wrong last sequence: 13")])
+    with pytest.raises(JetStreamApiError, match="wrong last sequence: 13"):
+        await made.js.publish("s", expected_last_subject_sequence=12)
+    made = make([on_its_way], cluster="")
+    with pytest.raises(JetStreamApiError, match="wrong last sequence"):
+        await made.js.publish("s", expected_last_subject_sequence=12)
+
+
 def encode_error(code: int, err_code: int, description: str) -> bytes:
     error = {"code": code, "err_code": err_code, "description": description}
     return json.dumps({"error": error, "stream": "S", "seq": 0}).encode()

@@ -31,6 +31,12 @@ _OPERATION: Final = "KV-Operation"
 _MARKER_REASON: Final = "Nats-Marker-Reason"  # the server removed it: by age, purge or removal
 
 _TTL_DISABLED: Final = 10166
+_CHANGED: Final = frozenset(  # somebody else has changed the key, or is about to
+    {
+        Errors.STREAM_WRONG_LAST_SEQUENCE.err_code,
+        Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.err_code,
+    }
+)
 
 Operation = Literal["put", "delete", "purge"]
 
@@ -243,8 +249,7 @@ class KeyValue:
         try:
             ack = await self._js.publish(self._put_subject(key), value, msg_id=msg_id, **options)
         except JetStreamApiError as error:
-            wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
-            if wrong and msg_id and (revision := await self._revision_of(key, msg_id)):
+            if error.err_code in _CHANGED and msg_id and (revision := await self._revision_of(key, msg_id)):
                 return revision
             raise self._conflict(key, error) from error
         return ack.seq
@@ -263,7 +268,7 @@ class KeyValue:
     def _conflict(self, key: str, error: JetStreamApiError) -> Exception:
         if error.err_code == _TTL_DISABLED:
             error.add_note(f"bucket {self.bucket!r} was made without marker_ttl, which a ttl needs")
-        if error.err_code != Errors.STREAM_WRONG_LAST_SEQUENCE.err_code:
+        if error.err_code not in _CHANGED:
             return error
         return KeyExistsError(
             f"key {key!r} of bucket {self.bucket!r} was changed: {error.description}"

@@ -53,7 +53,9 @@ T = TypeVar("T")
 
 PAUSE_FIRST_S: Final = 0.25
 PAUSE_MAX_S: Final = 1.0
-BEHIND_MAX: Final = 8  # refusals; a message may also be gone, and the sequence be right
+# Refusals, in 15 s: who leads without hearing from the others gives up after 10. A message may also be
+# gone, and the sequence be right.
+BEHIND_MAX: Final = 16
 ASK_S: Final = 1.0  # in a cluster, no answer for so long means that JetStream has no leader
 _NOT_NOW: Final = frozenset(
     {
@@ -90,6 +92,17 @@ def is_behind(session: Session, error: Exception, expected: int) -> bool:
     found = _LAST.fullmatch(error.description)
     wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
     return wrong and found is not None and 0 < int(found[1]) < expected
+
+
+def is_undecided(session: Session, error: Exception) -> bool:
+    """Whether a server of a cluster refused an expected sequence because another message of the subject is
+    on its way to the stream: it may be the one that was sent before, and it may come to nothing."""
+    constant = Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.err_code
+    return (
+        bool(session.info.cluster)
+        and isinstance(error, JetStreamApiError)
+        and error.err_code == constant
+    )
 
 
 def nobody_has(subject: str) -> NoRespondersError:
@@ -187,8 +200,10 @@ class PublishAgain:
         if self._behind < BEHIND_MAX and is_behind(self._api.session, error, self._expected):
             self._behind += 1
             return self._of
-        unanswered = self._deduplicated and is_unanswered(self._api.session, error)
-        return self._of if unanswered or is_leaderless(error) else ""
+        session = self._api.session
+        unanswered = self._deduplicated and is_unanswered(session, error)
+        again = unanswered or is_undecided(session, error) or is_leaderless(error)
+        return self._of if again else ""
 
     async def _who(self, error: HeadraceError) -> str:
         if self._retries <= 0:
