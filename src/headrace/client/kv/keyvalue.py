@@ -249,7 +249,11 @@ class KeyValue:
         try:
             ack = await self._js.publish(self._put_subject(key), value, msg_id=msg_id, **options)
         except JetStreamApiError as error:
-            if error.err_code in _CHANGED and msg_id and (revision := await self._revision_of(key, msg_id)):
+            if (
+                error.err_code in _CHANGED
+                and msg_id
+                and (revision := await self._revision_of(key, msg_id))
+            ):
                 return revision
             raise self._conflict(key, error) from error
         return ack.seq

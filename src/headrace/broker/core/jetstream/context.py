@@ -6,9 +6,8 @@ a part knowing the others.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from ....api.errors import ErrorSpec
 from .advisories import Advisories
 from .tick.removals import Removals
 
@@ -24,7 +23,10 @@ if TYPE_CHECKING:
     from .stream.stream import Stream
     from .tick.flush_barrier import DurableGate
 
-__all__ = ["BatchRoom", "Context", "Refused"]
+__all__ = [
+    "BatchRoom",
+    "Context",
+]
 
 _NAME_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
@@ -37,14 +39,6 @@ class BatchRoom:
         self.nbytes = 0
         self.fast = 0
         """How many fast batches are open; they hold nothing."""
-
-
-class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
-    """A request is refused; ``error`` is the answer."""
-
-    def __init__(self, error: ErrorSpec, **values: Any) -> None:
-        self.error = error.with_(**values) if values else error
-        super().__init__(self.error.description)
 
 
 class Context:

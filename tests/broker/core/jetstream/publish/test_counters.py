@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.context import Refused
+from headrace.broker.core.jetstream.config.refused import Refused
 from headrace.broker.core.jetstream.publish.counters import counted, read_increment
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS

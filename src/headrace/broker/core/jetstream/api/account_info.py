@@ -9,7 +9,7 @@ from ...account_options import JetStreamLimits
 from ..config.options import JetStreamOptions
 
 if TYPE_CHECKING:
-    from ..engine.registry import Usage
+    from .ports import Usage
 
 __all__ = ["account_info"]
 

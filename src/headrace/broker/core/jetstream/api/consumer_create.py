@@ -16,22 +16,22 @@ from ..config.consumer import (
     check_consumer_name,
     check_consumer_update,
     check_pedantic,
+    filters_of,
     with_consumer_defaults,
     with_ephemeral_default,
 )
 from ..config.priority import with_explicit_acks
-from ..config.push import check_rate
+from ..config.push import check_rate, with_flow_control
 from ..config.ranges import check_ranges
-from ..consumer.push.flow_acks import with_flow_control
-from ..consumer.start import filters_of
-from ..context import Context, Refused
+from ..config.refused import Refused
+from ..context import Context
 from .consumer_info import consumer_info
 from .dispatcher import Call
 
 if TYPE_CHECKING:
     from ..consumer.consumer import Consumer
-    from ..engine.registry import Registry
     from ..stream.stream import Stream
+    from .ports import Assets
 
 __all__ = ["ConsumerCreation"]
 
@@ -42,9 +42,9 @@ _NAME_CHARS: Final = 8
 class ConsumerCreation:
     """The endpoints CONSUMER.CREATE and CONSUMER.DURABLE.CREATE."""
 
-    def __init__(self, context: Context, registry: Registry) -> None:
+    def __init__(self, context: Context, assets: Assets) -> None:
         self._context = context
-        self._registry = registry
+        self._assets = assets
 
     def create(self, call: Call) -> Document:
         """``CONSUMER.CREATE.<stream>[.<name>[.<filter>]]``."""
@@ -87,7 +87,7 @@ class ConsumerCreation:
         return request
 
     def _apply(self, request: CreateConsumerRequest, call: Call, name: str) -> Document:
-        stream = self._registry.streams.get(call.names[0])
+        stream = self._assets.streams.get(call.names[0])
         if stream is None:
             raise Refused(Errors.STREAM_NOT_FOUND)
         options = self._context.options
@@ -112,7 +112,7 @@ class ConsumerCreation:
         _check_work_queue(stream, config, None)
         name = name or self._new_name(stream)
         config = with_ephemeral_default(config)
-        return consumer_info(self._registry.create_consumer(stream, name, config))
+        return consumer_info(self._assets.create_consumer(stream, name, config))
 
     def _existing(self, consumer: Consumer, config: ConsumerConfig, action: str) -> Document:
         """The consumer is there: it is the same, or it is updated, or that is refused."""
@@ -129,7 +129,7 @@ class ConsumerCreation:
             _check_work_queue(consumer.stream, config, consumer)
             refiltered = filters_of(config) != filters_of(consumer.config)
             consumer.reconfigure(with_ephemeral_default(config))
-            self._registry.journal_consumer(consumer)
+            self._assets.journal_consumer(consumer)
             if refiltered:
                 consumer.stream.retention.consumers_changed()
         return consumer_info(consumer)

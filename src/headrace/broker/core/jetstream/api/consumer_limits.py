@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
-from ..context import Refused
+from ..config.refused import Refused
 
 if TYPE_CHECKING:
     from ..stream.stream import Stream

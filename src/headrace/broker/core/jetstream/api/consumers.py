@@ -23,15 +23,16 @@ from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE
 from ...ports import Origin
 from ..config.priority import check_group_name
 from ..config.ranges import check_ranges
+from ..config.refused import Refused
 from ..consumer.consumer import Consumer
-from ..context import Context, Refused
+from ..context import Context
 from .consumer_create import ConsumerCreation
 from .consumer_info import consumer_info
 from .dispatcher import Answer, ApiDispatcher, Call
 
 if TYPE_CHECKING:
-    from ..engine.registry import Registry
     from ..stream.stream import Stream
+    from .ports import Assets
 
 __all__ = ["ConsumersApi"]
 
@@ -41,12 +42,12 @@ _NS: Final = 1_000_000_000
 
 
 class ConsumersApi:
-    """Endpoints over the registry of streams and their consumers."""
+    """Endpoints over an account's streams and their consumers."""
 
-    def __init__(self, context: Context, registry: Registry, api: ApiDispatcher) -> None:
+    def __init__(self, context: Context, assets: Assets, api: ApiDispatcher) -> None:
         self._context = context
-        self._registry = registry
-        creation = ConsumerCreation(context, registry)
+        self._assets = assets
+        creation = ConsumerCreation(context, assets)
         created = "consumer_create_response"
         api.add("CONSUMER.CREATE", created, creation.create, names=(1, 4096), changes=True)
         api.add(
@@ -72,7 +73,7 @@ class ConsumersApi:
         tokens = subject.decode(errors="replace").split(".")
         if len(tokens) != _NEXT_TOKENS:
             return True
-        stream = self._registry.streams.get(tokens[5])
+        stream = self._assets.streams.get(tokens[5])
         consumer = stream.consumers.get(tokens[6]) if stream is not None else None
         if consumer is None:
             return False
@@ -86,7 +87,7 @@ class ConsumersApi:
 
     def delete(self, call: Call) -> Document:
         call.expect_empty()
-        self._registry.delete_consumer(self._consumer(call))
+        self._assets.delete_consumer(self._consumer(call))
         return SuccessResponse()
 
     def names(self, call: Call) -> Document:
@@ -118,7 +119,7 @@ class ConsumersApi:
         pauses = until_ns > now_ns
         until = format_time(until_ns) if until_ns else None
         consumer.reconfigure(msgspec.structs.replace(consumer.config, pause_until=until))
-        self._registry.journal_consumer(consumer)
+        self._assets.journal_consumer(consumer)
         self._context.advisories.paused(consumer, until_ns)
         return PauseResponse(
             paused=pauses,
@@ -138,7 +139,7 @@ class ConsumersApi:
         target = wanted or consumer.state.floor_stream + 1
         if wanted:
             _check_reset(consumer, wanted)
-        self._registry.restart_consumer(consumer, target)
+        self._assets.restart_consumer(consumer, target)
         consumer.stream.retention.consumers_changed()  # what was passed over is not waited for
         return Answer(consumer_info(consumer), {"reset_seq": target})
 
@@ -159,7 +160,7 @@ class ConsumersApi:
         return Answer(None, {})
 
     def _stream(self, call: Call) -> Stream:
-        stream = self._registry.streams.get(call.names[0])
+        stream = self._assets.streams.get(call.names[0])
         if stream is None:
             raise Refused(Errors.STREAM_NOT_FOUND)
         return stream

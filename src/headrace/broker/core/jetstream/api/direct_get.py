@@ -26,8 +26,8 @@ from .dispatcher import ApiDispatcher, required_level_too_high
 from .messages import find_message
 
 if TYPE_CHECKING:
-    from ..engine.registry import Registry
     from ..stream.stream import Stream
+    from .ports import Assets
 
 __all__ = ["DirectGet"]
 
@@ -46,9 +46,9 @@ _EOB: Final = status(names.EOB)
 class DirectGet:
     """Serves ``$JS.API.DIRECT.GET.<stream>[.<subject>]``."""
 
-    def __init__(self, context: Context, registry: Registry, api: ApiDispatcher) -> None:
+    def __init__(self, context: Context, assets: Assets, api: ApiDispatcher) -> None:
         self._context = context
-        self._registry = registry
+        self._assets = assets
         api.add_raw("DIRECT.GET", self.sink)
 
     def sink(
@@ -68,7 +68,7 @@ class DirectGet:
 
     def _find(self, name: str) -> Stream | None:
         """The stream to ask, or while it is away a mirror of it that may answer instead."""
-        stream = self._registry.streams.get(name)
+        stream = self._assets.streams.get(name)
         if stream is None:
             return self._context.copies.mirror_of(name)
         return stream if stream.config.allow_direct else None

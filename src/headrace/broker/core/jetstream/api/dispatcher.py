@@ -21,7 +21,8 @@ from ...ports import Bus, Origin, Sink
 from ..advisories import API_AUDIT
 from ..config.options import JetStreamOptions
 from ..config.ranges import check_ranges, read_number
-from ..context import Context, Refused
+from ..config.refused import Refused
+from ..context import Context
 from ..headers.published import read_headers
 from ..tick.flush_barrier import store_refusal
 

@@ -17,12 +17,12 @@ from .....api.messages import (
 from .....api.times import format_time, parse_time
 from .....message import StoredMessage
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject
-from ..context import Refused
+from ..config.refused import Refused
 from .dispatcher import ApiDispatcher, Call
 
 if TYPE_CHECKING:
-    from ..engine.registry import Registry
     from ..stream.stream import Stream
+    from .ports import Assets
 
 __all__ = ["MessagesApi", "find_message"]
 
@@ -64,10 +64,10 @@ def _scope(pattern: str) -> SubjectFilter | None:
 
 
 class MessagesApi:
-    """Endpoints over the registry of streams."""
+    """Endpoints over an account's streams."""
 
-    def __init__(self, registry: Registry, api: ApiDispatcher) -> None:
-        self._registry = registry
+    def __init__(self, assets: Assets, api: ApiDispatcher) -> None:
+        self._assets = assets
         api.add("STREAM.MSG.GET", "stream_msg_get_response", self.get)
         api.add("STREAM.MSG.DELETE", "stream_msg_delete_response", self.delete, changes=True)
 
@@ -118,7 +118,7 @@ class MessagesApi:
         return SuccessResponse()
 
     def _stream(self, call: Call) -> Stream:
-        stream = self._registry.streams.get(call.names[0])
+        stream = self._assets.streams.get(call.names[0])
         if stream is None:
             raise Refused(Errors.STREAM_NOT_FOUND)
         return stream

@@ -12,11 +12,11 @@ import msgspec
 
 from .....api.base import Document, decode
 from .....api.errors import Errors
-from ..context import Refused
+from ..config.refused import Refused
 
 if TYPE_CHECKING:
-    from ..engine.registry import Registry
     from .dispatcher import ApiDispatcher, Call
+    from .ports import Assets
 
 __all__ = ["RefusedApi"]
 
@@ -40,8 +40,8 @@ class _Backup(Document, frozen=True, kw_only=True):
 class RefusedApi:
     """Their endpoints, in nats-server's order of checks as far as it goes."""
 
-    def __init__(self, registry: Registry, api: ApiDispatcher) -> None:
-        self._registry = registry
+    def __init__(self, assets: Assets, api: ApiDispatcher) -> None:
+        self._assets = assets
         for verb, kind, names in (
             ("STREAM.LEADER.STEPDOWN", "stream_leader_stepdown_response", 1),
             ("STREAM.PEER.REMOVE", "stream_remove_peer_response", 1),
@@ -57,14 +57,14 @@ class RefusedApi:
         )
 
     def _snapshot(self, call: Call) -> Document | None:
-        self._read(call, lambda: self._registry.streams.get(call.names[0]) is not None)
+        self._read(call, lambda: self._assets.streams.get(call.names[0]) is not None)
         raise Refused(Errors.STREAM_SNAPSHOT, err=_BACKUPS)
 
     def _restore(self, call: Call) -> Document | None:
         request = self._read(call)
         if request.config.get("name", call.names[0]) not in ("", call.names[0]):
             raise Refused(Errors.STREAM_NAME_MISMATCH)
-        if call.names[0] in self._registry.streams:
+        if call.names[0] in self._assets.streams:
             raise Refused(Errors.STREAM_NAME_EXISTS_RESTORE)
         raise Refused(Errors.STREAM_RESTORE, err=_BACKUPS)
 

@@ -23,8 +23,10 @@ from .....api.times import format_time
 from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, overlaps
+from ..config.features import check_republish
 from ..config.levels import required_level
 from ..config.pedantic import check_pedantic
+from ..config.refused import Refused
 from ..config.sources import check_copies, check_copies_update
 from ..config.stream import (
     check_stream,
@@ -34,16 +36,15 @@ from ..config.stream import (
     same_stream,
     with_stream_defaults,
 )
-from ..context import Context, Refused
-from ..publish.republish import check_republish
+from ..context import Context
 from ..tick.removals import Purge
 from .account_info import account_info
 from .consumer_limits import check_consumer_limits
 from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
 
 if TYPE_CHECKING:
-    from ..engine.registry import Registry
     from ..stream.stream import Stream
+    from .ports import Assets
 
 __all__ = ["StreamsApi", "stream_info"]
 
@@ -84,11 +85,11 @@ def stream_info(
 
 
 class StreamsApi:
-    """Endpoints over the registry of streams."""
+    """Endpoints over an account's streams."""
 
-    def __init__(self, context: Context, registry: Registry, api: ApiDispatcher) -> None:
+    def __init__(self, context: Context, assets: Assets, api: ApiDispatcher) -> None:
         self._context = context
-        self._registry = registry
+        self._assets = assets
         self._api = api
         api.add("INFO", "account_info_response", self.account, names=(0, 0))
         api.add("STREAM.CREATE", "stream_create_response", self.create, changes=True)
@@ -110,7 +111,7 @@ class StreamsApi:
     def account(self, call: Call) -> Document:
         options = self._context.options
         api = ApiStats(level=options.api_level, total=self._api.total, errors=self._api.errors)
-        return account_info(options, self._registry.usage(), len(self._registry.streams), api)
+        return account_info(options, self._assets.usage(), len(self._assets.streams), api)
 
     def create(self, call: Call) -> Document:
         config = self._read_config(call)
@@ -124,7 +125,7 @@ class StreamsApi:
                 Errors.STREAM_INVALID_CONFIG,
                 err="stream has no mirror but does have mirror direct",
             )
-        existing = self._registry.streams.get(config.name)
+        existing = self._assets.streams.get(config.name)
         if existing is not None:
             if not same_stream(existing.config, config):
                 raise Refused(Errors.STREAM_NAME_EXISTS)
@@ -134,15 +135,15 @@ class StreamsApi:
         if not options.admits_streams:
             raise Refused(Errors.NO_LIMITS)
         for limit in (options.max_streams, options.limits.max_streams):
-            if 0 <= limit <= len(self._registry.streams):
+            if 0 <= limit <= len(self._assets.streams):
                 raise Refused(Errors.MAX_STREAMS)
         self._context.quota.check_stream(config)
-        stream = self._registry.create_stream(config)
+        stream = self._assets.create_stream(config)
         return stream_info(stream, self._context, did_create=True)
 
     def update(self, call: Call) -> Document | None:
         config = self._read_config(call)
-        if config.name in self._registry.lost.reasons:
+        if config.name in self._assets.lost.reasons:
             return self._adopt(config)
         stream = self._stream(call)
         check_stream_update(stream.config, config)
@@ -159,7 +160,7 @@ class StreamsApi:
                 deny_purge=True,
                 allow_rollup_hdrs=False,
             )
-        self._registry.update_stream(stream, config)
+        self._assets.update_stream(stream, config)
 
         def answer(error: Exception | None) -> None:
             if error is not None:
@@ -176,7 +177,7 @@ class StreamsApi:
             raise Refused(Errors.STREAM_INVALID_CONFIG, err="the lost stream is one on disk")
         self._check_overlap(config)
         self._context.quota.check_stream(config)
-        return stream_info(self._registry.adopt_stream(config), self._context)
+        return stream_info(self._assets.adopt_stream(config), self._context)
 
     def info(self, call: Call) -> Answer:
         request = call.read(StreamInfoRequest)
@@ -198,10 +199,10 @@ class StreamsApi:
 
     def delete(self, call: Call) -> Document:
         call.expect_empty()
-        if call.names[0] in self._registry.lost.reasons:
-            self._registry.drop_lost(call.names[0])
+        if call.names[0] in self._assets.lost.reasons:
+            self._assets.drop_lost(call.names[0])
         else:
-            self._registry.delete_stream(self._stream(call))
+            self._assets.delete_stream(self._stream(call))
         return SuccessResponse()
 
     def purge(self, call: Call) -> None:
@@ -249,7 +250,7 @@ class StreamsApi:
         )
 
     def _stream(self, call: Call) -> Stream:
-        stream = self._registry.streams.get(call.names[0])
+        stream = self._assets.streams.get(call.names[0])
         if stream is None:
             raise Refused(Errors.STREAM_NOT_FOUND)
         return stream
@@ -265,11 +266,11 @@ class StreamsApi:
         check_stream(config, self._context.options)
         compile_transform(config, self._context.random)
         check_republish(config, self._context.random)
-        return check_copies(config, self._registry.streams, self._context.random)
+        return check_copies(config, self._assets.streams, self._context.random)
 
     def _check_overlap(self, config: StreamConfig) -> None:
         patterns = PatternTree(subject.encode() for subject in config.subjects)
-        for stream in self._registry.streams.values():
+        for stream in self._assets.streams.values():
             if stream.name == config.name:
                 continue
             for taken in stream.config.subjects:
@@ -277,7 +278,7 @@ class StreamsApi:
                     raise Refused(Errors.STREAM_SUBJECT_OVERLAP)
 
     def _matching(self, subject: str) -> list[Stream]:
-        streams = [stream for _, stream in sorted(self._registry.streams.items())]
+        streams = [stream for _, stream in sorted(self._assets.streams.items())]
         if not subject:
             return streams
         pattern = subject.encode()

@@ -24,14 +24,12 @@ from .....limits import (
     PINNED_TTL_S_DEFAULT,
 )
 from .....pattern_tree import PatternTree, check_count
-from .....subjects import is_valid_pattern
-from ..consumer.push.flow_acks import check_flow_acks
-from ..consumer.start import filters_of
-from ..context import Refused
+from .....subjects import SubjectFilter, is_valid_pattern
 from .durations import format_duration
 from .options import JetStreamOptions
 from .priority import check_priority, check_priority_update
-from .push import check_direct, check_push, check_side
+from .push import check_direct, check_flow_acks, check_push, check_side
+from .refused import Refused
 from .stream import metadata_bytes, without_dynamic_metadata
 
 __all__ = [
@@ -39,6 +37,8 @@ __all__ = [
     "check_consumer_name",
     "check_consumer_update",
     "check_pedantic",
+    "filter_of",
+    "filters_of",
     "with_consumer_defaults",
     "with_ephemeral_default",
 ]
@@ -297,3 +297,18 @@ def check_consumer_update(old: ConsumerConfig, new: ConsumerConfig) -> None:
     check_priority_update(old, new)
     if new.backoff and new.max_deliver != -1 and len(new.backoff) > new.max_deliver:
         raise Refused(Errors.CONSUMER_MAX_DELIVER_BACKOFF)
+
+
+def filters_of(config: ConsumerConfig) -> tuple[str, ...]:
+    """The filter subjects of a configuration, in either field."""
+    if config.filter_subjects:
+        return config.filter_subjects
+    return (config.filter_subject,) if config.filter_subject else ()
+
+
+def filter_of(config: ConsumerConfig) -> SubjectFilter | None:
+    """The compiled filter; None when every subject matches."""
+    patterns = [pattern.encode() for pattern in filters_of(config)]
+    if not patterns or b">" in patterns:
+        return None
+    return SubjectFilter(patterns)

@@ -7,8 +7,8 @@ from typing import Final
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....limits import DUPLICATE_WINDOW_S_DEFAULT
-from ..context import Refused
 from .options import JetStreamOptions
+from .refused import Refused
 
 __all__ = ["check_pedantic"]
 

@@ -14,7 +14,7 @@ import msgspec
 
 from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
-from ..context import Refused
+from .refused import Refused
 
 __all__ = ["check_group_name", "check_priority", "check_priority_update", "with_explicit_acks"]
 

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from .....api.base import DocumentError
 from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....subjects import is_subset, is_valid_subject
-from ..context import Refused
+from .refused import Refused
 
-__all__ = ["check_direct", "check_push", "check_rate", "check_side"]
+__all__ = [
+    "check_direct",
+    "check_flow_acks",
+    "check_push",
+    "check_rate",
+    "check_side",
+    "with_flow_control",
+]
 
 _HEARTBEAT_S_MIN: Final = 0.1
+_FLOW_ACKS_HEARTBEAT_S: Final = 1.0
 
 
 def check_push(config: ConsumerConfig, stream: StreamConfig) -> None:
@@ -57,3 +67,29 @@ def check_rate(config: ConsumerConfig) -> None:
             f"json: cannot unmarshal number {config.rate_limit_bps} into config.rate_limit_bps"
             " of type uint64"
         )
+
+
+def with_flow_control(config: ConsumerConfig) -> ConsumerConfig:
+    """The policy brings flow control and heartbeats of a second with it."""
+    if config.ack_policy != "flow_control":
+        return config
+    return msgspec.structs.replace(config, flow_control=True, idle_heartbeat=_FLOW_ACKS_HEARTBEAT_S)
+
+
+def check_flow_acks(config: ConsumerConfig) -> None:
+    """Refuse what does not go with the policy."""
+    if config.ack_policy != "flow_control":
+        return
+    if not config.deliver_subject:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_PUSH)
+    if not config.flow_control:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_FLOW_CONTROL)
+    if config.idle_heartbeat != _FLOW_ACKS_HEARTBEAT_S:
+        text = "flow control ack policy heartbeat needs to be 1s"
+        raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+    if config.max_ack_pending <= 0:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_MAX_ACK_PENDING)
+    if config.ack_wait or config.backoff:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_ACK_WAIT)
+    if config.max_deliver > 0:
+        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_MAX_DELIVER)

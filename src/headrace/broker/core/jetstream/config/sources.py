@@ -6,7 +6,8 @@ Texts and error numbers are the public server's. A stream to copy from need not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -18,18 +19,32 @@ from .....errors import InvalidSubjectError
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
-from ..context import Refused
-from ..headers.source import short_hash
+from .refused import Refused
 
 if TYPE_CHECKING:
     from ...ports import Randomness
-    from ..stream.stream import Stream
 
-__all__ = ["Route", "check_copies", "check_copies_update", "compile_route", "copies", "index_name"]
+__all__ = [
+    "Route",
+    "check_copies",
+    "check_copies_update",
+    "compile_route",
+    "copies",
+    "index_name",
+    "short_hash",
+]
 
+_DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _EVERYTHING: Final = ">"
 _API: Final = b"$JS.API"
+
+
+class Configured(Protocol):
+    """A stream, as far as others' configurations look at it."""
+
+    @property
+    def config(self) -> StreamConfig: ...
 
 
 class Route(NamedTuple):
@@ -130,7 +145,7 @@ def _renaming(rules: list[Callable[[bytes], bytes | None]]) -> Callable[[bytes],
 
 
 def check_copies(
-    config: StreamConfig, streams: Mapping[str, Stream], random: Randomness
+    config: StreamConfig, streams: Mapping[str, Configured], random: Randomness
 ) -> StreamConfig:
     """The configuration as it is stored, or a refusal of its mirror or sources."""
     if config.mirror is not None:
@@ -193,7 +208,7 @@ def _check_name(source: StreamSource, words: _Words) -> None:
 def _check_source(
     config: StreamConfig,
     source: StreamSource,
-    streams: Mapping[str, Stream],
+    streams: Mapping[str, Configured],
     random: Randomness,
     words: _Words,
 ) -> None:
@@ -233,7 +248,7 @@ def _check_consumer(source: StreamSource, words: _Words) -> None:
         raise Refused(words.consumer)
 
 
-def _check_prefixes(config: StreamConfig, streams: Mapping[str, Stream]) -> None:
+def _check_prefixes(config: StreamConfig, streams: Mapping[str, Configured]) -> None:
     """Refuse prefixes of other accounts' streams that are none, or that mean our own."""
     sources = copies(config)
     externals = [source.external for source in sources if source.external is not None]
@@ -276,7 +291,7 @@ def _check_rules(source: StreamSource, random: Randomness, words: _Words) -> Non
         raise Refused(words.overlap)
 
 
-def _check_cycles(config: StreamConfig, streams: Mapping[str, Stream]) -> None:
+def _check_cycles(config: StreamConfig, streams: Mapping[str, Configured]) -> None:
     """Refuse a stream whose messages would come back to it."""
     to_visit, visited = [config], set()
     while to_visit:
@@ -295,3 +310,9 @@ def _check_cycles(config: StreamConfig, streams: Mapping[str, Stream]) -> None:
 def _meets(subjects: Iterable[str], filter: str) -> bool:
     pattern = filter.encode()
     return not filter or any(overlaps(subject.encode(), pattern) for subject in subjects)
+
+
+def short_hash(text: str) -> str:
+    """Eight letters and digits that stand for a text, as the public server makes them."""
+    digest = sha256(text.encode()).digest()[:8]
+    return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()

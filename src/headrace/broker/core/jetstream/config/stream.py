@@ -23,12 +23,10 @@ from .....pattern_tree import PatternTree, check_count
 from .....subjects import is_subset, is_valid_pattern, overlaps
 from .....transforms import SubjectTransform
 from ...ports import Randomness
-from ..context import Refused
-from ..publish.counters import check_counter_config
-from ..publish.republish import with_republish_defaults
-from ..schedule.schedules import check_schedule_config
 from .durations import format_duration
+from .features import check_counter_config, check_schedule_config, with_republish_defaults
 from .options import JetStreamOptions
+from .refused import Refused
 
 __all__ = [
     "check_stream",

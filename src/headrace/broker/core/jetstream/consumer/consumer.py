@@ -11,6 +11,7 @@ from .....errors import StoreReadError
 from .....message import StoredRow
 from .....subjects import SubjectFilter
 from ...server_headers import with_place
+from ..config.consumer import filter_of
 from ..context import Context
 from ..headers import statuses
 from ..stream.stream import Stream
@@ -28,7 +29,7 @@ from .pull.queue import PullQueue
 from .push.delivery_pass import PushTurn
 from .push.push import Push
 from .replay import OriginalReplay
-from .start import choose_messages, filter_of, safe_sequence, start_sequence
+from .start import choose_messages, safe_sequence, start_sequence
 from .timer import Alarm
 
 __all__ = ["Consumer"]

@@ -7,22 +7,7 @@ from .....api.times import parse_time
 from .....subjects import SubjectFilter
 from ...ports import StreamStore
 
-__all__ = ["choose_messages", "filter_of", "filters_of", "safe_sequence", "start_sequence"]
-
-
-def filters_of(config: ConsumerConfig) -> tuple[str, ...]:
-    """The filter subjects of a configuration, in either field."""
-    if config.filter_subjects:
-        return config.filter_subjects
-    return (config.filter_subject,) if config.filter_subject else ()
-
-
-def filter_of(config: ConsumerConfig) -> SubjectFilter | None:
-    """The compiled filter; None when every subject matches."""
-    patterns = [pattern.encode() for pattern in filters_of(config)]
-    if not patterns or b">" in patterns:
-        return None
-    return SubjectFilter(patterns)
+__all__ = ["choose_messages", "safe_sequence", "start_sequence"]
 
 
 def start_sequence(

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConfig
 from ...account_options import JetStreamLimits
-from ..context import Refused
+from ..config.refused import Refused
 
 if TYPE_CHECKING:
-    from .registry import Usage
+    from ..api.ports import Usage
 
 __all__ = ["Quota", "ServerStore"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,9 +13,11 @@ from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....errors import StoreError
+from ..api.ports import Usage
+from ..config.refused import Refused
 from ..consumer.consumer import Consumer
 from ..consumer.delivery_state import Entry
-from ..context import Context, Refused
+from ..context import Context
 from ..headers.ttl import expires_at
 from ..sourcing.copies import Copies
 from ..sourcing.positions import INTAKE
@@ -28,17 +30,7 @@ from .recovery import Recovery
 if TYPE_CHECKING:
     from ..consumer.acks.dispatch import AckDispatch
 
-__all__ = ["Registry", "Usage"]
-
-
-class Usage(NamedTuple):
-    """What all streams use together, in bytes, and how many consumers there are."""
-
-    memory_bytes: int
-    storage_bytes: int
-    reserved_memory_bytes: int
-    reserved_storage_bytes: int
-    consumers: int
+__all__ = ["Registry"]
 
 
 class Registry:

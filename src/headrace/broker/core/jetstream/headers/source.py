@@ -7,9 +7,9 @@ identity is that of one life of the origin: a stream deleted and made anew has a
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import Final, NamedTuple
 
+from ..config.sources import short_hash
 from .published import MARK
 
 __all__ = [
@@ -17,14 +17,12 @@ __all__ = [
     "SourceStamp",
     "identity_of",
     "read_origination",
-    "short_hash",
     "without_expectations",
 ]
 
 _BEGIN: Final = b"NATS/1.0\r\n"
 _NAME: Final = b"Nats-Stream-Source: "
 _FIND: Final = b"\r\nNats-Stream-Source:"
-_DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FIELDS: Final = 5  # the identity came later than the others
 
 
@@ -39,12 +37,6 @@ class Origination(NamedTuple):
 def identity_of(created_ns: int) -> str:
     """A short name for one life of a stream."""
     return short_hash(str(created_ns))
-
-
-def short_hash(text: str) -> str:
-    """Eight letters and digits that stand for a text, as the public server makes them."""
-    digest = sha256(text.encode()).digest()[:8]
-    return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
 
 
 class SourceStamp:

@@ -9,7 +9,7 @@ from .....api.errors import Errors
 from .....limits import HEADER_BYTES_MAX
 from .....subjects import SubjectFilter, is_literal, is_valid_pattern
 from ..config.ranges import read_number
-from ..context import Refused
+from ..config.refused import Refused
 from ..headers.published import MARK, read_headers
 from ..headers.statuses import with_headers
 from ..headers.ttl import NEVER, NEVER_NS, NOTED_NS, expires_at, read_ttl, with_ttl

@@ -24,7 +24,8 @@ from .....limits import (
 )
 from ...ports import Timer
 from ..config.ranges import read_number
-from ..context import Context, Refused
+from ..config.refused import Refused
+from ..context import Context
 from ..headers.published import MARK, header_value, read_headers
 from ..headers.statuses import with_headers
 from ..headers.ttl import without_header

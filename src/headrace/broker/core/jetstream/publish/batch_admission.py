@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from .....api.errors import Errors
 from ..config.ranges import read_number
-from ..context import Refused
+from ..config.refused import Refused
 from ..headers.statuses import with_headers
 from ..headers.ttl import NOTED_NS, read_ttl
 from .counters import counted, read_increment

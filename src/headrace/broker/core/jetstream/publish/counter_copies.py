@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from .....api.errors import Errors
-from ..context import Refused
+from ..config.refused import Refused
 from ..headers.published import header_value
 from ..headers.statuses import with_headers
 from .counters import INCREMENT, SOURCES, read_total

@@ -13,8 +13,7 @@ from typing import Final
 import msgspec
 
 from .....api.errors import Errors
-from .....api.streams import StreamConfig
-from ..context import Refused
+from ..config.refused import Refused
 from ..headers.published import header_value
 from ..headers.statuses import with_headers
 from ..headers.ttl import without_header
@@ -22,7 +21,6 @@ from ..headers.ttl import without_header
 __all__ = [
     "INCREMENT",
     "SOURCES",
-    "check_counter_config",
     "counted",
     "read_increment",
     "read_total",
@@ -45,24 +43,6 @@ _EXCLUDED: Final = (
 
 class _Value(msgspec.Struct):
     val: str
-
-
-def check_counter_config(config: StreamConfig) -> None:
-    """Refuse what does not go together with counting."""
-    if not config.allow_msg_counter:
-        return
-    if config.discard == "new":
-        raise _invalid("counter stream cannot use discard new")
-    if config.allow_msg_ttl:
-        raise _invalid("counter stream cannot use message TTLs")
-    if config.allow_msg_schedules:
-        raise _invalid("counter stream cannot use message schedules")
-    if config.retention != "limits":
-        raise _invalid("counter stream can only use limits retention")
-
-
-def _invalid(text: str) -> Refused:
-    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)
 
 
 def read_increment(found: Mapping[bytes, bytes], payload: bytes, *, allowed: bool) -> int | None:

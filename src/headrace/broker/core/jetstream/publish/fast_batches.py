@@ -23,7 +23,7 @@ from .....wire.frames import Frame
 from ...ports import Bus
 from ...server_headers import without_requester
 from ..config.ranges import read_number
-from ..context import Refused
+from ..config.refused import Refused
 from ..headers.fast_reply import COMMIT, END, PING, START, FastReply, read_fast_reply
 from ..headers.published import header_value
 from ..headers.ttl import without_header

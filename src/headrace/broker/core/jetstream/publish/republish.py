@@ -8,66 +8,20 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-import msgspec
-
-from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....api.times import format_time
-from .....errors import InvalidSubjectError
-from .....subjects import is_literal, is_valid_subject, overlaps
+from .....subjects import is_literal, is_valid_subject
 from .....transforms import SubjectTransform
 from ...ports import Bus, Randomness
 from ...server_headers import with_new_place
-from ..context import Refused
+from ..config.features import compile_republish
 
-__all__ = ["Republisher", "check_republish", "republisher_of", "with_republish_defaults"]
-
-_ALL: Final = ">"
-
-
-def with_republish_defaults(config: StreamConfig) -> StreamConfig:
-    """The configuration with the source filled in; ``>`` to ``>`` follows the stream's transform."""
-    rule, transform = config.republish, config.subject_transform
-    if rule is None:
-        return config
-    src, dest = rule.src or _ALL, rule.dest
-    if src == dest == _ALL and transform is not None and config.subjects == (transform.src,):
-        src = dest = transform.dest
-    return msgspec.structs.replace(
-        config, republish=msgspec.structs.replace(rule, src=src, dest=dest)
-    )
-
-
-def check_republish(config: StreamConfig, random: Randomness) -> None:
-    """Refuse a rule that is none, or that feeds the stream with its own messages."""
-    rule = config.republish
-    if rule is None or not rule.dest:
-        return
-    dest = rule.dest.encode()
-    if any(overlaps(dest, subject.encode()) for subject in config.subjects):
-        raise Refused(
-            Errors.STREAM_INVALID_CONFIG,
-            err="stream configuration for republish destination forms a cycle",
-        )
-    _compile(config, random)
-
-
-def _compile(config: StreamConfig, random: Randomness) -> SubjectTransform | None:
-    rule = config.republish
-    if rule is None or not rule.dest:
-        return None  # to nowhere, as by nats-server
-    try:
-        return SubjectTransform(
-            rule.src.encode(), rule.dest.encode(), random=lambda n: random.getrandbits(32) % n
-        )
-    except InvalidSubjectError as error:
-        raise Refused(
-            Errors.STREAM_INVALID_CONFIG,
-            err=f"stream configuration for republish with transform from '{rule.src}' to "
-            f"'{rule.dest}' not valid",
-        ) from error
+__all__ = [
+    "Republisher",
+    "republisher_of",
+]
 
 
 def _nowhere(subject: bytes) -> None:
@@ -149,7 +103,7 @@ class Republisher:
 
 def republisher_of(config: StreamConfig, random: Randomness) -> Republisher | None:
     """What a checked configuration asks for."""
-    transform = _compile(config, random)
+    transform = compile_republish(config, random)
     if transform is None or config.republish is None:
         return None
     return Republisher(config.name, transform, config.republish.headers_only)

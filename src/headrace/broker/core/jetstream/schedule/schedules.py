@@ -19,7 +19,7 @@ from .....errors import StoreError, StoreReadError
 from .....message import StoredMessage
 from .....subjects import is_literal, is_valid_subject, overlaps
 from ...ports import Timer
-from ..context import Refused
+from ..config.refused import Refused
 from ..headers.published import header_value
 from ..headers.statuses import with_headers
 from ..headers.ttl import read_ttl
@@ -29,7 +29,7 @@ from .patterns import Firing, next_firing
 if TYPE_CHECKING:
     from ..stream.stream import Stream
 
-__all__ = ["Schedules", "check_schedule", "check_schedule_config", "check_scheduler"]
+__all__ = ["Schedules", "check_schedule", "check_scheduler"]
 
 PATTERN: Final = b"Nats-Schedule"
 _ZONE: Final = b"Nats-Schedule-Time-Zone"
@@ -54,13 +54,6 @@ _GONE_MAX: Final = 1024  # so many schedules that were purged may be remembered 
 _PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps
 
 ZoneOf = Callable[[str], tzinfo | None]
-
-
-def check_schedule_config(config: StreamConfig) -> None:
-    """Refuse what does not go together with schedules."""
-    if config.allow_msg_schedules and config.discard == "new":
-        text = "message scheduling cannot use discard new"
-        raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
 
 
 def check_schedule(

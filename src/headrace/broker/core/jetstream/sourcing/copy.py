@@ -15,8 +15,8 @@ from .....api.streams import StreamSource, StreamSourceInfo
 from .....api.times import parse_time
 from .....errors import StoreError, StoreReadError
 from .....message import StoredMessage
+from ..config.refused import Refused
 from ..config.sources import compile_route, index_name
-from ..context import Refused
 from ..headers.source import SourceStamp, identity_of
 from ..tick.flush_barrier import store_refusal
 from .feed import Feed

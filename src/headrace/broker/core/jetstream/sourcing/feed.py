@@ -16,8 +16,8 @@ from .....api.streams import StreamConsumerSource
 from .....message import StoredMessage
 from ...net.targets import SinkTarget
 from ...ports import Origin, Target
+from ..config.refused import Refused
 from ..consumer.push.flow_acks import position_block, reached
-from ..context import Refused
 from ..headers.published import header_value
 
 if TYPE_CHECKING:

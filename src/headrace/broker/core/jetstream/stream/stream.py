@@ -21,8 +21,9 @@ from .....wire.direct import PublishRun
 from .....wire.frames import Frame
 from ...ports import Origin, StreamStore
 from ...server_headers import without_requester
+from ..config.refused import Refused
 from ..config.stream import compile_transform
-from ..context import Context, Refused
+from ..context import Context
 from ..headers.fast_reply import FAST
 from ..headers.published import message_id, sole_message_id, sole_message_ids
 from ..publish.admission import Admission, PublishChecks

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-import msgspec
-
-from ......api.consumers import ConsumerConfig
-from ......api.errors import Errors
-from ...context import Refused
 from ...headers.published import header_value
 
-__all__ = ["Reached", "check_flow_acks", "position_block", "reached", "with_flow_control"]
+__all__ = [
+    "Reached",
+    "position_block",
+    "reached",
+]
 
-_HEARTBEAT_S: Final = 1.0
 _LAST_CONSUMER: Final = b"Nats-Last-Consumer"
 _LAST_STREAM: Final = b"Nats-Last-Stream"
 _DIGITS_MAX: Final = 19
@@ -30,32 +28,6 @@ class Reached(NamedTuple):
 
     consumer_seq: int
     stream_seq: int
-
-
-def with_flow_control(config: ConsumerConfig) -> ConsumerConfig:
-    """The policy brings flow control and heartbeats of a second with it."""
-    if config.ack_policy != "flow_control":
-        return config
-    return msgspec.structs.replace(config, flow_control=True, idle_heartbeat=_HEARTBEAT_S)
-
-
-def check_flow_acks(config: ConsumerConfig) -> None:
-    """Refuse what does not go with the policy."""
-    if config.ack_policy != "flow_control":
-        return
-    if not config.deliver_subject:
-        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_PUSH)
-    if not config.flow_control:
-        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_FLOW_CONTROL)
-    if config.idle_heartbeat != _HEARTBEAT_S:
-        text = "flow control ack policy heartbeat needs to be 1s"
-        raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
-    if config.max_ack_pending <= 0:
-        raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_MAX_ACK_PENDING)
-    if config.ack_wait or config.backoff:
-        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_ACK_WAIT)
-    if config.max_deliver > 0:
-        raise Refused(Errors.CONSUMER_FLOW_ACKS_WITH_MAX_DELIVER)
 
 
 def reached(headers: bytes) -> Reached | None:

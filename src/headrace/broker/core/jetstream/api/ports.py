@@ -1,0 +1,68 @@
+"""What the API is handed: the streams of its account, and what can be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, Protocol
+
+from .....api.consumers import ConsumerConfig
+from .....api.streams import StreamConfig
+from ..consumer.consumer import Consumer
+from ..stream.stream import Stream
+
+__all__ = ["Assets", "LostAssets", "Usage"]
+
+
+class Usage(NamedTuple):
+    """What all streams use together, in bytes, and how many consumers there are."""
+
+    memory_bytes: int
+    storage_bytes: int
+    reserved_memory_bytes: int
+    reserved_storage_bytes: int
+    consumers: int
+
+
+class LostAssets(Protocol):
+    """Streams that are on the disk and cannot be served."""
+
+    @property
+    def reasons(self) -> Mapping[str, str]:
+        """Why not, by name."""
+        ...
+
+
+class Assets(Protocol):
+    """The streams and consumers of an account. Changes are journaled; what cannot be raises StoreError."""
+
+    @property
+    def streams(self) -> Mapping[str, Stream]: ...
+
+    @property
+    def lost(self) -> LostAssets: ...
+
+    def create_stream(self, config: StreamConfig) -> Stream: ...
+
+    def adopt_stream(self, config: StreamConfig) -> Stream:
+        """Make a stream of what is on the disk under its name."""
+        ...
+
+    def update_stream(self, stream: Stream, config: StreamConfig) -> None: ...
+
+    def delete_stream(self, stream: Stream) -> None: ...
+
+    def drop_lost(self, name: str) -> None:
+        """Delete what is left of a lost stream."""
+        ...
+
+    def create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer: ...
+
+    def restart_consumer(self, consumer: Consumer, sequence: int) -> None:
+        """Let a consumer begin again at a sequence of its stream."""
+        ...
+
+    def journal_consumer(self, consumer: Consumer) -> None: ...
+
+    def delete_consumer(self, consumer: Consumer) -> None: ...
+
+    def usage(self) -> Usage: ...

@@ -1,0 +1,94 @@
+"""What schedules, counters and republishing ask of a stream's configuration."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from .....api.errors import Errors
+from .....api.streams import StreamConfig
+from .....errors import InvalidSubjectError
+from .....subjects import overlaps
+from .....transforms import SubjectTransform
+from ...ports import Randomness
+from .refused import Refused
+
+__all__ = [
+    "check_counter_config",
+    "check_republish",
+    "check_schedule_config",
+    "compile_republish",
+    "with_republish_defaults",
+]
+
+_ALL: Final = ">"
+
+
+def check_schedule_config(config: StreamConfig) -> None:
+    """Refuse what does not go together with schedules."""
+    if config.allow_msg_schedules and config.discard == "new":
+        text = "message scheduling cannot use discard new"
+        raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+
+
+def check_counter_config(config: StreamConfig) -> None:
+    """Refuse what does not go together with counting."""
+    if not config.allow_msg_counter:
+        return
+    if config.discard == "new":
+        raise _invalid("counter stream cannot use discard new")
+    if config.allow_msg_ttl:
+        raise _invalid("counter stream cannot use message TTLs")
+    if config.allow_msg_schedules:
+        raise _invalid("counter stream cannot use message schedules")
+    if config.retention != "limits":
+        raise _invalid("counter stream can only use limits retention")
+
+
+def with_republish_defaults(config: StreamConfig) -> StreamConfig:
+    """The configuration with the source filled in; ``>`` to ``>`` follows the stream's transform."""
+    rule, transform = config.republish, config.subject_transform
+    if rule is None:
+        return config
+    src, dest = rule.src or _ALL, rule.dest
+    if src == dest == _ALL and transform is not None and config.subjects == (transform.src,):
+        src = dest = transform.dest
+    return msgspec.structs.replace(
+        config, republish=msgspec.structs.replace(rule, src=src, dest=dest)
+    )
+
+
+def check_republish(config: StreamConfig, random: Randomness) -> None:
+    """Refuse a rule that is none, or that feeds the stream with its own messages."""
+    rule = config.republish
+    if rule is None or not rule.dest:
+        return
+    dest = rule.dest.encode()
+    if any(overlaps(dest, subject.encode()) for subject in config.subjects):
+        raise Refused(
+            Errors.STREAM_INVALID_CONFIG,
+            err="stream configuration for republish destination forms a cycle",
+        )
+    compile_republish(config, random)
+
+
+def compile_republish(config: StreamConfig, random: Randomness) -> SubjectTransform | None:
+    """How subjects change on the way out; None if nothing goes out. Raises Refused."""
+    rule = config.republish
+    if rule is None or not rule.dest:
+        return None  # to nowhere, as by nats-server
+    try:
+        return SubjectTransform(
+            rule.src.encode(), rule.dest.encode(), random=lambda n: random.getrandbits(32) % n
+        )
+    except InvalidSubjectError as error:
+        raise Refused(
+            Errors.STREAM_INVALID_CONFIG,
+            err=f"stream configuration for republish with transform from '{rule.src}' to "
+            f"'{rule.dest}' not valid",
+        ) from error
+
+
+def _invalid(text: str) -> Refused:
+    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)

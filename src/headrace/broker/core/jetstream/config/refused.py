@@ -1,0 +1,17 @@
+"""A request that is refused, wherever that is noticed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .....api.errors import ErrorSpec
+
+__all__ = ["Refused"]
+
+
+class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
+    """A request is refused; ``error`` is the answer."""
+
+    def __init__(self, error: ErrorSpec, **values: Any) -> None:
+        self.error = error.with_(**values) if values else error
+        super().__init__(self.error.description)
