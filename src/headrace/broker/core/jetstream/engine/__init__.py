@@ -1,4 +1,4 @@
-"""The engine of an account: owns streams and consumers, their journal and their recovery; works through a tick.
+"""The engine of an account: owns streams and consumers, journals and recovers them, works through a tick.
 
 It is handed the ports (bus, storage, clock, randomness, timers) and wires everything below. Begin with
 ``engine``; ``registry`` is the life of streams and consumers, ``recovery`` brings them back at a start.
