@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test lint format types contracts bench soak faults cluster jobs-soak fuzz peers lock clean
+.PHONY: help env demo test lint format types contracts bench soak faults cluster jobs-soak fuzz lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ types: env  ## mypy --strict
 contracts: env  ## who may import whom
 	@$(BIN)/lint-imports
 
-bench: env peers  ## the figures of docs/benchmarks.md, both servers side by side
+bench: env  ## the figures of docs/benchmarks.md, both servers side by side
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 soak: env  ## 2,000 kills, 100 power cuts, 100,000 damages, every fault of the disk's calls, 10,000 seeds
@@ -57,11 +57,11 @@ soak: env  ## 2,000 kills, 100 power cuts, 100,000 damages, every fault of the d
 		HEADRACE_SEEDS=$${HEADRACE_SEEDS:-10000} HYPOTHESIS_PROFILE=soak \
 		$(BIN)/pytest -s tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
 
-faults: env peers  ## 1,000 lost connections and 10,000 cancelled calls on either server
+faults: env  ## 1,000 lost connections and 10,000 cancelled calls on either server
 	@HEADRACE_DISCONNECTS=$${HEADRACE_DISCONNECTS:-1000} HEADRACE_CANCELLATIONS=$${HEADRACE_CANCELLATIONS:-10000} \
 		$(BIN)/pytest -s tests/client/test_disconnects.py tests/client/test_faults.py --timeout=7200 $(PYTEST_ARGS)
 
-cluster: env peers  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
+cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest -s tests/cluster $(PYTEST_ARGS)
 
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
@@ -70,13 +70,10 @@ jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are ki
 fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000" for one of them)
 	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)
 
-peers:  ## nats-server into .peers/bin
-	@scripts/install-peers
-
 lock: env  ## resolve the dependencies again, with hashes, into requirements/lock.txt
 	@scripts/make-lock $(BIN)/python
 
-clean:  ## remove what the other commands made, except .peers
+clean:  ## remove what the other commands made
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	rm -rf spark-warehouse metastore_db derby.log demo-output bench/results
 	find src tests bench fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -59,7 +59,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """The rule for ``@pytest.mark.peer``: without nats-server skip on a laptop, fail in CI."""
     if item.get_closest_marker("peer") and peers.nats_server_binary() is None:
-        peers.missing_peer("nats-server", "run scripts/install-peers")
+        peers.missing_peer("nats-server", peers.INSTALL_NATS_SERVER)
 
 
 def _open_files() -> set[str]:

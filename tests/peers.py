@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from typing import NoReturn
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+INSTALL_NATS_SERVER = "run make env"
 STARTUP_SECONDS = 10.0
 STOP_SECONDS = 10.0
 
@@ -47,9 +48,9 @@ def missing_peer(what: str, remedy: str) -> NoReturn:
 
 
 def nats_server_binary() -> Path | None:
-    """Where ``scripts/install-peers`` put nats-server, if it did."""
-    binary = ROOT / ".peers" / "bin" / "nats-server"
-    return binary if binary.exists() else None
+    """The nats-server of this Python environment; one that is only on PATH is not used."""
+    found = shutil.which("nats-server", path=sysconfig.get_path("scripts"))
+    return Path(found) if found else None
 
 
 def free_port() -> int:
@@ -180,7 +181,7 @@ def start_nats_server(
     """
     binary = nats_server_binary()
     if binary is None:
-        missing_peer("nats-server", "run scripts/install-peers")
+        missing_peer("nats-server", INSTALL_NATS_SERVER)
     directory.mkdir(parents=True, exist_ok=True)
     store_dir = directory / "store"
     port = port or free_port()

@@ -55,7 +55,7 @@ def test_links_between_pages_lead_somewhere(path: Path) -> None:
     assert not missing
 
 
-@pytest.mark.parametrize("script", ["install-peers", "make-env", "make-lock"])
+@pytest.mark.parametrize("script", ["install-postgres", "make-env", "make-lock"])
 def test_scripts_name_no_host(script: str) -> None:
     text = (ROOT / "scripts" / script).read_text()
     assert "://" not in text
