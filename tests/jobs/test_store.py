@@ -16,7 +16,7 @@ from headrace.errors import ConfigurationError, StoreFormatError
 from headrace.jobs.errors import DatabaseUnavailableError, JobsError
 from headrace.jobs.states import TRANSITIONS, Event, State
 from headrace.jobs.store import Database, Tx, open_database, sqlite
-from headrace.jobs.store.queries import load_migrations, load_queries, load_schema
+from headrace.jobs.store.queries import load_migrations, load_queries
 
 DIALECTS = ("sqlite", "postgres")
 
@@ -46,60 +46,6 @@ def test_migrations_are_numbered_without_a_gap(dialect: Any) -> None:
     assert [number for number, _, _ in load_migrations(dialect)] == list(
         range(1, len(load_migrations(dialect)) + 1)
     )
-
-
-def test_the_sqlite_schema_is_the_sum_of_its_migrations(tmp_path: Path) -> None:
-    def dump(path: Path) -> list[tuple[str, ...]]:
-        connection = sqlite3.connect(path)
-        found = connection.execute(
-            "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY 1, 2"
-        ).fetchall()
-        connection.close()
-        return found
-
-    migrated = sqlite3.connect(tmp_path / "a.db", isolation_level=None)
-    sqlite.migrate(migrated)
-    migrated.close()
-    made = sqlite3.connect(tmp_path / "b.db")
-    made.executescript(load_schema("sqlite"))
-    made.close()
-    assert dump(tmp_path / "a.db") == dump(tmp_path / "b.db")
-
-
-def test_the_postgres_schema_is_the_sum_of_its_migrations(
-    postgres: postgres_server.PostgresServer,
-) -> None:
-    import psycopg
-
-    def dump(url: str) -> list[Any]:
-        with psycopg.connect(url) as connection:
-            columns = connection.execute(
-                "SELECT table_name, column_name, data_type, is_nullable, column_default, is_identity "
-                "FROM information_schema.columns WHERE table_schema = 'public' "
-                "AND table_name <> 'headrace_jobs_schema' ORDER BY 1, 2"
-            ).fetchall()
-            indexes = connection.execute(
-                "SELECT indexdef FROM pg_indexes WHERE schemaname = 'public' "
-                "AND tablename <> 'headrace_jobs_schema' ORDER BY 1"
-            ).fetchall()
-            triggers = connection.execute(
-                "SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal ORDER BY 1"
-            ).fetchall()
-            checks = connection.execute(
-                "SELECT conrelid::regclass::text, pg_get_constraintdef(oid) FROM pg_constraint "
-                "WHERE connamespace = 'public'::regnamespace "
-                "AND conrelid::regclass::text <> 'headrace_jobs_schema' ORDER BY 1, 2"
-            ).fetchall()
-            functions = connection.execute(
-                "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY 1"
-            ).fetchall()
-            return [columns, indexes, triggers, checks, functions]
-
-    fresh = postgres.create("from_schema")
-    with psycopg.connect(fresh) as connection:
-        connection.execute(load_schema("postgres").encode())
-    assert dump(fresh) == dump(postgres.url("jobs"))
-    postgres.drop("from_schema")
 
 
 async def test_a_later_schema_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Final, Literal
 
-__all__ = ["Dialect", "load_migrations", "load_queries", "load_schema"]
+__all__ = ["Dialect", "load_migrations", "load_queries"]
 
 Dialect = Literal["sqlite", "postgres"]
 
@@ -23,7 +23,7 @@ def load_queries(dialect: Dialect) -> dict[str, str]:
         entry.read_text("utf-8")
         for folder in ("shared", dialect)
         for entry in sorted((_ROOT / folder).iterdir(), key=lambda found: found.name)
-        if entry.name.endswith(".sql") and entry.name != "schema.sql"
+        if entry.name.endswith(".sql")
     ]
     found: dict[str, str] = {}
     for text in texts:
@@ -41,11 +41,6 @@ def load_migrations(dialect: Dialect) -> list[tuple[int, str, str]]:
         number, _, name = entry.name.removesuffix(".sql").partition("_")
         found.append((int(number), name, entry.read_text("utf-8")))
     return sorted(found)
-
-
-def load_schema(dialect: Dialect) -> str:
-    """The whole schema as it is after the last migration."""
-    return (_ROOT / dialect / "schema.sql").read_text("utf-8")
 
 
 def _split(text: str) -> dict[str, str]:
