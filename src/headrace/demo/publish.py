@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from ..api import names
 from ..api.streams import SubjectTransformConfig
-from ..client import Connection, Publisher, PublishError, Stream, connect
+from ..client import Connection, JetStream, Publisher, PublishError, Stream, connect
 from ..errors import HeadraceError, JetStreamApiError, NoRespondersError, StoreFullError
 from .errors import DemoError
 from .flights import messages
@@ -44,7 +44,6 @@ class FlightStream:
     def __init__(self, url: str) -> None:
         self._url = url
         self._connection: Connection | None = None
-        self._stream: Stream | None = None
 
     async def __aenter__(self) -> Self:
         # Reconnecting would hide that the server is gone; running the demo again goes on anyway.
@@ -60,16 +59,20 @@ class FlightStream:
         if self._connection is not None:
             await self._connection.close()
 
+    def _jetstream(self) -> JetStream:
+        if self._connection is None:
+            raise RuntimeError("not connected; use `async with`")
+        return self._connection.jetstream()
+
     async def prepare(self, flights: pa.Table) -> int:
         """Create the stream or find it; returns how many flights it holds.
 
         Raises:
             DemoError: a stream of this name holds something else.
         """
-        assert self._connection is not None, "use `async with`"
-        js = self._connection.jetstream()
+        js = self._jetstream()
         try:
-            self._stream = await js.create_stream(
+            stream = await js.create_stream(
                 name=STREAM,
                 subjects=(SUBJECTS,),
                 subject_transform=SubjectTransformConfig(src=SUBJECTS, dest=_PARTITIONED),
@@ -83,9 +86,9 @@ class FlightStream:
             if error.err_code != _EXISTS:
                 raise
             raise _not_ours() from error
-        state = (await self._stream.info()).state
+        state = (await stream.info()).state
         if state.last_seq:
-            await self._check_last(flights, state.last_seq, state.messages)
+            await _check_last(stream, flights, state.last_seq, state.messages)
         return state.last_seq
 
     async def publish(
@@ -101,8 +104,7 @@ class FlightStream:
         """
         if start >= stop:
             return
-        assert self._connection is not None, "use `async with`"
-        js = self._connection.jetstream()
+        js = self._jetstream()
         try:
             async with js.publisher(retries=0) as publisher:
                 reporting = asyncio.ensure_future(_report(publisher, advance))
@@ -115,15 +117,15 @@ class FlightStream:
         except PublishError as error:
             raise _refused(error) from error
 
-    async def _check_last(self, flights: pa.Table, last: int, held: int) -> None:
-        """The last message must be the flight of that number; a gap before it would shift it."""
-        assert self._stream is not None
-        if held != last or last > flights.num_rows:
-            raise _not_ours()
-        stored = await self._stream.get_message(last)
-        ((_, payload),) = messages(flights, last - 1, last)
-        if stored.payload != payload:
-            raise _not_ours()
+
+async def _check_last(stream: Stream, flights: pa.Table, last: int, held: int) -> None:
+    """The last message must be the flight of that number; a gap before it would shift it."""
+    if held != last or last > flights.num_rows:
+        raise _not_ours()
+    stored = await stream.get_message(last)
+    ((_, payload),) = messages(flights, last - 1, last)
+    if stored.payload != payload:
+        raise _not_ours()
 
 
 def _guarded(

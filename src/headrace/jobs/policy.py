@@ -82,7 +82,7 @@ def retry_delay_s(
     shorten it. ``random`` gives numbers in [0, 1).
     """
     if retry < 1:
-        raise AssertionError("the first retry is number 1")
+        raise ValueError(f"retry is {retry}; the first retry is number 1")
     if policy.kind == "schedule":
         listed = len(policy.delays_s)
         beyond = retry - listed

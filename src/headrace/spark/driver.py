@@ -165,7 +165,8 @@ class Driver:
 
     def _retry(self, call: Callable[[Control], T]) -> T:
         """Call with a live connection, and again on a new one if it broke; then give up."""
-        for attempt in range(RETRIES):
+        attempt = 0
+        while True:
             try:
                 if self._control is None or self._control.link.closed:
                     self._tail = None
@@ -179,7 +180,7 @@ class Driver:
                 if attempt == RETRIES - 1:
                     raise
                 time.sleep(0.1 * 2**attempt)  # a server that restarts needs a moment
-        raise AssertionError("unreachable")
+                attempt += 1
 
 
 class _Tail:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,8 +32,7 @@ class BrokerThread:
         self._settings = settings
         self._thread = threading.Thread(target=self._main, name="headrace-broker", daemon=True)
         self._ready = threading.Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
+        self._end: Callable[[], object] = lambda: None  # until there is something to end
         self._error: BaseException | None = None
         self.port = 0
         self.client_url = ""
@@ -52,9 +52,7 @@ class BrokerThread:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._loop is not None
-        assert self._stop is not None
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self._end()
         self._thread.join()
         if self._error is not None:
             raise self._error
@@ -68,11 +66,11 @@ class BrokerThread:
             self._ready.set()
 
     async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._stop = asyncio.Event()
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._end = lambda: loop.call_soon_threadsafe(stop.set)
         async with Broker(**self._settings) as broker:
             self.port = broker.port
             self.client_url = broker.client_url
             self.monitor_url = broker.monitor_url
             self._ready.set()
-            await self._stop.wait()
+            await stop.wait()

@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
+
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.monitor.connections import connz
 from headrace.broker.core.monitor.health import healthz
@@ -11,6 +13,7 @@ from headrace.broker.core.net.session import Peer, Session
 from headrace.broker.core.options import HubOptions
 from headrace.broker.store import MemoryStorage
 from headrace.clock import ManualClock
+from headrace.errors import ConfigurationError
 from headrace.limits import OUTBOUND_BLOCKED_BYTES
 
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"n","lang":"l"}\r\n'
@@ -179,3 +182,11 @@ def test_jsz_and_healthz_follow_jetstream_and_the_disk() -> None:
     assert "disk gone" in answer["error"]
     hub.is_shutting_down = True
     assert healthz(hub)[0] == 503
+
+
+def test_streams_do_not_appear_before_clients_that_are_connected() -> None:
+    hub = make_hub()
+    greeted(hub)
+    with pytest.raises(ConfigurationError, match="before the first client"):
+        hub.start_jetstream(MemoryStorage())
+    assert hub.storage is None

@@ -268,3 +268,22 @@ async def test_settings_may_come_as_options_and_be_overridden() -> None:
         raw = await Raw.connect(broker)
         assert (raw.info["server_name"], raw.info["max_payload"]) == ("mill", 10)
         await raw.close()
+
+
+async def test_a_broker_that_is_not_started_says_so() -> None:
+    broker = Broker()
+    with pytest.raises(ConfigurationError, match="not started"):
+        _ = broker.hub
+    with pytest.raises(ConfigurationError, match="not started"):
+        broker.reload(broker.options)
+
+
+async def test_a_broker_is_started_once_and_goes_on_as_it_was() -> None:
+    async with Broker() as broker:
+        with pytest.raises(ConfigurationError, match="started before"):
+            await broker.start()
+        client = await Raw.connect(broker)
+        assert await client.ask(PLAIN) == b""
+        await client.close()
+    with pytest.raises(ConfigurationError, match="started before"):
+        await broker.start()

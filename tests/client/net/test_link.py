@@ -107,6 +107,20 @@ async def test_frames_right_after_the_handshake_are_not_lost() -> None:
 # TLS
 
 
+async def test_a_connection_that_ends_within_the_tls_handshake_is_refused_like_any_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def start_tls(transport: asyncio.Transport, *_: object, **__: object) -> None:
+        """What asyncio does when the other side hangs up while the context is being set up."""
+        transport.abort()
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "start_tls", start_tls, raising=False)
+    offer = INFO.replace(b"}", b',"tls_available":true}')
+    async with speaking(offer, hang=True) as url:
+        with pytest.raises(ConnectFailedError, match="ended in the TLS handshake"):
+            await connect(url, tls=True)
+
+
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for ``localhost`` that is its own authority."""

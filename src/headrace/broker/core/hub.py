@@ -14,6 +14,7 @@ import msgspec
 
 from ... import wire
 from ...clock import Clock
+from ...errors import ConfigurationError
 from .account_options import SYSTEM_ACCOUNT, AccountOptions
 from .accounts.accounts import Accounts
 from .auth.authentication import Authenticator, NoAuthentication
@@ -77,12 +78,13 @@ class Hub:
     def start_jetstream(self, storage: Storage, options: JetStreamOptions | None = None) -> None:
         """Recover streams and consumers from ``storage`` and serve them; before the first connection.
 
-        Raises StoreError.
+        Raises StoreError, and ConfigurationError if a client was connected before.
         """
         # A broker without streams starts without the engine.
         from .jetstream.config.options import JetStreamOptions
 
-        assert not self.connections_total, "clients would see streams appear"
+        if self.connections_total:
+            raise ConfigurationError("JetStream starts before the first client connects")
         if options is None:
             options = JetStreamOptions(server_name=self.server_name)
         self.accounts.start_jetstream(storage, options)

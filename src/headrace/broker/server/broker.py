@@ -109,8 +109,12 @@ class Broker:
 
     @property
     def hub(self) -> Hub:
-        """The brain, for tests and monitoring. Only to be touched in the broker's own loop."""
-        assert self._hub is not None, "start the broker first"
+        """The brain, for tests and monitoring. Only to be touched in the broker's own loop.
+
+        Raises ConfigurationError before the start.
+        """
+        if self._hub is None:
+            raise ConfigurationError("the broker is not started")
         return self._hub
 
     def accept(self, client: ClientEnd) -> ServerEnd:
@@ -135,8 +139,13 @@ class Broker:
         await self.stop()
 
     async def start(self) -> None:
-        """Recover what is stored, then listen. A failed start leaves nothing behind."""
-        assert not self._started, "a broker is started once"
+        """Recover what is stored, then listen. A failed start leaves nothing behind.
+
+        Raises ConfigurationError: it was started before; a broker is started once. And what the class
+        says.
+        """
+        if self._started:
+            raise ConfigurationError("the broker was started before; make a new one to start again")
         self._started = True
         options = self.options
         if not (options.insecure or options.authenticator().required):
@@ -204,7 +213,8 @@ class Broker:
         names of changed settings that need a restart; they stay as they are. To be called in the
         broker's own loop. Raises ConfigurationError, and then nothing has changed.
         """
-        assert self._pump is not None, "start the broker first"
+        if self._pump is None:
+            raise ConfigurationError("the broker is not started")
         options.check()
         before = self.options
         options, left = reloadable(before, options)

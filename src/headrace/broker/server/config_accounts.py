@@ -160,8 +160,9 @@ def _import(value: ConfigValue) -> Import:
     fields = Fields(value, "imports")
     stream, service = fields.take("stream"), fields.take("service")
     kind = _kind(value, "imports", stream is not None, service is not None)
-    source = stream or service
-    assert source is not None, "one of them is there"
+    source = stream if stream is not None else service
+    if source is None:
+        refuse(value, "imports", "each entry needs either stream or service")
     inner = Fields(source, kind)
     account, subject = inner.text("account"), inner.text("subject")
     prefix, to = fields.text("prefix"), fields.text("to")

@@ -136,7 +136,9 @@ class Connection(asyncio.Protocol):
         # INFO has to be on its way before the client, or a TLS handshake, says anything.
         self.flush()
         if self._upgrade is not None and not session.closed:
-            self._upgrading = self._pump.loop.create_task(self._start_tls(self._upgrade))
+            self._upgrading = self._pump.loop.create_task(
+                self._start_tls(self._upgrade, session, transport)
+            )
         self._pump.wake()
 
     def data_received(self, data: bytes) -> None:
@@ -242,25 +244,24 @@ class Connection(asyncio.Protocol):
         else:
             transport.resume_reading()
 
-    async def _start_tls(self, context: ssl.SSLContext) -> None:
+    async def _start_tls(
+        self, context: ssl.SSLContext, session: Session, transport: asyncio.Transport
+    ) -> None:
         """Turn the connection into TLS after INFO went out in clear."""
-        transport = self._transport
-        assert transport is not None
-        assert self._session is not None
 
         def failed() -> None:
             # Once the alert is written: the client reads it to its end, and leaves.
             self._pump.loop.call_soon(_say_no_more, transport)
 
-        host, port = self._session.peer.host, self._session.peer.port
-        who = f"{host}:{port} - cid:{self._session.client_id}"
+        host, port = session.peer.host, session.peer.port
+        who = f"{host}:{port} - cid:{session.client_id}"
         current_handshake.set(Handshake(who, failed))  # of this task, and of what it begins
         try:
             upgraded = await start_tls(
                 transport, self, context, timeout_s=self._tls_timeout, early=self._early
             )
         except (OSError, EOFError) as error:
-            logger.debug("cid:%d - TLS handshake error: %s", self._session.client_id, error)
+            logger.debug("cid:%d - TLS handshake error: %s", session.client_id, error)
             transport.abort()
             self.connection_lost(error)
             return
@@ -275,8 +276,8 @@ class Connection(asyncio.Protocol):
             return
         self._transport = upgraded
         self._reading_paused = False
-        self._session.peer.tls_version = _tls_version(upgraded)
-        self._session.peer.certificate = certificate_names(upgraded)
+        session.peer.tls_version = _tls_version(upgraded)
+        session.peer.certificate = certificate_names(upgraded)
         upgraded.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
         self._regulate_reading()
         self.flush()

@@ -265,9 +265,8 @@ class Consumer:
         if config is None:
             config = (await self.info()).config
         consumers = Consumers(self._api, self.stream_name)
-        updated = await consumers.create(config, {**values, "name": self.name}, "update")
-        self.cached_info = updated.cached_info
-        assert self.cached_info is not None
+        changes = {**values, "name": self.name}
+        self.cached_info = await consumers.create_info(config, changes, "update")
         return self.cached_info
 
     async def delete(self) -> None:

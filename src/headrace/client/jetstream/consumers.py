@@ -34,6 +34,13 @@ class Consumers:
         self, config: ConsumerConfig | None, values: dict[str, Any], action: str
     ) -> Consumer:
         """``action``: "create", "update", or "" for either."""
+        info = await self.create_info(config, values, action)
+        return Consumer(self._api, self._stream, info.name, info)
+
+    async def create_info(
+        self, config: ConsumerConfig | None, values: dict[str, Any], action: str
+    ) -> ConsumerInfo:
+        """As ``create``, and returns what the server says of it."""
         config = config_from(ConsumerConfig, config, values)
         name = config.name or config.durable_name
         tokens: tuple[str, ...] = ("CONSUMER", "CREATE", self._stream)
@@ -46,8 +53,7 @@ class Consumers:
                 tokens += (config.filter_subject,)
         request = CreateConsumerRequest(stream_name=self._stream, config=config, action=action)
         # The second creation of one that has a name finds what it wants; without a name it makes another.
-        info = await self._api.call(ConsumerInfo, tokens, request, repeatable=bool(name))
-        return Consumer(self._api, self._stream, info.name, info)
+        return await self._api.call(ConsumerInfo, tokens, request, repeatable=bool(name))
 
     async def get(self, name: str) -> Consumer:
         consumer = Consumer(self._api, self._stream, check_name("consumer", name))

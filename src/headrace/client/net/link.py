@@ -186,7 +186,8 @@ async def _start_tls(link: Link, address: ServerAddress, options: Options) -> No
     context, hostname = _tls(address, options)
     loop = asyncio.get_running_loop()
     transport = await loop.start_tls(link.transport, link, context, server_hostname=hostname)
-    assert transport is not None
+    if transport is None:  # what asyncio returns when the connection ended meanwhile
+        raise ConnectionClosedError("the connection ended in the TLS handshake")
     link.upgrade(transport)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
@@ -44,7 +45,7 @@ class Descriptions:
         document = encode_info(info)
         unanswered = 0
         before: ObjectInfo | None = None
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        for attempt in itertools.count(1):
             try:
                 last = await self.last(info.name)
                 if attempt > 1 and last is not None and encode_info(last) == document:
@@ -65,12 +66,12 @@ class Descriptions:
                     raise
             except (TimeoutError_, DisconnectedError):
                 unanswered += 1
-                if unanswered == UNANSWERED_MAX:
+                if unanswered == UNANSWERED_MAX or attempt == ATTEMPTS_MAX:
                     raise
             else:
-                await self._forget_content(last, info)
-                return dataclasses.replace(info, revision=ack.seq, modified_ns=time.time_ns())
-        raise AssertionError("the last attempt returns or raises")
+                break
+        await self._forget_content(last, info)
+        return dataclasses.replace(info, revision=ack.seq, modified_ns=time.time_ns())
 
     async def _forget_content(self, old: ObjectInfo | None, new: ObjectInfo) -> None:
         """Remove the content of what was replaced or deleted. The change itself is done: if this fails

@@ -277,8 +277,8 @@ class ObjectStore:
                 raise ObjectNotFoundError(self.bucket, name)
 
         last = await self._descriptions.last(name)
-        check(last)
-        assert last is not None
+        if last is None:
+            raise ObjectNotFoundError(self.bucket, name)
         if last.deleted:
             return
         mark = replace(last, size=0, chunks=0, digest=b"", deleted=True)

@@ -29,10 +29,10 @@ def new_secret() -> str:
 def sign(live: Sequence[str], webhook_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
     """The three headers. Receivers accept any of the signatures, so secrets rotate without a gap.
 
-    ``webhook_id`` must be ours and without a dot: it is part of what is signed.
+    ``webhook_id`` must be ours and without a dot (ValueError): it is part of what is signed.
     """
     if "." in webhook_id:
-        raise AssertionError("a dot in the id would make the signed text ambiguous")
+        raise ValueError(f"webhook_id {webhook_id!r}: a dot would make the signed text ambiguous")
     signatures = [_signature(secret, webhook_id, timestamp_s, body) for secret in live]
     return {
         "webhook-id": webhook_id,

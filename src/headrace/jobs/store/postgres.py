@@ -130,7 +130,9 @@ class PostgresDatabase:
             raise DatabaseUnavailableError(type(error).__name__) from error
 
     def _write(self, work: Callable[[Tx], T]) -> T:
-        for attempt in range(1, _TRIES + 1):
+        tries = 0
+        while True:
+            tries += 1
             connection = self._connection()
             try:
                 with connection.transaction(), connection.cursor() as cursor:
@@ -140,9 +142,8 @@ class PostgresDatabase:
                         tx.run("notify", payload=_payload(tx.rung))
                     return result
             except (pg_errors.DeadlockDetected, pg_errors.SerializationFailure):
-                if attempt == _TRIES:
+                if tries == _TRIES:
                     raise
-        raise AssertionError("the last try returns or raises")
 
     def _read(self, work: Callable[[Tx], T]) -> T:
         connection = self._connection()

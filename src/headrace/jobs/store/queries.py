@@ -29,7 +29,7 @@ def load_queries(dialect: Dialect) -> dict[str, str]:
     for text in texts:
         for name, query in _split(text).items():
             if name in found:
-                raise AssertionError(f"the query {name} is there twice in {dialect}")
+                raise ValueError(f"the query {name} is there twice in {dialect}")
             found[name] = query if dialect == "sqlite" else _VALUE.sub(r"%(\1)s", query)
     return found
 

@@ -113,7 +113,7 @@ class Committer:
         # which would still write when the directory is given free.
         self._stopped = True
         if self._interval_ns is not None:
-            self._sync_now()
+            self._sync_now(self._interval_ns)
 
     # -- the commit thread
 
@@ -138,6 +138,7 @@ class Committer:
     def _take(self) -> list[Batch | Chore]:
         """What may be committed together: up to a size, and nothing after a deletion or a chore."""
         items: list[Batch | Chore] = []
+        epoch: int | None = None
         nbytes = 0
         while self._queue and nbytes < COMMIT_BATCH_BYTES_MAX:
             item = self._queue[0]
@@ -145,10 +146,9 @@ class Committer:
                 if not items:
                     items.append(self._queue.popleft())
                 break
-            first = items[0] if items else item
-            assert isinstance(first, Batch)
-            if item.epoch != first.epoch:
+            if epoch is not None and item.epoch != epoch:
                 break
+            epoch = item.epoch
             items.append(self._queue.popleft())
             nbytes += item.nbytes
             if item.work.retired:
@@ -211,11 +211,10 @@ class Committer:
 
     def _sync_if_due(self) -> None:
         if self._interval_ns is not None and self._clock.monotonic_ns() >= self._next_sync_ns:
-            self._sync_now()
+            self._sync_now(self._interval_ns)
 
-    def _sync_now(self) -> None:
-        assert self._interval_ns is not None
-        self._next_sync_ns = self._clock.monotonic_ns() + self._interval_ns
+    def _sync_now(self, interval_ns: int) -> None:
+        self._next_sync_ns = self._clock.monotonic_ns() + interval_ns
         if self.failed is None:
             try:
                 self._writer.sync_pending()

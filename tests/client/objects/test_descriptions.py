@@ -1,0 +1,54 @@
+"""Descriptions of objects while others change them and answers are lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.api.errors import Errors
+from headrace.client.objects.descriptions import ATTEMPTS_MAX, Descriptions
+from headrace.client.objects.info import ObjectInfo
+from headrace.errors import HeadraceError, JetStreamApiError, TimeoutError_
+
+CONFLICT = JetStreamApiError(
+    Errors.STREAM_WRONG_LAST_SEQUENCE.code, Errors.STREAM_WRONG_LAST_SEQUENCE.err_code, "others"
+)
+NOTHING = JetStreamApiError(
+    Errors.NO_MESSAGE_FOUND.code, Errors.NO_MESSAGE_FOUND.err_code, "nothing"
+)
+
+
+class Busy:
+    """A stream that answers each publish with the next of these errors; the context of it, too."""
+
+    def __init__(self, *errors: HeadraceError) -> None:
+        self.errors = list(errors)
+
+    async def get_last_message(self, subject: str) -> Any:
+        raise NOTHING
+
+    async def publish(self, *_: object, **__: object) -> Any:
+        raise self.errors.pop(0)
+
+    def _change_id(self) -> str:
+        return "x"
+
+
+async def replace(busy: Busy) -> None:
+    described: Any = Descriptions(busy, busy, "bucket")  # type: ignore[arg-type]
+    await described.replace(ObjectInfo(bucket="bucket", name="it", nuid="n"), lambda last: None)
+
+
+async def test_the_last_attempt_may_go_unanswered() -> None:
+    busy = Busy(*[CONFLICT] * (ATTEMPTS_MAX - 1), TimeoutError_("no answer"), CONFLICT)
+    with pytest.raises(TimeoutError_, match="no answer"):
+        await replace(busy)
+    assert busy.errors == [CONFLICT]
+
+
+async def test_a_conflict_on_the_last_attempt_is_told() -> None:
+    busy = Busy(TimeoutError_("no answer"), *[CONFLICT] * ATTEMPTS_MAX)
+    with pytest.raises(JetStreamApiError, match="others"):
+        await replace(busy)
+    assert busy.errors == [CONFLICT]
