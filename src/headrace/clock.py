@@ -35,9 +35,11 @@ class ManualClock:
         self._monotonic_ns = 0
 
     def now_ns(self) -> int:
+        """Wall-clock time in nanoseconds since the Unix epoch."""
         return self._now_ns
 
     def monotonic_ns(self) -> int:
+        """Nanoseconds since it was made."""
         return self._monotonic_ns
 
     def advance(self, seconds: float) -> None:

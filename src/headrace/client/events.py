@@ -108,6 +108,7 @@ class EventHub:
         self._ended = False
 
     def emit(self, event: Event) -> None:
+        """Tell the callback and every iterator; an error that nobody listens for is logged."""
         if isinstance(event, ErrorEvent) and self._callback is None and not self._queues:
             _log.error("%s", event.error, exc_info=event.error)
         for queue in list(self._queues):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
@@ -14,10 +14,12 @@ from ..wire.headers import Headers, encode_headers, parse_headers
 
 if TYPE_CHECKING:
     from .net.session import Session
+else:
+    Session = Any  # `inspect.signature` evaluates the annotations of a struct, and importing it is a cycle
 
 __all__ = ["HeadersLike", "Message", "MessageView", "header_block", "payload_bytes"]
 
-HeadersLike: TypeAlias = "Headers | Mapping[str, str | Sequence[str]] | None"
+HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]] | None
 """What may be given as headers: a mapping from name to one value or several, or received headers."""
 
 
@@ -72,16 +74,19 @@ class MessageView(msgspec.Struct, eq=False):
 
     @property
     def subject(self) -> str:
+        """What it was published to."""
         subject: bytes = self._frame[1]
         return subject.decode()
 
     @property
     def reply(self) -> str:
+        """Where an answer goes, "" if nobody asked for one."""
         reply: bytes = self._frame[3]
         return reply.decode()
 
     @property
     def payload(self) -> bytes:
+        """Its bytes, as they were published."""
         payload: bytes = self._frame[5]
         return payload
 

@@ -429,10 +429,12 @@ class Consumption:
             self._pause = None
 
     def connection_restored(self) -> None:
+        """After a reconnect: pull again; what was asked for on the lost connection is forgotten."""
         self._last_heard = self._session.loop.time()
         self._settle()
         self._account.restart()
         self._refill()
 
     def connection_closed(self, reason: Exception) -> None:
+        """The connection is over for good, and the consume with it."""
         self._end(ConnectionClosedError(str(reason)))

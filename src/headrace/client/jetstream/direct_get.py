@@ -206,6 +206,7 @@ class _DirectRead:
         """Whoever waited was told already."""
 
     def connection_closed(self, reason: Exception) -> None:
+        """The connection is over for good: who waits for messages is told."""
         self._fail(ConnectionClosedError(str(reason)))
 
     def _fail(self, error: Exception) -> None:

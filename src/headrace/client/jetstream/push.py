@@ -204,6 +204,7 @@ class PushSubscription(Subscription):
         self._flow.clear()
 
     def connection_restored(self) -> None:
+        """After a reconnect: the server has until the next heartbeat to be heard."""
         self._last_heard = self._session.loop.time()
 
     def connection_closed(self, reason: Exception) -> None:

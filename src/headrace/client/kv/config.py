@@ -101,6 +101,7 @@ class KeyValueStatus:
 
     @classmethod
     def of(cls, stream: StreamInfo) -> KeyValueStatus:
+        """What the stream of a bucket says of it."""
         config = stream.config
         return cls(
             bucket=config.name.removeprefix(STREAM_PREFIX),

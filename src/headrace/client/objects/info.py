@@ -125,6 +125,7 @@ class ObjectStoreStatus:
 
     @classmethod
     def of(cls, bucket: str, stream: StreamInfo) -> ObjectStoreStatus:
+        """What the stream of a bucket says of it."""
         config = stream.config
         return cls(
             bucket=bucket,

@@ -31,8 +31,8 @@ class ReadableFile(Protocol):
     def read(self, size: int, /) -> bytes: ...
 
 
-Bytes: TypeAlias = "bytes | bytearray | memoryview"
-Content: TypeAlias = "Bytes | ReadableFile | AsyncIterable[Bytes] | Iterable[Bytes]"
+Bytes: TypeAlias = bytes | bytearray | memoryview
+Content: TypeAlias = Bytes | ReadableFile | AsyncIterable[Bytes] | Iterable[Bytes]
 """What may be put: bytes, a binary file, or pieces of bytes, asynchronous or not."""
 
 

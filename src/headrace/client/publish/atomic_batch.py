@@ -403,6 +403,7 @@ class AtomicBatch:
         """Whoever waited was told already."""
 
     def connection_closed(self, reason: Exception) -> None:
+        """The connection is over for good: who waits for the answer is told."""
         self._fail(ConnectionClosedError(str(reason)))
 
     def _fail(self, error: Exception) -> None:

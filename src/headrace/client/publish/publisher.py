@@ -486,8 +486,10 @@ class Publisher:
         self._progress()
 
     def connection_restored(self) -> None:
+        """After a reconnect: see to what was sent on the lost connection and is unanswered."""
         self._max_payload = self._session.info.max_payload
         self._recovery.restored()
 
     def connection_closed(self, reason: Exception) -> None:
+        """The connection is over for good: what is unanswered fails."""
         self._shut(ConnectionClosedError(str(reason)))
