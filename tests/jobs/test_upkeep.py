@@ -16,6 +16,7 @@ from headrace.jobs.maintenance import Maintenance
 from headrace.jobs.models import rfc3339
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.service.retention import Keep
+from headrace.jobs.service.upkeep import make_once
 from jobs_world import World, held
 
 DAY = 86_400.0
@@ -52,6 +53,17 @@ async def test_one_process_leads_and_another_takes_over_when_it_is_gone(
     await second.tick()
     assert await left() == 0
     await second.resign()
+    await other.close()
+
+
+async def test_what_is_made_once_is_the_same_for_every_process(
+    world: World, service_on: Callable[..., Runtime]
+) -> None:
+    other = service_on()
+    await other.start()
+    first = await world.runtime.database.write(lambda tx: make_once(tx, "name", "first"))
+    second = await other.database.write(lambda tx: make_once(tx, "name", "second"))
+    assert (first, second) == ("first", "first")
     await other.close()
 
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-__all__ = ["Document", "DocumentError", "decode", "encode", "from_wire", "to_wire"]
+__all__ = ["Document", "DocumentError", "decode", "encode", "from_wire", "read_json", "to_wire"]
 
 NS_PER_S = 1_000_000_000
 
@@ -45,15 +45,20 @@ def decode(data: bytes | str, kind: type[D], *, strict: bool = False) -> D:
         DocumentError: the text is not JSON, or (``strict``) has unknown fields, or a field has the wrong
             type. The text of the error follows ``invalid JSON: …`` of the server.
     """
+    raw = read_json(data)
+    if not isinstance(raw, dict):
+        raise DocumentError(f"json: cannot unmarshal {_kind_name(raw)} into an object")
+    return from_wire(raw, kind, strict=strict)
+
+
+def read_json(data: bytes | str) -> Any:
+    """Any JSON value. Raises DocumentError for what is none, or is nested too deep."""
     try:
-        raw = msgspec.json.decode(data)
+        return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DocumentError(str(error)) from error
     except RecursionError as error:
         raise DocumentError("exceeded max depth") from error
-    if not isinstance(raw, dict):
-        raise DocumentError(f"json: cannot unmarshal {_kind_name(raw)} into an object")
-    return from_wire(raw, kind, strict=strict)
 
 
 def to_wire(document: Document) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from .base import Document, DocumentError, from_wire, to_wire
+from .base import Document, DocumentError, from_wire, read_json, to_wire
 from .consumers import CreateConsumerRequest
 from .errors import ErrorSpec, api_error
 from .messages import PubAck
@@ -73,12 +73,7 @@ def decode_create_consumer(data: bytes) -> CreateConsumerRequest:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    try:
-        raw = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DocumentError(str(error)) from error
-    except RecursionError as error:
-        raise DocumentError("exceeded max depth") from error
+    raw = read_json(data)
     if not isinstance(raw, dict):
         raise DocumentError("json: expected an object")
     return raw

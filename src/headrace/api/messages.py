@@ -147,27 +147,11 @@ class AccountTier(Document, frozen=True, kw_only=True):
     limits: AccountLimits = AccountLimits()
 
 
-class AccountInfo(Document, frozen=True, kw_only=True):
-    """What an account uses; sizes in bytes."""
+class AccountInfo(AccountTier, frozen=True, kw_only=True):
+    """What an account uses and may use, of all tiers together; sizes in bytes."""
 
-    always: ClassVar[tuple[str, ...]] = (
-        "memory",
-        "storage",
-        "reserved_memory",
-        "reserved_storage",
-        "streams",
-        "consumers",
-        "limits",
-        "api",
-    )
+    always: ClassVar[tuple[str, ...]] = (*AccountTier.always, "api")
 
-    memory: int = 0
-    storage: int = 0
-    reserved_memory: int = 0
-    reserved_storage: int = 0
-    streams: int = 0
-    consumers: int = 0
-    limits: AccountLimits = AccountLimits()
     domain: str = ""
     api: ApiStats = ApiStats()
     tiers: dict[str, AccountTier] = {}

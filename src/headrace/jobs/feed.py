@@ -110,7 +110,8 @@ async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:
 
 
 async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
-    origin = await runtime.database.write(_database_id)
+    made = secrets.token_hex(8)
+    origin = await runtime.database.write(lambda tx: upkeep.make_once(tx, "database_id", made))
     async with _jetstream(config.url) as js:
         while not runtime.draining.is_set():
             rows = await runtime.database.write(
@@ -129,15 +130,6 @@ async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
             await runtime.database.write(
                 lambda tx, done=done: tx.run("delete_outcomes", seqs=done)  # type: ignore[misc]
             )
-
-
-def _database_id(tx: Tx) -> str:
-    tx.run("add_meta", key="database_id", value=secrets.token_hex(8))
-    row = tx.one("get_meta", key="database_id")
-    if row is None:
-        raise AssertionError("it was put there by the statement before")
-    value: str = row["value"]
-    return value
 
 
 def _next_outcomes(tx: Tx, node: str, now: int) -> list[Row]:

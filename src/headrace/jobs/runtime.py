@@ -17,6 +17,7 @@ from .metrics import Metrics
 from .models import ClaimedJob, Consumer, Options
 from .service import leases
 from .service.reads import Cursors
+from .service.upkeep import make_once
 from .states import State
 from .store import Database, Tx
 
@@ -47,15 +48,9 @@ class Runtime:
         self.database.on_ring(self.bell.ring)
         await self.database.start()
 
-        def cursor_key(tx: Tx) -> str:
-            tx.run("add_meta", key="cursor_key", value=secrets.token_hex(32))
-            row = tx.one("get_meta", key="cursor_key")
-            if row is None:
-                raise AssertionError("it was put there by the statement before")
-            value: str = row["value"]
-            return value
-
-        self.cursors = Cursors(bytes.fromhex(await self.database.write(cursor_key)))
+        made = secrets.token_hex(32)
+        key = await self.database.write(lambda tx: make_once(tx, "cursor_key", made))
+        self.cursors = Cursors(bytes.fromhex(key))
 
     async def close(self) -> None:
         """Let go of the database; what was begun is finished first."""

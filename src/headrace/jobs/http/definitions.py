@@ -148,9 +148,7 @@ async def get_consumer(runtime: Runtime, request: Request) -> Response:
 
 
 async def put_producer(runtime: Runtime, request: Request) -> Response:
-    require_admin(runtime, request)
-    change = _change(await read_form(request))
-    condition = precondition(request)
+    change, condition = await _asked(runtime, request)
     producer_id = request.path_params["producerId"]
     return _producer(
         await runtime.database.write(
@@ -160,9 +158,7 @@ async def put_producer(runtime: Runtime, request: Request) -> Response:
 
 
 async def put_channel(runtime: Runtime, request: Request) -> Response:
-    require_admin(runtime, request)
-    change = _change(await read_form(request))
-    condition = precondition(request)
+    change, condition = await _asked(runtime, request)
     channel_id = request.path_params["channelId"]
     return _channel(
         await runtime.database.write(
@@ -233,8 +229,12 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
     return Response(status_code=204)
 
 
-def _change(form: dict[str, str]) -> service.Change:
-    return service.Change(name=form.get("name") or None, token=form.get("token") or None)
+async def _asked(runtime: Runtime, request: Request) -> tuple[service.Change, service.Precondition]:
+    """What an administrator wants of a producer or a channel."""
+    require_admin(runtime, request)
+    form = await read_form(request)
+    change = service.Change(name=form.get("name") or None, token=form.get("token") or None)
+    return change, precondition(request)
 
 
 _PUT_ERRORS: Final = (400, 401, 403, 412, 413, 415)

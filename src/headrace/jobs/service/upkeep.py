@@ -9,7 +9,7 @@ from ..states import Event, State, failure_event
 from ..store import Tx
 from .moves import Move, apply_moves
 
-__all__ = ["Swept", "expire_leases", "take_lead"]
+__all__ = ["Swept", "expire_leases", "make_once", "take_lead"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,12 @@ def expire_leases(tx: Tx, now: int) -> Swept:
     if dead != exhausted:
         raise AssertionError("only an exhausted job dies when its lease ends")
     return Swept(len(rows), dead)
+
+
+def make_once(tx: Tx, key: str, value: str) -> str:
+    """What all processes on this database share under ``key``: what is there, and otherwise ``value``."""
+    (row,) = tx.all("add_meta", key=key, value=value)
+    return str(row["value"])
 
 
 def take_lead(tx: Tx, task: str, holder: str, seconds: float, now: int) -> bool:

@@ -117,7 +117,8 @@ def _fits(kind: Any, value: Any) -> bool:
 
 CASES = [
     (kind, path, kind_of_field, put)
-    for kind, shape in jwt_content._KINDS.items()
+    for kind, shapes in jwt_content._KINDS.items()
+    for shape in shapes
     for path, kind_of_field, put in _fields(inspect.type_info(shape), "$", lambda value: value)
 ]
 

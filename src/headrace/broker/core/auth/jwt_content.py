@@ -68,11 +68,8 @@ class _General(_Struct, frozen=True):
 
 
 class _User(_Grants, frozen=True):
-    type: str = ""
-    version: Int = 0
-    tags: Texts = ()
-    description: str = ""
-    info_url: str = ""
+    """Beside what stands in every token."""
+
     issuer_account: str = ""
 
 
@@ -179,10 +176,10 @@ class _Operator(_General, frozen=True):
     strict_signing_key_usage: bool = False
 
 
-_KINDS: Final[Mapping[str, type[_Struct]]] = {
-    "user": _User,
-    "account": _Account,
-    "operator": _Operator,
+_KINDS: Final[Mapping[str, tuple[type[_Struct], ...]]] = {
+    "user": (_General, _User),
+    "account": (_Account,),
+    "operator": (_Operator,),
 }
 
 
@@ -190,9 +187,10 @@ def check_content(content: Mapping[str, Any]) -> dict[str, Any]:
     """The content of a token without its nulls. Raises TokenError for a field of the wrong type."""
     found: dict[str, Any] = _without_nulls(content)
     kind = found.get("type")
-    shape = _KINDS.get(kind, _General) if isinstance(kind, str) else _General
+    shapes = _KINDS.get(kind, (_General,)) if isinstance(kind, str) else (_General,)
     try:
-        msgspec.convert(found, shape, strict=True)
+        for shape in shapes:
+            msgspec.convert(found, shape, strict=True)
     except msgspec.ValidationError as error:
         raise TokenError(f"a field is not of its type: {error}") from None
     return found

@@ -8,7 +8,10 @@ INSERT INTO meta (key, value) VALUES (:key, :value)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
 -- name: add_meta
-INSERT INTO meta (key, value) VALUES (:key, :value) ON CONFLICT DO NOTHING;
+-- Gives the value that is there afterwards: a first one stays.
+INSERT INTO meta (key, value) VALUES (:key, :value)
+ON CONFLICT (key) DO UPDATE SET value = meta.value
+RETURNING value;
 
 -- name: take_lead
 -- Succeeds for the present holder, and for anyone once its time is over.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from .....api.messages import AccountInfo, AccountLimits, AccountTier, ApiStats
 from ...account_options import JetStreamLimits
 from ..config.options import JetStreamOptions
@@ -43,18 +45,10 @@ def account_info(
         name: used if name == _OURS else AccountTier(limits=_limits(limits))
         for name, limits in options.tiers
     }
-    return AccountInfo(
-        domain=options.domain,
-        memory=used.memory,
-        storage=used.storage,
-        reserved_memory=used.reserved_memory,
-        reserved_storage=used.reserved_storage,
-        streams=used.streams,
-        consumers=used.consumers,
-        limits=_OF_TIERS if tiers else used.limits,
-        api=api,
-        tiers=tiers,
-    )
+    of_all = msgspec.structs.asdict(used)
+    if tiers:
+        of_all["limits"] = _OF_TIERS
+    return AccountInfo(**of_all, domain=options.domain, api=api, tiers=tiers)
 
 
 def _limits(limits: JetStreamLimits) -> AccountLimits:
