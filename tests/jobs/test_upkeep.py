@@ -197,7 +197,17 @@ async def test_old_attempts_and_events_go(world: World) -> None:
     await world.broadcast()
     jobs = await world.claim()
     await world.lease("fail", jobs=[{**held(*jobs)[0], "reason": "x"}])
-    await world.runtime.note_event("kind", "c", "k", "detail")
+    await world.runtime.database.write(
+        lambda tx: tx.run(
+            "insert_event",
+            now=tx.now_us(),
+            kind="kind",
+            channel_id="c",
+            consumer_id="k",
+            detail="detail",
+        )
+    )
+    assert len((await world.http.get("/v2/events")).json()["events"]) == 1
     world.clock.advance(DAY)
     removed = await Maintenance(world.runtime, Keep(attempts_s=10, events_s=10)).retain()
     assert removed.rows == {"attempt": 1, "event": 1}

@@ -7,7 +7,6 @@ and hands each batch to ``results``, which makes it visible by one rename.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from .chains import LEG_COLUMNS, follow_batches
 from .errors import DemoError
@@ -157,12 +156,6 @@ class ChainQuery:
         """End the query; a batch under way leaves nothing that counts as complete."""
         if self.query is not None and self.query.isActive:
             self.query.stop()
-
-    def reports(self) -> list[dict[str, Any]]:
-        """What Spark measured, batch by batch."""
-        if self.query is None:
-            return []
-        return [json.loads(report.json) for report in self.query.recentProgress]
 
     def _process(self, df: DataFrame, number: int) -> int:
         before = self.results.state_before(number)

@@ -29,7 +29,6 @@ QUEUED_JOBS_MAX: Final = 100  # a larger `limit` is clipped, as specified
 # Leases.
 CLAIM_MAX: Final = 500  # more jobs in one claim: 400
 BATCH_MAX: Final = 500  # more items in one heartbeat, complete, fail or release: 400
-LEASE_S_DEFAULT: Final = 30.0
 LEASE_S_MAX: Final = 3600.0  # a longer lease in one step: 400
 LEASE_TOTAL_S_MAX: Final = (
     12 * 3600.0

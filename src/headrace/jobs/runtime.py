@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ..clock import Clock, SystemClock
 from . import limits
@@ -24,7 +23,6 @@ from .store import Database, Tx
 __all__ = ["Runtime"]
 
 T = TypeVar("T")
-_LOG: Final = logging.getLogger("headrace.jobs")
 
 
 @dataclass
@@ -138,18 +136,3 @@ class Runtime:
             self.metrics.add("jobs_dead_total", dead, **labels)
         if outcome == "failed" and len(done) > dead:
             self.metrics.add("jobs_retries_total", len(done) - dead, **labels)
-
-    async def note_event(self, kind: str, channel_id: str, consumer_id: str, detail: str) -> None:
-        """Record something people should hear of; it is logged and listed."""
-        _LOG.warning("%s: %s/%s: %s", kind, channel_id, consumer_id, detail)
-        self.metrics.add("jobs_events_total", kind=kind)
-        await self.database.write(
-            lambda tx: tx.run(
-                "insert_event",
-                now=tx.now_us(),
-                kind=kind,
-                channel_id=channel_id,
-                consumer_id=consumer_id,
-                detail=detail,
-            )
-        )

@@ -60,7 +60,6 @@ class Connection(asyncio.Protocol):
         self._reading_held = False
         self._reading_paused = False
         self._finishing = False
-        self._writing_paused = False
         self._linger: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
         self._unsent_when_stalled = 0
@@ -182,11 +181,9 @@ class Connection(asyncio.Protocol):
             self._leave(session, reason)
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
         self._watch_for_stall()
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
         if self._stalled is not None:
             self._stalled.cancel()
             self._stalled = None

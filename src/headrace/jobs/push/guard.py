@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 from urllib.parse import SplitResult
 
 from ...errors import ConfigurationError, HeadraceError
 
-__all__ = ["Address", "Guard", "RefusedAddressError", "ResolveError", "system_resolve"]
+__all__ = ["Guard", "RefusedAddressError", "ResolveError", "system_resolve"]
 
-Address = IPv4Address | IPv6Address
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
 # From the IANA registries of special-purpose addresses; what is global and ordinary is not in it.

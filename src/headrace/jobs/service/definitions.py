@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from .. import ids, limits
-from ..errors import JobsError, bad_request, forbidden, not_found
+from ..errors import JobsError, bad_request, not_found
 from ..models import http_date
 from ..store import Row, Tx
 
@@ -14,7 +14,6 @@ __all__ = [
     "Change",
     "Definition",
     "Precondition",
-    "authorised_channel",
     "find_channel",
     "find_producer",
     "next_version",
@@ -142,17 +141,6 @@ def _put(
     return Definition(
         seq=row["seq"], public_id=public_id, name=name, updated_us=updated, token=change.token
     )
-
-
-def authorised_channel(tx: Tx, channel_id: str, token: str) -> int:
-    """The channel's seq; 404, then 403."""
-    row = tx.one("get_channel", channel_id=channel_id)
-    if row is None:
-        raise not_found("channel", "channelId")
-    if not ids.token_matches(row["token_hash"], token):
-        raise forbidden("X-Broker-Channel-Token")
-    seq: int = row["seq"]
-    return seq
 
 
 def _definition(row: Row, column: str) -> Definition:

@@ -14,11 +14,12 @@ import msgspec
 
 from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
+from .....limits import PRIORITY_GROUP_CHARS_MAX
 from .refused import Refused
 
 __all__ = ["check_group_name", "check_priority", "check_priority_update", "with_explicit_acks"]
 
-_GROUP: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
+_GROUP: Final = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{PRIORITY_GROUP_CHARS_MAX}}}")
 _EXPLICIT: Final = ("overflow", "pinned_client")
 
 

@@ -193,10 +193,6 @@ class PullQueue:
         self.wanted -= wanted
         return targets
 
-    def only_one(self) -> bool:
-        """Whether the request just popped is the only one."""
-        return self.waiting == 1
-
     def delivered(self, request: WaitingRequest, count: int, size: int, now_ns: int) -> None:
         """``count`` messages of ``size`` bytes together went to a request."""
         before = max(request.left, 1)
