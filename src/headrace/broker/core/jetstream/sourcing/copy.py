@@ -205,8 +205,8 @@ class Copy:
             self._touch(save=self._passed_over)
             self._passed_over = False
             return
-        assert self.feed is not None
-        self.feed.stop()
+        if self.feed is not None:
+            self.feed.stop()
         if self.error is not None:
             self.context.copies.try_later(self)
 
