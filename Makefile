@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test lint format types contracts bench soak faults cluster jobs-soak fuzz lock clean
+.PHONY: help env demo test lint format types contracts blocking bench soak faults cluster jobs-soak fuzz lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ types: env  ## mypy --strict
 
 contracts: env  ## who may import whom
 	@$(BIN)/lint-imports
+
+blocking: env  ## write the blocking clients again, from the asyncio ones
+	@$(BIN)/python scripts/make-blocking
 
 bench: env  ## the figures of docs/benchmarks.md, both servers side by side
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)

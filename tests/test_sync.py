@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Iterator
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-import headrace
 import peers
 from headrace import sync
 from headrace.errors import (
@@ -20,50 +18,6 @@ from headrace.errors import (
     NoRespondersError,
     PullError,
 )
-
-TWINS = [
-    (getattr(headrace, name), getattr(sync, name)) for name in sync.__all__ if name != "connect"
-]
-RENAMED = {
-    "__aenter__": "__enter__",
-    "__aexit__": "__exit__",
-    "__aiter__": "__iter__",
-    "__anext__": "__next__",
-}
-
-
-def public(kind: type) -> dict[str, object]:
-    names = {name for name in dir(kind) if not name.startswith("_") or name in RENAMED}
-    return {name: inspect.getattr_static(kind, name) for name in names - {"start", "end"}}
-
-
-@pytest.mark.parametrize(("aio", "twin"), TWINS, ids=lambda kind: kind.__name__)
-def test_every_public_name_has_a_twin_with_the_same_arguments(aio: type, twin: type) -> None:
-    observers = {"connection_lost", "connection_restored", "connection_closed", "of"}
-    for name, member in public(aio).items():
-        if name in observers:
-            continue
-        other = inspect.getattr_static(twin, RENAMED.get(name, name), None)
-        assert other is not None, f"{twin.__name__} has no {name}"
-        if not callable(member):
-            continue
-        ours = inspect.signature(member).parameters.values()
-        theirs = inspect.signature(other).parameters.values()
-        assert [(p.name, p.kind, p.default) for p in list(theirs)[1:]] == [
-            (p.name, p.kind, p.default) for p in list(ours)[1:]
-        ], f"{twin.__name__}.{name}"
-        if not name.startswith("_"):
-            assert inspect.getdoc(other), f"{twin.__name__}.{name} is not documented"
-
-
-def test_connect_takes_the_same_arguments() -> None:
-    def arguments(function: object) -> list[inspect.Parameter]:
-        return list(inspect.signature(function).parameters.values())  # type: ignore[arg-type]
-
-    assert arguments(sync.connect) == arguments(headrace.connect)
-
-
-# Behaviour
 
 
 @pytest.fixture

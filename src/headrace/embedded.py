@@ -12,7 +12,7 @@ from typing import Any, Self, Unpack
 from .broker.server import Broker as ServerBroker
 from .broker.server import BrokerOptions
 from .client.blocking.connection import Connection as BlockingConnection
-from .client.blocking.connection import connect_on
+from .client.blocking.opening import open_on
 from .client.blocking.portal import LentPortal, Portal
 from .client.connection import Connecting, settings_from
 from .client.net.inprocess import InProcessSession
@@ -126,4 +126,4 @@ class BlockingBroker:
         if self._portal is None:
             raise ConnectionClosedError("the broker is not running")
         connecting = self._broker.connect(options=options, **keywords)
-        return connect_on(partial(LentPortal, self._portal), connecting)
+        return BlockingConnection(*open_on(partial(LentPortal, self._portal), connecting))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 
 from ...api.acks import ACK
 from ...wire.direct import Chunk
 from ...wire.frames import Frame
-from ..jetstream.message import DeliveredMessage, MessageBatch
+from ..jetstream.message import Batch as AioBatch
+from ..jetstream.message import DeliveredMessage, MessageBatch, Queued
 from ..jetstream.pull import Status
 from ..message import HeadersLike, MessageView
 from ..net.session import Session
 from .portal import Portal
 
-__all__ = ["Batch", "JetStreamMessage", "Message"]
+__all__ = ["Batch", "JetStreamMessage", "Message", "ack_all"]
 
 
 class Message(MessageView, eq=False, kw_only=True):
@@ -22,8 +24,8 @@ class Message(MessageView, eq=False, kw_only=True):
     _portal: Portal
 
     @classmethod
-    def _of(cls, portal: Portal, session: Session, frame: Frame) -> Message:
-        return cls(session, frame, _portal=portal)
+    def _of(cls, portal: Portal, message: MessageView) -> Message:
+        return cls(message._session, message._frame, _portal=portal)
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
@@ -36,8 +38,8 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
     _portal: Portal
 
     @classmethod
-    def _of(cls, portal: Portal, session: Session, frame: Frame) -> JetStreamMessage:
-        return cls(session, frame, _portal=portal)
+    def _of(cls, portal: Portal, message: MessageView) -> JetStreamMessage:
+        return cls(message._session, message._frame, _portal=portal)
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
@@ -76,6 +78,10 @@ class Batch(MessageBatch[JetStreamMessage]):
         self._portal = portal
 
     @classmethod
+    def _of(cls, portal: Portal, batch: AioBatch) -> Batch:
+        return cls(portal, batch._session, batch._frames, batch.status, batch.error)
+
+    @classmethod
     def of(cls, portal: Portal, messages: list[JetStreamMessage]) -> Batch:
         """A batch of messages that exist already; at least one."""
         batch = cls(portal, messages[0]._session, [message._frame for message in messages])
@@ -90,3 +96,11 @@ class Batch(MessageBatch[JetStreamMessage]):
 
     def _send(self, data: Chunk, count: int) -> None:
         self._portal.post(partial(self._session.send_answers, data, count))
+
+
+def ack_all(portal: Portal, consumer: object, messages: Iterable[JetStreamMessage]) -> Queued:
+    """Answer through the batch they came in, if they did."""
+    if isinstance(messages, Batch):
+        return messages.ack()
+    listed = list(messages)
+    return Batch.of(portal, listed).ack() if listed else Queued()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-import functools
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Concatenate, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, Protocol, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError, PullError
 
@@ -18,15 +17,14 @@ __all__ = [
     "Blocking",
     "LentPortal",
     "Portal",
-    "blocking",
     "call_on_thread",
     "callback_here",
     "iterate",
+    "take_next",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S")
 T = TypeVar("T")
 
 STOP_TIMEOUT_S: Final = 5.0
@@ -94,6 +92,14 @@ class Portal:
         except BaseException:
             future.cancel()
             raise
+
+    def call(self, function: Callable[P, R], /, *args: P.args, **keywords: P.kwargs) -> R:
+        """``run`` for a plain function that has to be called on the loop's thread."""
+
+        async def make() -> R:
+            return function(*args, **keywords)
+
+        return self.run(make())
 
     def post(self, call: Callable[[], object]) -> None:
         """Have ``call`` made on the loop soon, after everything posted before; do not wait."""
@@ -197,18 +203,6 @@ class Blocking:
         return repr(self._inner)
 
 
-def blocking(
-    method: Callable[Concatenate[S, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[Blocking, P], R]:
-    """The blocking twin of a coroutine method: same name, arguments, documentation and errors."""
-
-    @functools.wraps(method)
-    def call(self: Blocking, /, *args: P.args, **keywords: P.kwargs) -> R:
-        return self._portal.run(method(self._inner, *args, **keywords))
-
-    return call
-
-
 class _Called(Protocol):
     """A subscription or a consume whose messages are handled elsewhere: ``_worker`` says until when."""
 
@@ -259,10 +253,20 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 def iterate(portal: Portal, items: AsyncIterator[T]) -> Iterator[T]:
     """The items of an asynchronous listing, page by page as they are asked for."""
-    end: Any = object()
-
-    async def one() -> T:
-        return await anext(items, end)
-
-    while (item := portal.run(one())) is not end:
+    while (item := portal.run(_next_of(items))) is not _END:
         yield item
+
+
+def take_next(portal: Portal, items: AsyncIterator[T]) -> T:
+    """The next item. Raises StopIteration at the end."""
+    item = portal.run(_next_of(items))
+    if item is _END:
+        raise StopIteration
+    return item
+
+
+_END: Any = object()
+
+
+async def _next_of(items: AsyncIterator[T]) -> T:
+    return await anext(items, _END)

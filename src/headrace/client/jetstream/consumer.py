@@ -48,7 +48,8 @@ class Consumer:
     """One pull consumer of one stream. Made by ``stream.consumer(…)`` and its like.
 
     Attributes:
-        stream_name, name: which one.
+        stream_name: the stream it reads.
+        name: its name.
         cached_info: what the server said last; None if it was never asked.
     """
 

@@ -44,6 +44,7 @@ class OrderedConsumer:
     went silent, the connection was lost, or the consumer is gone. One reader at a time.
 
     Attributes:
+        stream_name: the stream it reads.
         last_sequence: the stream sequence of the last message handed out, or 0.
         resets: how often the consumer behind it was replaced.
     """

@@ -80,6 +80,9 @@ class KeyValue:
     """One bucket. Made by ``js.key_value(name)`` and ``js.create_key_value(name, …)``.
 
     Keys are ``A-Z a-z 0-9 - _ = / .`` and do not begin or end with a dot.
+
+    Attributes:
+        bucket: its name.
     """
 
     def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:

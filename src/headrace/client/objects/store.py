@@ -51,6 +51,9 @@ class ObjectStore:
 
     An object has a name (any text), content of any size, and a description. It is there once ``put``
     returns, whole or not at all; a put of the same name replaces it.
+
+    Attributes:
+        bucket: its name.
     """
 
     def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:

@@ -1,0 +1,7 @@
+"""Writes the blocking clients from the asyncio ones. ``scripts/make-blocking`` is the command.
+
+``facade`` writes ``headrace.client.blocking``: each class hands its calls over to the asyncio object on
+the loop's thread. ``plain`` writes the blocking client of the job service, which needs no loop: it is the
+asyncio source without ``async``. ``table`` says what is special about a class, ``words`` what a docstring
+says otherwise. Begin reading with ``table``.
+"""

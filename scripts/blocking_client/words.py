@@ -1,0 +1,175 @@
+"""What a docstring of the asyncio client says in the blocking one."""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+
+from .source import ProblemError
+
+__all__ = ["adapted", "attributes_in", "docstring_of"]
+
+_RULES = [
+    (re.compile(r"\basync with await "), "with "),
+    (re.compile(r"\basync (with|for|def) "), r"\1 "),
+    (re.compile(r"\bawait "), ""),
+    (re.compile(r"\ban async context manager"), "a context manager"),
+    (re.compile(r"Raises \(when awaited\):"), "Raises:"),
+    (re.compile(r"a coroutine function returns"), "a function returns"),
+]
+
+_THREAD = "on the background thread, where it must not make blocking calls"
+
+_OTHERWISE = {
+    "AtomicBatch": [("Made by", "To be filled by one thread at a time. Made by")],
+    "connect": [
+        (
+            "or ``with connect(…)``.",
+            (
+                "or ``with connect(…)``.\n\n"
+                "The connection lives on a background thread of its own, which ends with ``close``. "
+                f"``on_event`` is called {_THREAD}."
+            ),
+        ),
+    ],
+    "Connection": [
+        (
+            (
+                "Everything that sends is a coroutine function, and returns once the bytes are queued; they "
+                "leave at the end of the event loop's turn."
+            ),
+            "What sends returns once the bytes are queued; they leave soon after.",
+        ),
+        (
+            "Not thread-safe.",
+            "All methods may be called from any thread of the process that made it.",
+        ),
+    ],
+    "Connection.close": [
+        (
+            "ConnectionClosedError.",
+            (
+                "ConnectionClosedError.\n\nThe background thread ends, too. May be called twice. In a forked "
+                "child it does nothing: the connection is the parent's."
+            ),
+        )
+    ],
+    "Connection.publish_nowait": [("from a plain function: never waits,", "but never waits:")],
+    "Connection.subscribe": [
+        (
+            "a plain function at once, on the event loop; a coroutine function one message after the other.",
+            "a plain function, on a thread of the subscription's own, one message after the other.",
+        )
+    ],
+    "Consumer.consume": [
+        ("a plain or a coroutine function;", "a plain function, on a thread of its own;"),
+        ("does not end the consume;", f"does not end the consume, {_THREAD};"),
+    ],
+    "Consumer.fetch": [("Cancelling the call sends", "Interrupting the call sends")],
+    "Consumer.listen": [
+        ("a plain or a coroutine function;", "a plain function, on a thread of its own;"),
+        (
+            "for silence and for missing messages;",
+            f"for silence and for missing messages, {_THREAD};",
+        ),
+    ],
+    "Consumer.on_pinned": [("``callback(id)``", "``callback(id)``, on the background thread,")],
+    "Consumer.on_unpinned": [("``callback()``", "``callback()``, on the background thread,")],
+    "Consumption": [
+        (
+            "``consumption.wait()``.",
+            (
+                "``consumption.wait()``. To be iterated by one thread at a time. Iterating takes up to 100 "
+                "messages out of the buffer at once; ``stop`` sends back those that were not handed out."
+            ),
+        )
+    ],
+    "JetStream.publisher": [("each message that failed;", f"each message that failed, {_THREAD};")],
+    "ObjectStore.put": [
+        ("and by cancelling:", "and by an interrupt:"),
+        ("(Cancelled at", "(Interrupted at"),
+    ],
+    "Publisher": [
+        (
+            "Not thread-safe, but several tasks may send.",
+            (
+                "Several threads may send; messages are numbered in the order of their ``send`` calls, and "
+                "handed to the background thread many at a time."
+            ),
+        )
+    ],
+    "Subscription": [
+        ("Messages wait in", "To be iterated by one thread at a time. Messages wait in")
+    ],
+    "Subscription.pending_bytes": [("bytes.", "bytes, without those an iteration holds ready.")],
+}
+"""By class or method: sentences that are not true of the blocking one, and what is."""
+
+WIDTH = 100
+_ENTRY = re.compile(r" {4}\w[\w, ]*: ")  # of a section such as Args
+_LEFT = re.compile(r"\b(async\w*|await\w*|coroutines?|tasks?|event loop\w*|thread-safe)\b")
+_FINE = re.compile(r"\(asynchronous\) iterable")
+
+
+def adapted(text: str, where: str) -> str:
+    """``text`` for the blocking client. Raises ProblemError for words that nobody has adapted."""
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    for old, new in _OTHERWISE.get(where, []):
+        text = _replaced(text, old, new, where)
+    left = _LEFT.search(_FINE.sub("", text))
+    if left is not None:
+        raise ProblemError(f"{where} says {left[0]!r}; say in words.py what the blocking one says")
+    return text
+
+
+def _replaced(text: str, old: str, new: str, where: str) -> str:
+    """Replace a sentence however it is broken into lines, and break its paragraph anew."""
+    found = re.search(r"\s+".join(map(re.escape, old.split())), text)
+    if found is None:
+        raise ProblemError(f"words.py: {where} does not say {old!r} any more")
+    text = text[: found.start()] + new.replace("\n", "\0") + text[found.end() :]
+    lines = text.split("\n")
+    first = text.count("\n", 0, found.start())
+    indentation = re.match(" *", lines[first])[0]  # type: ignore[index]  # it matches anything
+    following = indentation + ("    " if _ENTRY.match(lines[first]) else "")
+    last = first + 1
+    while last < len(lines) and re.match(rf"{following}\S", lines[last]):
+        last += 1
+    sentences = " ".join(line.strip() for line in lines[first:last]).split("\0\0")
+    wrapped = [
+        textwrap.fill(
+            each,
+            WIDTH,
+            initial_indent=indentation,
+            subsequent_indent=following,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for each in sentences
+    ]
+    return "\n".join([*lines[:first], "\n\n".join(wrapped), *lines[last:]])
+
+
+def docstring_of(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
+    """The docstring, its first line unindented like the others; "" for none."""
+    text = ast.get_docstring(node) or ""
+    if "\\" in text or '"""' in text:
+        raise ProblemError(f"the docstring {text[:60]!r} has an escape, which would be lost")
+    return text
+
+
+def attributes_in(text: str) -> dict[str, str]:
+    """What the section ``Attributes`` of a class says of each: ``name, other: meaning``."""
+    _, found, section = text.partition("\nAttributes:\n")
+    if not found:
+        return {}
+    section = section.split("\n\n", 1)[0]
+    entries = re.findall(r"(?m)^ {4}(\w[\w, ]*): ((?:.|\n {8,})+)", section)
+    meanings: dict[str, str] = {}
+    for names, meaning in entries:
+        sentence = re.sub(r"\s+", " ", meaning)
+        for name in names.split(", "):
+            meanings[name] = f"{sentence[0].upper()}{sentence[1:]}"
+    return meanings

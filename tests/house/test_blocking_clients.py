@@ -1,0 +1,164 @@
+"""The blocking clients are those of asyncio in all but ``async``: arguments, types, documentation.
+
+``scripts/make-blocking`` writes them. Here is compared what Python says of both, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+from blocking_client import command, words
+from blocking_client.source import ProblemError
+from headrace import sync
+from headrace.client import blocking
+
+RENAMED = {
+    "__aenter__": "__enter__",
+    "__aexit__": "__exit__",
+    "__aiter__": "__iter__",
+    "__anext__": "__next__",
+}
+ITS_OWN = {"start", "end", "of", "connection_lost", "connection_restored", "connection_closed"}
+OTHER_TYPES = [  # what a type is called without ``async``
+    (r"\bAsyncIterator\b", "Iterator"),
+    (r"\bConnecting\b", "Connection"),
+    (r"\bMessageCallback\b", "Callable[[JetStreamMessage], object]"),
+]
+
+
+def twins() -> Iterator[tuple[Any, Any]]:
+    """The public classes of ``headrace.sync``, those they return, and the asyncio classes."""
+    names = [*sync.__all__, "OrderedConsumption"]
+    ordered = importlib.import_module(f"{blocking.__name__}.ordered")
+    for name in names:
+        twin = getattr(sync, name, None) or getattr(ordered, name)
+        inner = inspect.get_annotations(twin).get("_inner") if isinstance(twin, type) else None
+        if inner is None:
+            yield getattr(headrace, name), twin
+        else:
+            yield vars(importlib.import_module(twin.__module__))[inner.partition("[")[0]], twin
+
+
+TWINS = list(twins())
+
+
+def members(kind: type) -> dict[str, Any]:
+    """The public methods and properties of a class, and the protocols it has."""
+    found = {}
+    for name in dir(kind):
+        member = inspect.getattr_static(kind, name)
+        if (not name.startswith("_") and name not in ITS_OWN) or name in RENAMED:
+            found[name] = member
+    return found
+
+
+def function_of(member: Any) -> Callable[..., Any] | None:
+    return member.fget if isinstance(member, property) else member if callable(member) else None
+
+
+def types_of(function: Callable[..., Any]) -> list[tuple[object, ...]]:
+    """Names, kinds, defaults and types of the arguments, and the type of the result."""
+    signature = inspect.signature(function)
+    rows: list[tuple[object, ...]] = [
+        (each.name, each.kind, each.default, plainly(each.annotation))
+        for each in signature.parameters.values()
+    ]
+    return [*rows, (plainly(signature.return_annotation),)]
+
+
+def plainly(annotation: object) -> str:
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    for pattern, other in OTHER_TYPES:
+        text = re.sub(pattern, other, text)
+    return ast.unparse(ast.parse(text))
+
+
+def said_of(thing: Any) -> str:
+    return " ".join((inspect.getdoc(thing) or "").split())
+
+
+def adapted(text: str, where: str) -> str:
+    return " ".join(words.adapted(inspect.cleandoc(text), where).split())
+
+
+@pytest.mark.parametrize(("aio", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_a_twin_has_the_same_members_arguments_types_and_words(aio: Any, twin: Any) -> None:
+    assert said_of(twin) == adapted(inspect.getdoc(aio) or "", aio.__name__)
+    if not isinstance(aio, type):
+        assert types_of(twin) == types_of(aio)
+        return
+    for name, member in members(aio).items():
+        other = inspect.getattr_static(twin, RENAMED.get(name, name), None)
+        where = f"{twin.__name__}.{name}"
+        assert other is not None, f"there is no {where}"
+        ours, theirs = function_of(member), function_of(other)
+        if ours is None or theirs is None:
+            assert theirs is None or isinstance(other, property), where
+            continue
+        assert types_of(theirs) == types_of(ours), where
+        owner = next(each for each in aio.__mro__ if name in vars(each)).__name__
+        if ours.__doc__:
+            assert said_of(other) == adapted(inspect.getdoc(member) or "", f"{owner}.{name}"), where
+
+
+@pytest.mark.parametrize(("aio", "twin"), TWINS, ids=lambda kind: kind.__name__)
+def test_a_twin_has_no_more_than_the_asyncio_class(aio: Any, twin: Any) -> None:
+    if not isinstance(aio, type):
+        return
+    made = inspect.getsource(aio.__init__) if "__init__" in vars(aio) else ""
+    attributes = set(re.findall(r"self\.([a-z]\w*)\b", made)) | set(inspect.get_annotations(aio))
+    inherited = {n for base in aio.__mro__ for n in vars(base)} | attributes
+    inherited |= {RENAMED.get(name, name) for name in inherited}
+    for base in aio.__mro__[1:]:
+        if base.__module__.startswith("headrace") and "__init__" in vars(base):
+            inherited |= set(re.findall(r"self\.([a-z]\w*)\b", inspect.getsource(base.__init__)))
+    assert not [name for name in members(twin) if name not in inherited]
+
+
+# The files
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[Path, str]:
+    return command.generated()
+
+
+def test_the_generated_files_are_current(generated: dict[Path, str]) -> None:
+    stale = [path.name for path, text in generated.items() if path.read_text() != text]
+    assert not stale, "run `make blocking`"
+
+
+def test_a_file_that_is_not_current_is_found_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old.py"
+    old.write_text("x = 1\n")
+    monkeypatch.setattr(command, "ROOT", tmp_path)
+    monkeypatch.setattr(command, "generated", lambda: {old: "x = 2\n"})
+    assert command.main(["--check"]) == 1
+    assert "-x = 1\n+x = 2" in capsys.readouterr().out
+    assert old.read_text() == "x = 1\n"
+    assert command.main([]) == 0
+    assert old.read_text() == "x = 2\n"
+    assert command.main(["--check"]) == 0
+
+
+def test_words_that_nobody_adapted_are_refused() -> None:
+    text = "Wait: ``async with await a.b() as c: async for d in c``."
+    assert words.adapted(text, "A.b") == "Wait: ``with a.b() as c: for d in c``."
+    with pytest.raises(ProblemError, match=r"A\.b says 'coroutine'"):
+        words.adapted("Give it a coroutine function.", "A.b")
+
+
+def test_a_sentence_that_is_gone_is_missed() -> None:
+    with pytest.raises(ProblemError, match=r"Publisher does not say 'Not thread-safe"):
+        words.adapted("Sends.", "Publisher")
