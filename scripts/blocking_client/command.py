@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from . import plain
 from .facade import write_module
 from .source import ROOT, ProblemError
 from .table import MODULES
@@ -20,7 +21,8 @@ FACADES = ROOT / "src" / "headrace" / "client" / "blocking"
 
 def targets() -> dict[Path, Callable[[], str]]:
     """The files, and what writes each."""
-    return {FACADES / f"{name}.py": partial(write_module, name) for name in MODULES}
+    files: dict[Path, Callable[[], str]] = {plain.TARGET: plain.write_plain}
+    return files | {FACADES / f"{name}.py": partial(write_module, name) for name in MODULES}
 
 
 def generated() -> dict[Path, str]:
@@ -33,7 +35,7 @@ def _formatted(path: Path, text: str) -> str:
     ruff = [sys.executable, "-m", "ruff"]
     name = ["--stdin-filename", str(path), "-"]
     for command in (
-        [*ruff, "check", "--quiet", "--fix-only", "--select", "I"],
+        [*ruff, "check", "--quiet", "--fix-only", "--unsafe-fixes", "--select", "I,UP028"],
         [*ruff, "format", "--quiet"],
     ):
         done = subprocess.run(

@@ -14,7 +14,7 @@ _RULES = [
     (re.compile(r"\basync with await "), "with "),
     (re.compile(r"\basync (with|for|def) "), r"\1 "),
     (re.compile(r"\bawait "), ""),
-    (re.compile(r"\ban async context manager"), "a context manager"),
+    (re.compile(r"\b([Aa])n async context manager"), r"\1 context manager"),
     (re.compile(r"Raises \(when awaited\):"), "Raises:"),
     (re.compile(r"a coroutine function returns"), "a function returns"),
 ]
@@ -22,6 +22,12 @@ _RULES = [
 _THREAD = "on the background thread, where it must not make blocking calls"
 
 _OTHERWISE = {
+    "AsyncJobsClient": [
+        (
+            "Methods can be called concurrently, and cancelled: what was asked for may have happened or not.",
+            "One client may be used by several threads.",
+        )
+    ],
     "AtomicBatch": [("Made by", "To be filled by one thread at a time. Made by")],
     "connect": [
         (
@@ -102,6 +108,29 @@ _OTHERWISE = {
     "Subscription": [
         ("Messages wait in", "To be iterated by one thread at a time. Messages wait in")
     ],
+    "Worker": [
+        (
+            "Runs a handler over the jobs of a queue, up to ``concurrency`` at once.",
+            (
+                "``Worker`` for a queue of ``JobsClient``: ``run`` blocks, and another thread stops it.\n\n"
+                "Runs a handler over the jobs of a queue, up to ``concurrency`` at once, over connections "
+                "of its own."
+            ),
+        ),
+        (
+            "what it returns is awaited if it can be.",
+            "a coroutine function runs on the loop behind ``run``.",
+        ),
+    ],
+    "Worker.run": [
+        (
+            "Cancelling ends at once; the jobs go to others when their leases end.",
+            (
+                "An interrupt ends at once; the jobs go to others when their leases end.\n\n"
+                "Raises ConfigurationError: it runs already, or an event loop runs in this thread."
+            ),
+        )
+    ],
     "Subscription.pending_bytes": [("bytes.", "bytes, without those an iteration holds ready.")],
 }
 """By class or method: sentences that are not true of the blocking one, and what is."""
@@ -109,7 +138,9 @@ _OTHERWISE = {
 WIDTH = 100
 _ENTRY = re.compile(r" {4}\w[\w, ]*: ")  # of a section such as Args
 _LEFT = re.compile(r"\b(async\w*|await\w*|coroutines?|tasks?|event loop\w*|thread-safe)\b")
-_FINE = re.compile(r"\(asynchronous\) iterable")
+_FINE = re.compile(
+    r"\(asynchronous\) iterable|a coroutine function runs on the loop|an event loop runs"
+)
 
 
 def adapted(text: str, where: str) -> str:

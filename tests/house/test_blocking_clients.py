@@ -20,6 +20,9 @@ from blocking_client import command, words
 from blocking_client.source import ProblemError
 from headrace import sync
 from headrace.client import blocking
+from headrace.jobs.client import AsyncJobsClient, BlockingWorker, JobsClient, Worker
+from headrace.jobs.client import aio as jobs_aio
+from headrace.jobs.client import blocking as jobs_blocking
 
 RENAMED = {
     "__aenter__": "__enter__",
@@ -31,6 +34,9 @@ ITS_OWN = {"start", "end", "of", "connection_lost", "connection_restored", "conn
 OTHER_TYPES = [  # what a type is called without ``async``
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\bConnecting\b", "Connection"),
+    (r"\bAsyncJobsClient\b", "JobsClient"),
+    (r"\bAsyncBaseTransport\b", "BaseTransport"),
+    (r"\bblocking\.Queue\b", "Queue"),
     (r"\bMessageCallback\b", "Callable[[JetStreamMessage], object]"),
 ]
 
@@ -48,7 +54,12 @@ def twins() -> Iterator[tuple[Any, Any]]:
             yield vars(importlib.import_module(twin.__module__))[inner.partition("[")[0]], twin
 
 
-TWINS = list(twins())
+TWINS = [
+    *twins(),
+    (AsyncJobsClient, JobsClient),
+    (jobs_aio.Queue, jobs_blocking.Queue),
+    (Worker, BlockingWorker),
+]
 
 
 def members(kind: type) -> dict[str, Any]:
@@ -56,7 +67,8 @@ def members(kind: type) -> dict[str, Any]:
     found = {}
     for name in dir(kind):
         member = inspect.getattr_static(kind, name)
-        if (not name.startswith("_") and name not in ITS_OWN) or name in RENAMED:
+        made = name == "__init__" and kind.__module__.startswith("headrace.jobs")
+        if made or (not name.startswith("_") and name not in ITS_OWN) or name in RENAMED:
             found[name] = member
     return found
 

@@ -6,16 +6,18 @@ from ..errors import JobsError
 from ..push.signature import WebhookVerificationError, verify
 from .aio import AsyncJobsClient
 from .blocking import JobsClient
-from .calls import ItemResult, LeasedJob
-from .worker import Fail, Worker, worker
+from .calls import ItemResult, LeasedJob, Tokens
+from .worker import BlockingWorker, Fail, Worker, worker
 
 __all__ = [
     "AsyncJobsClient",
+    "BlockingWorker",
     "Fail",
     "ItemResult",
     "JobsClient",
     "JobsError",
     "LeasedJob",
+    "Tokens",
     "WebhookVerificationError",
     "Worker",
     "verify",

@@ -1,18 +1,17 @@
-"""The asyncio client: publishing and the pull API. Definitions and operations are the blocking one's."""
+"""The asyncio client of the job service: definitions, messages, the pull API, operations."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx2
 
-from . import calls
-from .blocking import check, unreachable
-from .calls import Call, ItemResult, LeasedJob, Tokens
+from . import calls, management
+from .calls import Answer, Call, ItemResult, LeasedJob, Settings, Tokens
 
-__all__ = ["AsyncJobsClient"]
+__all__ = ["AsyncJobsClient", "Queue"]
 
 T = TypeVar("T")
 
@@ -20,8 +19,15 @@ T = TypeVar("T")
 class AsyncJobsClient:
     """Speaks to the service at ``url``. An async context manager; also usable without, then ``close`` it.
 
-    Methods raise :class:`~headrace.jobs.errors.JobsError` as those of ``JobsClient`` do. They can be
-    called concurrently, and cancelled: what was asked for may have happened or not.
+    Every method raises :class:`~headrace.jobs.errors.JobsError` with the service's own code and sentence,
+    and one with status 0 and code ``unreachable`` when no answer came. Methods can be called concurrently,
+    and cancelled: what was asked for may have happened or not.
+
+    Args:
+        admin_token: what definitions and operations need, where the service asks for it.
+        timeout_s: seconds to wait for an answer, beside those that the service was asked to wait.
+        connections: how many may be open at a time.
+        transport: sends the requests in place of sockets, as for tests.
     """
 
     def __init__(
@@ -29,15 +35,14 @@ class AsyncJobsClient:
         url: str,
         *,
         admin_token: str | None = None,
-        transport: Any = None,
+        timeout_s: float = 30.0,
         connections: int = 100,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        headers = {"Accept": "application/json"}
-        if admin_token:
-            headers["Authorization"] = f"Bearer {admin_token}"
+        self._settings = Settings(url, admin_token, timeout_s, connections)
         self._http = httpx2.AsyncClient(
             base_url=url,
-            headers=headers,
+            headers=self._settings.headers(),
             transport=transport,
             trust_env=False,
             limits=httpx2.Limits(
@@ -45,7 +50,7 @@ class AsyncJobsClient:
             ),
         )
 
-    async def __aenter__(self) -> AsyncJobsClient:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
@@ -67,12 +72,65 @@ class AsyncJobsClient:
                 call.path,
                 headers=dict(call.headers),
                 content=call.content,
-                timeout=call.timeout_s,
+                timeout=call.timeout_s(self._settings.timeout_s),
             )
         except httpx2.HTTPError as error:
-            raise unreachable(error) from error
-        check(call, response)
-        return call.parse(response.content)
+            raise calls.unreachable(error) from error
+        return call.read(Answer(response.status_code, response.content, response.headers))
+
+    # Definitions
+
+    async def put_producer(
+        self, producer: str, *, token: str | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        """Create a producer or change it; what is not given stays."""
+        return await self._put(calls.path_of("producer", producer), token=token, name=name)
+
+    async def put_channel(
+        self, channel: str, *, token: str | None = None, name: str | None = None
+    ) -> dict[str, Any]:
+        """Create a channel or change it; what is not given stays."""
+        return await self._put(calls.path_of("channel", channel), token=token, name=name)
+
+    async def put_consumer(
+        self,
+        channel: str,
+        consumer: str,
+        *,
+        kind: str | None = None,
+        callback_url: str | None = None,
+        token: str | None = None,
+        name: str | None = None,
+        max_retries: int | None = None,
+    ) -> dict[str, Any]:
+        """Create a consumer (``kind`` push or pull; push when not given) or change it."""
+        return await self._put(
+            calls.path_of("channel", channel, "consumer", consumer),
+            token=token,
+            name=name,
+            type=kind,
+            callbackUrl=callback_url,
+            maxRetries=max_retries,
+        )
+
+    async def _put(self, path: str, **fields: str | int | None) -> dict[str, Any]:
+        version = await self._do(management.etag(path))
+        return await self._do(management.define(path, version, **fields))
+
+    async def patch_consumer(self, channel: str, consumer: str, **change: Any) -> dict[str, Any]:
+        """Change ``settings``, ``paused``, ``enable``, ``max_retries``, ``name``, ``type`` or
+        ``callback_url``; what is not given stays.
+        """
+        return await self._do(management.change(channel, consumer, change))
+
+    async def rotate_secret(
+        self, channel: str, consumer: str, *, keep_previous: bool = True
+    ) -> str:
+        """Make a new signing secret and return it."""
+        call = management.new_secret(channel, consumer, keep_previous=keep_previous)
+        return await self._do(call)
+
+    # Messages
 
     async def publish(
         self,
@@ -103,26 +161,125 @@ class AsyncJobsClient:
                 priority=priority,
                 ordering_key=ordering_key,
                 scheduled_for=scheduled_for,
-                metadata=metadata or {},
+                metadata=metadata,
                 idempotent=idempotent,
             )
         )
 
+    # Pulling
+
     def queue(
         self, channel: str, consumer: str, *, channel_token: str, consumer_token: str
     ) -> Queue:
-        """The jobs of one pull consumer."""
+        """The jobs of one pull consumer; the methods below, without naming it in each call."""
         return Queue(self, channel, consumer, Tokens(channel_token, consumer_token))
+
+    async def claim(
+        self,
+        channel: str,
+        consumer: str,
+        tokens: Tokens,
+        n: int = 1,
+        *,
+        lease_s: float = 30.0,
+        wait_s: float = 0.0,
+    ) -> list[LeasedJob]:
+        """Lease up to ``n`` jobs, waiting up to ``wait_s`` for the first."""
+        return await self._do(calls.claim(channel, consumer, tokens, n, lease_s, wait_s))
+
+    async def complete(
+        self, channel: str, consumer: str, tokens: Tokens, jobs: Sequence[LeasedJob]
+    ) -> list[ItemResult]:
+        """Finish jobs; one result each."""
+        return await self._do(calls.finish(channel, consumer, tokens, "complete", jobs))
+
+    async def fail(
+        self,
+        channel: str,
+        consumer: str,
+        tokens: Tokens,
+        jobs: Sequence[LeasedJob],
+        reason: str,
+        *,
+        retry_in_s: float | None = None,
+        dead: bool = False,
+    ) -> list[ItemResult]:
+        """Give jobs up for now, or with ``dead`` for good."""
+        each = {"reason": reason, "retry_in_seconds": retry_in_s, "dead": dead}
+        return await self._do(calls.finish(channel, consumer, tokens, "fail", jobs, each))
+
+    async def release(
+        self,
+        channel: str,
+        consumer: str,
+        tokens: Tokens,
+        jobs: Sequence[LeasedJob],
+        delay_s: float = 0.0,
+    ) -> list[ItemResult]:
+        """Give jobs back undone; not counted as a retry."""
+        call = calls.finish(channel, consumer, tokens, "release", jobs, delay_seconds=delay_s)
+        return await self._do(call)
+
+    async def heartbeat(
+        self,
+        channel: str,
+        consumer: str,
+        tokens: Tokens,
+        jobs: Sequence[LeasedJob],
+        lease_s: float = 30.0,
+    ) -> list[ItemResult]:
+        """Move the deadlines to ``lease_s`` from now."""
+        call = calls.finish(channel, consumer, tokens, "heartbeat", jobs, lease_seconds=lease_s)
+        return await self._do(call)
+
+    # Operations
+
+    async def status(self) -> dict[str, Any]:
+        """What runs, and every consumer's counts."""
+        return await self._do(management.status())
+
+    async def events(self) -> list[dict[str, Any]]:
+        """The newest events."""
+        return await self._do(management.events())
+
+    async def job(self, channel: str, consumer: str, job: str) -> dict[str, Any]:
+        """A job with its attempts."""
+        return await self._do(management.job(channel, consumer, job))
+
+    async def dead_jobs(self, channel: str, consumer: str) -> AsyncIterator[dict[str, Any]]:
+        """All dead jobs, newest first, page by page."""
+        path: str | None = management.dead_path(channel, consumer)
+        while path:
+            page = await self._do(management.dead_page(path))
+            for job in page.jobs:
+                yield job
+            path = page.next
+
+    async def requeue_dead(self, channel: str, consumer: str, *, consumer_token: str) -> None:
+        """Send all dead jobs back."""
+        await self._do(management.requeue_dead(channel, consumer, consumer_token))
+
+    async def purge_dead(
+        self, channel: str, consumer: str, *, channel_token: str, consumer_token: str
+    ) -> int:
+        """Delete all dead jobs; how many."""
+        tokens = Tokens(channel_token, consumer_token)
+        return await self._do(management.purge_dead(channel, consumer, tokens))
 
 
 class Queue:
-    """The jobs of one pull consumer: claim them, finish them."""
+    """The jobs of one pull consumer: claim them, finish them. Made by ``client.queue(…)``.
+
+    Attributes:
+        name: channel and consumer.
+    """
 
     def __init__(
         self, client: AsyncJobsClient, channel: str, consumer: str, tokens: Tokens
     ) -> None:
         self._client = client
-        self._base = calls.path_of("v2", "channel", channel, "consumer", consumer)
+        self._channel = channel
+        self._consumer = consumer
         self._tokens = tokens
         self.name = f"{channel}/{consumer}"
 
@@ -130,11 +287,13 @@ class Queue:
         self, n: int = 1, *, lease_s: float = 30.0, wait_s: float = 0.0
     ) -> list[LeasedJob]:
         """Lease up to ``n`` jobs, waiting up to ``wait_s`` for the first."""
-        return await self._client._do(calls.claim(self._base, self._tokens, n, lease_s, wait_s))
+        return await self._client.claim(
+            self._channel, self._consumer, self._tokens, n, lease_s=lease_s, wait_s=wait_s
+        )
 
     async def complete(self, jobs: Sequence[LeasedJob]) -> list[ItemResult]:
         """Finish jobs; one result each."""
-        return await self._batch("complete", calls.held(jobs))
+        return await self._client.complete(self._channel, self._consumer, self._tokens, jobs)
 
     async def fail(
         self,
@@ -145,18 +304,24 @@ class Queue:
         dead: bool = False,
     ) -> list[ItemResult]:
         """Give jobs up for now, or with ``dead`` for good."""
-        more = {"reason": reason, "retry_in_seconds": retry_in_s, "dead": dead}
-        return await self._batch("fail", [{**item, **more} for item in calls.held(jobs)])
+        return await self._client.fail(
+            self._channel,
+            self._consumer,
+            self._tokens,
+            jobs,
+            reason,
+            retry_in_s=retry_in_s,
+            dead=dead,
+        )
 
     async def release(self, jobs: Sequence[LeasedJob], delay_s: float = 0.0) -> list[ItemResult]:
         """Give jobs back undone; not counted as a retry."""
-        return await self._batch("release", calls.held(jobs), delay_seconds=delay_s)
+        return await self._client.release(
+            self._channel, self._consumer, self._tokens, jobs, delay_s
+        )
 
     async def heartbeat(self, jobs: Sequence[LeasedJob], lease_s: float = 30.0) -> list[ItemResult]:
         """Move the deadlines to ``lease_s`` from now."""
-        return await self._batch("heartbeat", calls.held(jobs), lease_seconds=lease_s)
-
-    async def _batch(
-        self, what: str, items: Sequence[Mapping[str, Any]], **more: Any
-    ) -> list[ItemResult]:
-        return await self._client._do(calls.batch(self._base, self._tokens, what, items, **more))
+        return await self._client.heartbeat(
+            self._channel, self._consumer, self._tokens, jobs, lease_s
+        )

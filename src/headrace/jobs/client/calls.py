@@ -7,28 +7,80 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import msgspec
 
 from ..errors import JobsError
 
-__all__ = ["Call", "ItemResult", "LeasedJob", "Tokens", "problem_of"]
+__all__ = [
+    "Answer",
+    "Call",
+    "ItemResult",
+    "LeasedJob",
+    "Settings",
+    "Tokens",
+    "problem_of",
+    "unreachable",
+]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
+class Settings:
+    """How a client speaks to its service."""
+
+    url: str
+    admin_token: str | None = field(repr=False)
+    timeout_s: float
+    connections: int
+
+    def headers(self) -> dict[str, str]:
+        """What every request has."""
+        headers = {"Accept": "application/json"}
+        return headers | (
+            {"Authorization": f"Bearer {self.admin_token}"} if self.admin_token else {}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the service answered. ``headers`` finds names however they are written."""
+
+    status: int
+    content: bytes
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request, and what its answer means."""
+    """A request, and what its answer means.
+
+    Attributes:
+        wait_s: how long the service may wait before it answers.
+        timeout_min_s: how long the work may take, whatever the client's usual time.
+        accept: statuses of refusals that ``parse`` understands.
+    """
 
     method: str
     path: str
-    parse: Callable[[bytes], T]
+    parse: Callable[[Answer], T]
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = b""
-    timeout_s: float = 30.0
+    wait_s: float = 0.0
+    timeout_min_s: float = 0.0
     accept: tuple[int, ...] = ()
+
+    def timeout_s(self, usual_s: float) -> float:
+        """How long to wait for the answer."""
+        return max(usual_s, self.timeout_min_s) + self.wait_s
+
+    def read(self, answer: Answer) -> T:
+        """What the answer means. Raises JobsError for a refusal."""
+        if not 200 <= answer.status < 300 and answer.status not in self.accept:
+            raise problem_of(answer.status, answer.content, answer.headers.get("retry-after"))
+        return self.parse(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +138,20 @@ def problem_of(status: int, content: bytes, retry_after: str | None) -> JobsErro
     return JobsError(status, code, message, document.get("field"), retry_after_s=seconds)
 
 
-def decode(content: bytes) -> Any:
-    return msgspec.json.decode(content)
+def unreachable(error: Exception) -> JobsError:
+    """No answer came."""
+    text = f"the service did not answer: {type(error).__name__} {error}".strip()
+    return JobsError(0, "unreachable", text)
 
 
-def nothing(content: bytes) -> None:
-    del content
-
-
-def form_of(**fields: str | int | None) -> bytes:
-    return urlencode({name: value for name, value in fields.items() if value is not None}).encode()
-
-
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+def mapping(answer: Answer) -> dict[str, Any]:
+    """The answer's JSON document, which is an object."""
+    found: dict[str, Any] = msgspec.json.decode(answer.content)
+    return found
 
 
 def path_of(*parts: str) -> str:
     return "/" + "/".join(quote(part, safe="") for part in parts)
-
-
-def put_definition(path: str, content: bytes, etag: str | None) -> Call[dict[str, Any]]:
-    headers = {**FORM, **({"If-Match": etag} if etag else {})}
-    # An empty form is a form, too; the service looks at the media type.
-    return Call("PUT", path, decode, headers, content or b"name=")
 
 
 def publish(
@@ -123,9 +166,10 @@ def publish(
     priority: int,
     ordering_key: str | None,
     scheduled_for: str | None,
-    metadata: Mapping[str, str],
+    metadata: Mapping[str, str] | None,
     idempotent: bool,
 ) -> Call[dict[str, Any]]:
+    metadata = metadata or {}
     headers = {
         **metadata,
         "X-Broker-Channel-Token": channel_token,
@@ -141,26 +185,25 @@ def publish(
         "X-Broker-Metadata-Headers": ",".join(metadata) or None,
     }
     headers |= {name: value for name, value in optional.items() if value is not None}
-    return Call("POST", path_of("v2", "channel", channel, "messages"), decode, headers, payload)
+    return Call("POST", path_of("v2", "channel", channel, "messages"), mapping, headers, payload)
+
+
+def queue_path(channel: str, consumer: str) -> str:
+    return path_of("v2", "channel", channel, "consumer", consumer)
 
 
 def claim(
-    base: str, tokens: Tokens, n: int, lease_s: float, wait_s: float
+    channel: str, consumer: str, tokens: Tokens, n: int, lease_s: float, wait_s: float
 ) -> Call[list[LeasedJob]]:
     body = {"max": n, "lease_seconds": lease_s, "wait_seconds": wait_s}
-    return Call(
-        "POST",
-        f"{base}/jobs/claim",
-        _leased,
-        tokens.headers(),
-        msgspec.json.encode(body),
-        30.0 + wait_s,
-    )
+    path = queue_path(channel, consumer) + "/jobs/claim"
+    content = msgspec.json.encode(body)
+    return Call("POST", path, _leased, tokens.headers(), content, wait_s=wait_s)
 
 
-def _leased(content: bytes) -> list[LeasedJob]:
+def _leased(answer: Answer) -> list[LeasedJob]:
     jobs = []
-    for job in decode(content)["jobs"]:
+    for job in mapping(answer)["jobs"]:
         message = job.pop("message")
         text = message["payload"]
         payload = base64.b64decode(text) if message.get("encoding") == "base64" else text.encode()
@@ -181,17 +224,25 @@ def _leased(content: bytes) -> list[LeasedJob]:
     return jobs
 
 
-def batch(
-    base: str, tokens: Tokens, what: str, items: Sequence[Mapping[str, Any]], **more: Any
+def finish(
+    channel: str,
+    consumer: str,
+    tokens: Tokens,
+    what: str,
+    jobs: Sequence[LeasedJob],
+    each: Mapping[str, Any] | None = None,
+    **all_of_them: Any,
 ) -> Call[list[ItemResult]]:
-    body = msgspec.json.encode({"jobs": items, **more})
+    """Complete, fail, release, or extend jobs that are held; ``each`` is said of every single one."""
+    items = [{"id": job.id, "lease": job.lease, **(each or {})} for job in jobs]
+    path = f"{queue_path(channel, consumer)}/jobs/{what}"
+    content = msgspec.json.encode({"jobs": items, **all_of_them})
     # The answer to a single item has its status; what became of it is in the body all the same.
-    return Call("POST", f"{base}/jobs/{what}", _results, tokens.headers(), body, accept=(404, 409))
+    return Call("POST", path, _results, tokens.headers(), content, accept=(404, 409))
 
 
-def _results(content: bytes) -> list[ItemResult]:
-    return msgspec.json.decode(content, type=_Results).results
-
-
-def held(jobs: Sequence[LeasedJob]) -> list[dict[str, str]]:
-    return [{"id": job.id, "lease": job.lease} for job in jobs]
+def _results(answer: Answer) -> list[ItemResult]:
+    # A batch that was refused as a whole has a problem for a body, and no results.
+    if answer.status >= 400 and b'"results"' not in answer.content[:20]:
+        raise problem_of(answer.status, answer.content, answer.headers.get("retry-after"))
+    return msgspec.json.decode(answer.content, type=_Results).results

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import inspect
 import logging
+import threading
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, overload
 
+from ...errors import ConfigurationError
 from ..errors import JobsError
-from .aio import Queue
+from . import blocking
+from .aio import AsyncJobsClient, Queue
 from .calls import LeasedJob
 
-__all__ = ["Fail", "Worker", "worker"]
+__all__ = ["BlockingWorker", "Fail", "Worker", "worker"]
 
 Handler = Callable[[LeasedJob], Awaitable[Any]] | Callable[[LeasedJob], Any]
 
@@ -40,6 +45,11 @@ class Worker:
     what it returns is awaited if it can be. While handlers run, their
     leases are extended every third of ``lease_s``; a handler whose lease is lost all the same is
     cancelled, because somebody else has the job.
+
+    Attributes:
+        completed: jobs that were done.
+        failed: jobs that the handler gave up, or whose handler raised.
+        lost: jobs that somebody else has meanwhile.
     """
 
     def __init__(
@@ -51,9 +61,12 @@ class Worker:
         lease_s: float = 30.0,
         wait_s: float = 20.0,
     ) -> None:
+        if concurrency < 1:
+            raise ConfigurationError(f"concurrency is {concurrency}; accepted: 1 or more")
         self._queue = queue
         self._handler = handler
         self._is_async = _is_async(handler)
+        self._threads = ThreadPoolExecutor(concurrency, "job")  # starts none before it needs one
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
@@ -92,6 +105,7 @@ class Worker:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._threads.shutdown(wait=False)
 
     async def _until_stirred(self, background: list[asyncio.Task[None]]) -> None:
         """Until a handler ended, something was completed, or a part of us broke."""
@@ -150,7 +164,8 @@ class Worker:
         if self._is_async:
             result = self._handler(job)
         else:
-            result = await asyncio.to_thread(self._handler, job)
+            call = functools.partial(contextvars.copy_context().run, self._handler, job)
+            result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
         if inspect.isawaitable(result):  # also what a plain callable made: the work is still to do
             await result
         elif inspect.isgenerator(result) or inspect.isasyncgen(result):
@@ -212,6 +227,100 @@ class Worker:
                 running[1].cancel()
 
 
+class BlockingWorker:
+    """``Worker`` for a queue of ``JobsClient``: ``run`` blocks, and another thread stops it.
+
+    Runs a handler over the jobs of a queue, up to ``concurrency`` at once, over connections of its own.
+
+    A handler that returns completes its job; one that raises :class:`Fail` says how it failed; any other
+    exception fails the job with its text. A plain function runs on a thread; a coroutine function runs on
+    the loop behind ``run``. While handlers run, their leases are extended every third of ``lease_s``; a
+    handler whose lease is lost all the same is cancelled, because somebody else has the job.
+
+    Attributes:
+        completed: jobs that were done.
+        failed: jobs that the handler gave up, or whose handler raised.
+        lost: jobs that somebody else has meanwhile.
+    """
+
+    def __init__(
+        self,
+        queue: blocking.Queue,
+        handler: Handler,
+        *,
+        concurrency: int = 10,
+        lease_s: float = 30.0,
+        wait_s: float = 20.0,
+    ) -> None:
+        self._queue = queue
+        self._make = functools.partial(
+            Worker, handler=handler, concurrency=concurrency, lease_s=lease_s, wait_s=wait_s
+        )
+        self._lock = threading.Lock()  # for what follows: the worker's thread, and who stops it
+        self._worker: Worker | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
+        self._is_stopped = False
+
+    @property
+    def completed(self) -> int:
+        """Jobs that were done."""
+        return self._worker.completed if self._worker is not None else 0
+
+    @property
+    def failed(self) -> int:
+        """Jobs that the handler gave up, or whose handler raised."""
+        return self._worker.failed if self._worker is not None else 0
+
+    @property
+    def lost(self) -> int:
+        """Jobs that somebody else has meanwhile."""
+        return self._worker.lost if self._worker is not None else 0
+
+    def stop(self) -> None:
+        """Claim no more; ``run`` returns when what is being worked on is finished."""
+        with self._lock:
+            self._is_stopped = True
+            if self._loop is not None and self._worker is not None:
+                self._loop.call_soon_threadsafe(self._worker.stop)
+
+    def run(self) -> None:
+        """Work until stopped. An interrupt ends at once; the jobs go to others when their leases end.
+
+        Raises ConfigurationError: it runs already, or an event loop runs in this thread.
+        """
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            asyncio.run(self._work())
+        else:
+            raise ConfigurationError(
+                "run() blocks, and an event loop runs in this thread; use another thread, or a Worker "
+                "with a queue of AsyncJobsClient"
+            )
+
+    async def _work(self) -> None:
+        settings = self._queue._client._settings
+        async with AsyncJobsClient(
+            settings.url,
+            admin_token=settings.admin_token,
+            timeout_s=settings.timeout_s,
+            connections=settings.connections,
+        ) as client:
+            queue = Queue(client, self._queue._channel, self._queue._consumer, self._queue._tokens)
+            with self._lock:
+                if self._loop is not None:
+                    raise ConfigurationError("the worker runs already")
+                worker = self._worker = self._make(queue)
+                self._loop = asyncio.get_running_loop()
+                if self._is_stopped:
+                    worker.stop()
+            try:
+                await worker.run()
+            finally:
+                with self._lock:
+                    self._loop = None
+
+
 def _is_async(handler: Handler) -> bool:
     """Whether calling ``handler`` makes a coroutine and does no work yet, as far as it can be told."""
     while isinstance(handler, functools.partial):
@@ -226,17 +335,31 @@ def _batch_of(jobs: list[LeasedJob]) -> list[LeasedJob]:
     return list({job.id: job for job in reversed(jobs[:_BATCH])}.values())
 
 
-def worker(queue: Queue, **options: Any) -> Callable[[Handler], Worker]:
+@overload
+def worker(queue: Queue, **options: Any) -> Callable[[Handler], Worker]: ...
+
+
+@overload
+def worker(queue: blocking.Queue, **options: Any) -> Callable[[Handler], BlockingWorker]: ...
+
+
+def worker(
+    queue: Queue | blocking.Queue, **options: Any
+) -> Callable[[Handler], Worker] | Callable[[Handler], BlockingWorker]:
     """Makes a worker of a handler::
 
-    @worker(client.queue("orders", "mailer", channel_token=…, consumer_token=…), concurrency=20)
-    async def mail(job):
-        await send(job.payload)
+        @worker(client.queue("orders", "mailer", channel_token=…, consumer_token=…), concurrency=20)
+        async def mail(job):
+            await send(job.payload)
 
-    await mail.run()
+        await mail.run()
+
+    With a queue of ``JobsClient`` it is a ``BlockingWorker``, and ``mail.run()`` blocks.
     """
 
-    def decorate(handler: Handler) -> Worker:
+    def decorate(handler: Handler) -> Any:
+        if isinstance(queue, blocking.Queue):
+            return BlockingWorker(queue, handler, **options)
         return Worker(queue, handler, **options)
 
     return decorate

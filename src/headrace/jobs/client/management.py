@@ -1,0 +1,106 @@
+"""Defining producers, channels and consumers, and looking after their jobs: the calls. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from .calls import Answer, Call, Tokens, mapping, path_of, queue_path
+
+__all__ = ["DeadPage"]
+
+_FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
+_LONG_S: Final = 600.0  # for what concerns all dead jobs
+
+
+@dataclass(frozen=True, slots=True)
+class DeadPage:
+    """Some dead jobs, and the path of the next page, if there is one."""
+
+    jobs: list[dict[str, Any]]
+    next: str | None
+
+
+# Definitions
+
+
+def etag(path: str) -> Call[str | None]:
+    """The version of a definition; None if there is none yet."""
+    return Call("GET", path, lambda answer: answer.headers.get("etag"), accept=(404,))
+
+
+def define(path: str, version: str | None, **fields: str | int | None) -> Call[dict[str, Any]]:
+    """Create or change what is at ``path``, which must have this version."""
+    headers = {**_FORM, **({"If-Match": version} if version else {})}
+    # An empty form is a form, too; the service looks at the media type.
+    return Call("PUT", path, mapping, headers, _form(**fields) or b"name=")
+
+
+def change(channel: str, consumer: str, fields: Mapping[str, Any]) -> Call[dict[str, Any]]:
+    content = msgspec.json.encode(fields)
+    return Call("PATCH", queue_path(channel, consumer), mapping, content=content)
+
+
+def new_secret(channel: str, consumer: str, *, keep_previous: bool) -> Call[str]:
+    content = msgspec.json.encode({"keep_previous": keep_previous})
+    return Call("POST", queue_path(channel, consumer) + "/secret", _secret, content=content)
+
+
+def _secret(answer: Answer) -> str:
+    return str(mapping(answer)["secret"])
+
+
+def _form(**fields: str | int | None) -> bytes:
+    return urlencode({name: value for name, value in fields.items() if value is not None}).encode()
+
+
+# Operations
+
+
+def status() -> Call[dict[str, Any]]:
+    return Call("GET", "/_status", mapping)
+
+
+def events() -> Call[list[dict[str, Any]]]:
+    return Call("GET", "/v2/events", _events)
+
+
+def _events(answer: Answer) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = mapping(answer)["events"]
+    return found
+
+
+def job(channel: str, consumer: str, job_id: str) -> Call[dict[str, Any]]:
+    return Call("GET", queue_path(channel, consumer) + path_of("job", job_id), mapping)
+
+
+def dead_path(channel: str, consumer: str) -> str:
+    return path_of("channel", channel, "consumer", consumer, "dlq")
+
+
+def dead_page(path: str) -> Call[DeadPage]:
+    return Call("GET", path, _dead_page)
+
+
+def _dead_page(answer: Answer) -> DeadPage:
+    page = mapping(answer)
+    return DeadPage(page["DeadJobs"], page["Pages"].get("next"))
+
+
+def requeue_dead(channel: str, consumer: str, consumer_token: str) -> Call[None]:
+    content = _form(requeue=consumer_token)
+    path = dead_path(channel, consumer)
+    return Call("POST", path, lambda answer: None, _FORM, content, timeout_min_s=_LONG_S)
+
+
+def purge_dead(channel: str, consumer: str, tokens: Tokens) -> Call[int]:
+    path = dead_path(channel, consumer)
+    return Call("DELETE", path, _deleted, tokens.headers(), timeout_min_s=_LONG_S)
+
+
+def _deleted(answer: Answer) -> int:
+    return int(mapping(answer)["deletedCount"])
