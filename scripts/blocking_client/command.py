@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from . import plain
 from .facade import write_module
@@ -27,24 +28,26 @@ def targets() -> dict[Path, Callable[[], str]]:
 
 def generated() -> dict[Path, str]:
     """The files as they ought to be. Raises ProblemError."""
-    return {path: _formatted(path, write()) for path, write in targets().items()}
+    with TemporaryDirectory() as directory:
+        drafts = {path: Path(directory, str(path.relative_to(ROOT))) for path in targets()}
+        for path, write in targets().items():
+            drafts[path].parent.mkdir(parents=True, exist_ok=True)
+            drafts[path].write_text(write())
+        _format(directory)
+        return {path: draft.read_text() for path, draft in drafts.items()}
 
 
-def _formatted(path: Path, text: str) -> str:
+def _format(directory: str) -> None:
     """In the house style, as the linter and the formatter of the development environment have it."""
-    ruff = [sys.executable, "-m", "ruff"]
-    name = ["--stdin-filename", str(path), "-"]
-    for command in (
-        [*ruff, "check", "--quiet", "--fix-only", "--unsafe-fixes", "--select", "I,UP028"],
-        [*ruff, "format", "--quiet"],
-    ):
+    for command in (["check", "--fix-only", "--unsafe-fixes", "--select", "I,UP028"], ["format"]):
+        config = ["--no-cache", "--config", str(ROOT / "pyproject.toml")]
         done = subprocess.run(
-            [*command, *name], input=text, capture_output=True, text=True, cwd=ROOT
+            [sys.executable, "-m", "ruff", *command, "--quiet", *config, directory],
+            capture_output=True,
+            text=True,
         )
         if done.returncode:
-            raise ProblemError(f"{path.name} cannot be formatted: {done.stderr}\n{text}")
-        text = done.stdout
-    return text
+            raise ProblemError(f"ruff cannot format what was written: {done.stderr}")
 
 
 def main(arguments: list[str]) -> int:
