@@ -43,7 +43,7 @@ LINKS_MAX: Final = 8  # a link may lead to a link; more in a row are taken for a
 
 T = TypeVar("T")
 
-HeaderValues = Mapping[str, "str | Sequence[str]"]
+HeaderValues = Mapping[str, str | Sequence[str]]
 
 
 class ObjectStore:

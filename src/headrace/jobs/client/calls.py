@@ -91,6 +91,7 @@ class Tokens:
     consumer_token: str = field(repr=False)
 
     def headers(self) -> dict[str, str]:
+        """The headers that show them."""
         return {
             "X-Broker-Channel-Token": self.channel_token,
             "X-Broker-Consumer-Token": self.consumer_token,
