@@ -20,14 +20,16 @@ class Publisher(Blocking):
     """Sends without waiting for each ack. Made by ``js.publisher(…)``; a context manager.
 
     Messages of one subject are stored in the order sent: nothing is sent behind a message that is known
-    not to be stored; see ``pubrecovery``. (What was under way behind it at that moment may be stored
+    not to be stored; see ``recovery``. (What was under way behind it at that moment may be stored
     before it, if a leader changed within a round trip. ``fast`` excludes that.) Several threads may
     send; messages are numbered in the order of their ``send`` calls, and handed to the background
     thread many at a time.
 
     Attributes:
-        sent, acked, duplicates, failed: how many messages so far; ``sent == acked + failed`` once
-            flushed. ``duplicates`` are acked messages the stream had already.
+        sent: messages sent so far; ``sent == acked + failed`` once flushed.
+        acked: messages acknowledged so far.
+        duplicates: acknowledged messages the stream had already.
+        failed: messages that failed so far.
     """
 
     __slots__ = ("_sending",)
@@ -40,26 +42,22 @@ class Publisher(Blocking):
 
     @property
     def sent(self) -> int:
-        """How many messages so far; ``sent == acked + failed`` once flushed. ``duplicates`` are acked
-        messages the stream had already."""
+        """Messages sent so far; ``sent == acked + failed`` once flushed."""
         return self._sending.sent
 
     @property
     def acked(self) -> int:
-        """How many messages so far; ``sent == acked + failed`` once flushed. ``duplicates`` are acked
-        messages the stream had already."""
+        """Messages acknowledged so far."""
         return self._inner.acked
 
     @property
     def duplicates(self) -> int:
-        """How many messages so far; ``sent == acked + failed`` once flushed. ``duplicates`` are acked
-        messages the stream had already."""
+        """Acknowledged messages the stream had already."""
         return self._inner.duplicates
 
     @property
     def failed(self) -> int:
-        """How many messages so far; ``sent == acked + failed`` once flushed. ``duplicates`` are acked
-        messages the stream had already."""
+        """Messages that failed so far."""
         return self._inner.failed
 
     @property

@@ -38,13 +38,15 @@ class Publisher:
     """Sends without waiting for each ack. Made by ``js.publisher(…)``; an async context manager.
 
     Messages of one subject are stored in the order sent: nothing is sent behind a message that is known
-    not to be stored; see ``pubrecovery``. (What was under way behind it at that moment may be stored
+    not to be stored; see ``recovery``. (What was under way behind it at that moment may be stored
     before it, if a leader changed within a round trip. ``fast`` excludes that.) Not thread-safe, but
     several tasks may send.
 
     Attributes:
-        sent, acked, duplicates, failed: how many messages so far; ``sent == acked + failed`` once
-            flushed. ``duplicates`` are acked messages the stream had already.
+        sent: messages sent so far; ``sent == acked + failed`` once flushed.
+        acked: messages acknowledged so far.
+        duplicates: acknowledged messages the stream had already.
+        failed: messages that failed so far.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class Worker:
         self._queue = queue
         self._handler = handler
         self._is_async = _is_async(handler)
-        self._threads = ThreadPoolExecutor(concurrency, "job")  # starts none before it needs one
+        self._threads: ThreadPoolExecutor | None = None  # for plain functions, while it runs
         self._concurrency = concurrency
         self._lease_s = lease_s
         self._wait_s = wait_s
@@ -87,6 +87,8 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped. Cancelling ends at once; the jobs go to others when their leases end."""
+        # One starts when it is needed. A loop's own threads are few, and others need them.
+        self._threads = ThreadPoolExecutor(self._concurrency, "job")
         background = [asyncio.create_task(self._keep_alive()), asyncio.create_task(self._finish())]
         for part in background:
             part.add_done_callback(lambda _: self._stir.set())
@@ -256,7 +258,8 @@ class BlockingWorker:
         self._make = functools.partial(
             Worker, handler=handler, concurrency=concurrency, lease_s=lease_s, wait_s=wait_s
         )
-        self._lock = threading.Lock()  # for what follows: the worker's thread, and who stops it
+        # For what follows: the worker's thread, and who stops it, which may be a signal's handler there.
+        self._lock = threading.RLock()
         self._worker: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
         self._is_stopped = False
