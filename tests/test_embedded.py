@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
+import dataclasses
 import threading
 from pathlib import Path
 
 import pytest
 
-import headrace
 from headrace import sync
+from headrace.broker.server.options import BrokerOptions, WebSocketOptions
+from headrace.client.events import LameDuck
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectionClosedError
-
-
-def test_the_blocking_broker_has_the_names_of_the_other() -> None:
-    names = ("port", "client_url", "monitor_url", "start", "stop", "connect")
-    for name in names:
-        assert hasattr(headrace.Broker, name)
-        assert inspect.getdoc(getattr(sync.Broker, name))
 
 
 def test_threads_share_a_broker_and_its_connections(tmp_path: Path) -> None:
@@ -63,3 +57,21 @@ def test_a_blocking_broker_that_cannot_start_leaves_nothing() -> None:
     with sync.Broker(port=-1, token="t") as broker, pytest.raises(AuthorizationError):
         broker.connect()
     assert threading.active_count() == before
+
+
+def test_a_broker_on_a_thread_takes_other_settings_while_it_serves() -> None:
+    broker = sync.Broker(port=-1, token="t", websocket=WebSocketOptions(port=-1))
+    with pytest.raises(ConfigurationError, match="not started"):
+        broker.reload(BrokerOptions())
+    broker.announce_stop()  # to nobody
+    with broker, broker.connect(token="t"):
+        assert (broker.websocket_url or "").startswith("ws://127.0.0.1:")
+        old = BrokerOptions(port=-1, token="t", websocket=WebSocketOptions(port=-1))
+        assert broker.reload(dataclasses.replace(old, token="u")) == []
+        with pytest.raises(AuthorizationError):
+            broker.connect(token="t")
+        with broker.connect(token="u") as other:
+            other.flush()
+            told = other.events()
+            broker.announce_stop()
+            assert isinstance(next(told), LameDuck)

@@ -17,7 +17,7 @@ from .client.blocking.portal import LentPortal, Portal
 from .client.connection import Connecting, settings_from
 from .client.net.inprocess import InProcessSession
 from .client.net.options import ConnectOptions, Options
-from .errors import ConnectionClosedError
+from .errors import ConfigurationError, ConnectionClosedError
 
 __all__ = ["BlockingBroker", "Broker"]
 
@@ -97,6 +97,26 @@ class BlockingBroker:
     def monitor_url(self) -> str | None:
         """Where monitoring answers, if it was asked for."""
         return self._broker.monitor_url
+
+    @property
+    def websocket_url(self) -> str | None:
+        """Where WebSockets are accepted, if they were asked for."""
+        return self._broker.websocket_url
+
+    def announce_stop(self) -> None:
+        """Tell the clients to look for another server; they are served until ``stop``."""
+        if self._portal is not None:
+            self._portal.call(self._broker.announce_stop)
+
+    def reload(self, options: BrokerOptions) -> list[str]:
+        """Change to these settings as far as that goes while serving, as ``headrace.Broker.reload``.
+
+        Returns the names of changed settings that need a restart. Raises ConfigurationError, and then
+        nothing has changed.
+        """
+        if self._portal is None:
+            raise ConfigurationError("the broker is not started")
+        return self._portal.call(self._broker.reload, options)
 
     def start(self) -> None:
         """Recover what is stored, then listen. A failed start leaves nothing behind."""

@@ -34,6 +34,7 @@ ITS_OWN = {"start", "end", "of", "connection_lost", "connection_restored", "conn
 OTHER_TYPES = [  # what a type is called without ``async``
     (r"\bAsyncIterator\b", "Iterator"),
     (r"\bConnecting\b", "Connection"),
+    (r"\bBlockingConnection\b", "Connection"),
     (r"\bAsyncJobsClient\b", "JobsClient"),
     (r"\bAsyncBaseTransport\b", "BaseTransport"),
     (r"\bblocking\.Queue\b", "Queue"),
@@ -134,6 +135,17 @@ def test_a_twin_has_no_more_than_the_asyncio_class(aio: Any, twin: Any) -> None:
         if base.__module__.startswith("headrace") and "__init__" in vars(base):
             inherited |= set(re.findall(r"self\.([a-z]\w*)\b", inspect.getsource(base.__init__)))
     assert not [name for name in members(twin) if name not in inherited]
+
+
+def test_the_blocking_broker_has_what_users_of_the_asyncio_one_have() -> None:
+    for name, member in members(headrace.Broker).items():
+        if name in RENAMED or name in {"accept", "hub"}:  # for what runs in the broker's own loop
+            continue
+        other = inspect.getattr_static(sync.Broker, name, None)
+        ours, theirs = function_of(member), function_of(other)
+        assert (ours is None) == (theirs is None), name
+        if ours is not None and theirs is not None:
+            assert types_of(theirs) == types_of(ours), name
 
 
 # The files
