@@ -50,7 +50,7 @@ def _write(imports: Imports, name: str) -> str:
     given = _given(definition.args, method=False)
     made = f"{imports.asyncio_twin(name)}({given})"
     result = imports.types_in(definition.returns, module)
-    call = f"{imports.helper(function)}({imports.helper('Portal')}, {made})"
+    call = f"{imports.helper(function)}({imports.helper('LoopThread')}, {made})"
     body = f"return {result}(*{call})"
     return f"{header}\n{_doc(definition, name, '    ')}    {body}\n"
 
@@ -179,11 +179,11 @@ class _Facade:
                 self._imports.helper(name)
         self._lines.append(f"    {attribute}: {kind}{self._ignored(attribute, 'assignment')}")
         if own:
-            portal, part = self._imports.helper("Portal"), kind.partition("[")[0]
+            thread, part = self._imports.helper("LoopThread"), kind.partition("[")[0]
             self._lines += [
-                f"\n    def __init__(self, portal: {portal}, inner: {of}) -> None:",
-                "        super().__init__(portal, inner)",
-                f"        self.{attribute} = {part}(portal, inner)\n",
+                f"\n    def __init__(self, thread: {thread}, inner: {of}) -> None:",
+                "        super().__init__(thread, inner)",
+                f"        self.{attribute} = {part}(thread, inner)\n",
             ]
 
     def _attributes(self) -> Iterator[tuple[str, str]]:
@@ -262,7 +262,7 @@ class _Facade:
         if name in special.by_function:
             function = self._imports.helper(special.by_function[name])
             more = f", {given}" if given else ""
-            return self._plainly(node, f"{function}(self._portal, self._inner{more})")
+            return self._plainly(node, f"{function}(self._thread, self._inner{more})")
         if name in _RENAMED:
             return self._protocol(node, given)
         if any(each.arg == "callback" for each in self._arguments(node)) and self._kind_of(node):
@@ -276,12 +276,12 @@ class _Facade:
         """The expression that has the asyncio method carried out."""
         method = f"self._inner.{node.name}"
         if self._type(node.returns).startswith("Iterator["):
-            return f"{self._imports.helper('iterate')}(self._portal, {method}({given}))"
+            return f"{self._imports.helper('iterate')}(self._thread, {method}({given}))"
         if isinstance(node, ast.AsyncFunctionDef):
-            return f"self._portal.run({method}({given}))"
+            return f"self._thread.run({method}({given}))"
         if node.name in self._special.direct or node.name in _READ:
             return f"{method}({given})"
-        return f"self._portal.call({method}{', ' if given else ''}{given})"
+        return f"self._thread.call({method}{', ' if given else ''}{given})"
 
     def _kind_of(self, node: Function) -> str:
         """The class that wraps the result, or ""."""
@@ -295,7 +295,7 @@ class _Facade:
         maker = f"{kind}._of" if kind in MESSAGES else kind
         local = self._imports.twin(kind)
         lines = [local, ""] if local else []
-        return "\n".join([*lines, f"return {maker}(self._portal, {call})"])
+        return "\n".join([*lines, f"return {maker}(self._thread, {call})"])
 
     def _plainly(self, node: Function, call: str) -> str:
         return call if self._type(node.returns) == "None" else f"return {call}"
@@ -309,17 +309,17 @@ class _Facade:
         if node.name != "__anext__" and not any(each.attr.startswith("_") for each in attributes):
             return _ASYNC.sub("", "\n".join(map(ast.unparse, body)))
         if node.name == "__aenter__":
-            return "self._portal.run(self._inner.__aenter__())\nreturn self"
+            return "self._thread.run(self._inner.__aenter__())\nreturn self"
         if node.name == "__aexit__":
-            return f"self._portal.run(self._inner.__aexit__({given}))"
-        return f"return {self._imports.helper('take_next')}(self._portal, self._inner)"
+            return f"self._thread.run(self._inner.__aexit__({given}))"
+        return f"return {self._imports.helper('take_next')}(self._thread, self._inner)"
 
     def _with_callback(self, node: Function) -> str:
         """Messages are taken here; the callback is called on a thread of its own."""
         call = self._call(node, _given(node.args, without="callback"))
         return (
             f'{self._imports.helper("check_plain")}("callback", callback)\n'
-            f"taken = {self._kind_of(node)}(self._portal, {call})\n"
+            f"taken = {self._kind_of(node)}(self._thread, {call})\n"
             "if callback is not None:\n"
             "    taken._reading.start(callback)\n"
             "return taken"

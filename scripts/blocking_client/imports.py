@@ -12,7 +12,7 @@ from .table import MESSAGES, MODULES, RETURNED
 __all__ = ["TWINS", "Imports"]
 
 PACKAGE = ["headrace", "client", "blocking"]
-HAND_WRITTEN = ("portal", "messages", "reading", "sending", "opening")
+HAND_WRITTEN = ("loop_thread", "messages", "reading", "sending", "opening")
 
 TWINS = {name: module for module, names in MODULES.items() for name in names}
 

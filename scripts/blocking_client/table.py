@@ -49,7 +49,7 @@ class Special:
     Attributes:
         part: an attribute and the hand-written class that it has an instance of.
         by_part: what is done by the part. Its methods have the same arguments, without defaults.
-        by_function: what a hand-written function does, which is given portal, asyncio object, arguments.
+        by_function: what a hand-written function does, which is given loop thread, asyncio object, arguments.
         direct: plain methods that may be called on any thread, as they touch nothing of the loop's.
         narrowed: methods that return another type than those of the base.
     """

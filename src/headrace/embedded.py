@@ -12,8 +12,8 @@ from typing import Any, Self, Unpack
 from .broker.server import Broker as ServerBroker
 from .broker.server import BrokerOptions
 from .client.blocking.connection import Connection as BlockingConnection
+from .client.blocking.loop_thread import LoopThread, SharedLoopThread
 from .client.blocking.opening import open_on
-from .client.blocking.portal import LentPortal, Portal
 from .client.connection import Connecting, settings_from
 from .client.net.inprocess import InProcessSession
 from .client.net.options import ConnectOptions, Options
@@ -69,7 +69,7 @@ class BlockingBroker:
 
     def __init__(self, options: BrokerOptions | None = None, **settings: Any) -> None:
         self._broker = Broker(options, **settings)
-        self._portal: Portal | None = None
+        self._thread: LoopThread | None = None
 
     def __enter__(self) -> Self:
         self.start()
@@ -105,8 +105,8 @@ class BlockingBroker:
 
     def announce_stop(self) -> None:
         """Tell the clients to look for another server; they are served until ``stop``."""
-        if self._portal is not None:
-            self._portal.call(self._broker.announce_stop)
+        if self._thread is not None:
+            self._thread.call(self._broker.announce_stop)
 
     def reload(self, options: BrokerOptions) -> list[str]:
         """Change to these settings as far as that goes while serving, as ``headrace.Broker.reload``.
@@ -114,27 +114,27 @@ class BlockingBroker:
         Returns the names of changed settings that need a restart. Raises ConfigurationError, and then
         nothing has changed.
         """
-        if self._portal is None:
+        if self._thread is None:
             raise ConfigurationError("the broker is not started")
-        return self._portal.call(self._broker.reload, options)
+        return self._thread.call(self._broker.reload, options)
 
     def start(self) -> None:
         """Recover what is stored, then listen. A failed start leaves nothing behind."""
-        self._portal = Portal()
+        self._thread = LoopThread()
         try:
-            self._portal.run(self._broker.start())
+            self._thread.run(self._broker.start())
         except BaseException:
-            self._portal.stop()
+            self._thread.stop()
             raise
 
     def stop(self) -> None:
         """Stop listening, write everything down, close every connection. May be called again."""
-        if self._portal is not None:
-            portal, self._portal = self._portal, None
+        if self._thread is not None:
+            thread, self._thread = self._thread, None
             try:
-                portal.run(self._broker.stop())
+                thread.run(self._broker.stop())
             finally:
-                portal.stop()
+                thread.stop()
 
     def connect(
         self, *, options: Options | None = None, **keywords: Unpack[ConnectOptions]
@@ -143,7 +143,7 @@ class BlockingBroker:
 
         The connection is served by the broker's thread: its methods may be called from any other.
         """
-        if self._portal is None:
+        if self._thread is None:
             raise ConnectionClosedError("the broker is not running")
         connecting = self._broker.connect(options=options, **keywords)
-        return BlockingConnection(*open_on(partial(LentPortal, self._portal), connecting))
+        return BlockingConnection(*open_on(partial(SharedLoopThread, self._thread), connecting))

@@ -11,7 +11,7 @@ from ...api.messages import PubAck
 from ..message import HeadersLike
 from ..publish.atomic_batch import AtomicBatch as AioAtomicBatch
 from ..publish.headers import PublishOptions
-from .portal import Blocking
+from .loop_thread import Blocking
 
 __all__ = ["AtomicBatch"]
 
@@ -91,7 +91,7 @@ class AtomicBatch(Blocking):
             TimeoutError, DisconnectedError, ConnectionClosedError: no answer came; all of it may be
                 stored, or nothing.
         """
-        return self._portal.run(self._inner.commit())
+        return self._thread.run(self._inner.commit())
 
     # Sending it again
 
@@ -109,4 +109,4 @@ class AtomicBatch(Blocking):
         traceback: TracebackType | None,
     ) -> None:
         """Commit, unless the block failed or that was done, or nothing was added."""
-        self._portal.run(self._inner.__aexit__(kind, error, traceback))
+        self._thread.run(self._inner.__aexit__(kind, error, traceback))

@@ -12,8 +12,8 @@ from ..kv.config import KeyValueOptions, KeyValueStatus
 from ..objects.config import ObjectStoreOptions
 from ..objects.info import ObjectStoreStatus
 from .keyvalue import KeyValue
+from .loop_thread import Blocking, iterate
 from .objectstore import ObjectStore
-from .portal import Blocking, iterate
 
 __all__ = ["Buckets"]
 
@@ -27,7 +27,7 @@ class Buckets(Blocking):
 
     def key_value(self, bucket: str) -> KeyValue:
         """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
-        return KeyValue(self._portal, self._portal.run(self._inner.key_value(bucket)))
+        return KeyValue(self._thread, self._thread.run(self._inner.key_value(bucket)))
 
     def create_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
         """Create a bucket, or return the one there is if it is the same.
@@ -36,7 +36,7 @@ class Buckets(Blocking):
         Raises JetStreamApiError (10058) if there is one with other settings.
         """
         return KeyValue(
-            self._portal, self._portal.run(self._inner.create_key_value(bucket, **options))
+            self._thread, self._thread.run(self._inner.create_key_value(bucket, **options))
         )
 
     def update_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
@@ -45,7 +45,7 @@ class Buckets(Blocking):
         Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
         """
         return KeyValue(
-            self._portal, self._portal.run(self._inner.update_key_value(bucket, **options))
+            self._thread, self._thread.run(self._inner.update_key_value(bucket, **options))
         )
 
     def create_or_update_key_value(
@@ -53,27 +53,27 @@ class Buckets(Blocking):
     ) -> KeyValue:
         """Make sure that a bucket exists with these settings."""
         return KeyValue(
-            self._portal,
-            self._portal.run(self._inner.create_or_update_key_value(bucket, **options)),
+            self._thread,
+            self._thread.run(self._inner.create_or_update_key_value(bucket, **options)),
         )
 
     def delete_key_value(self, bucket: str) -> None:
         """Delete a bucket with everything in it. Raises JetStreamApiError (10059)."""
-        self._portal.run(self._inner.delete_key_value(bucket))
+        self._thread.run(self._inner.delete_key_value(bucket))
 
     def key_values(self) -> Iterator[str]:
         """The name of each bucket."""
-        return iterate(self._portal, self._inner.key_values())
+        return iterate(self._thread, self._inner.key_values())
 
     def key_value_statuses(self) -> Iterator[KeyValueStatus]:
         """The settings and the extent of each bucket."""
-        return iterate(self._portal, self._inner.key_value_statuses())
+        return iterate(self._thread, self._inner.key_value_statuses())
 
     # Objects
 
     def object_store(self, bucket: str) -> ObjectStore:
         """An existing bucket of objects. Raises JetStreamApiError (10059) if there is none."""
-        return ObjectStore(self._portal, self._portal.run(self._inner.object_store(bucket)))
+        return ObjectStore(self._thread, self._thread.run(self._inner.object_store(bucket)))
 
     def create_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
@@ -84,7 +84,7 @@ class Buckets(Blocking):
         Raises JetStreamApiError (10058) if there is one with other settings.
         """
         return ObjectStore(
-            self._portal, self._portal.run(self._inner.create_object_store(bucket, **options))
+            self._thread, self._thread.run(self._inner.create_object_store(bucket, **options))
         )
 
     def update_object_store(
@@ -95,7 +95,7 @@ class Buckets(Blocking):
         Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
         """
         return ObjectStore(
-            self._portal, self._portal.run(self._inner.update_object_store(bucket, **options))
+            self._thread, self._thread.run(self._inner.update_object_store(bucket, **options))
         )
 
     def create_or_update_object_store(
@@ -103,18 +103,18 @@ class Buckets(Blocking):
     ) -> ObjectStore:
         """Make sure that a bucket of objects exists with these settings."""
         return ObjectStore(
-            self._portal,
-            self._portal.run(self._inner.create_or_update_object_store(bucket, **options)),
+            self._thread,
+            self._thread.run(self._inner.create_or_update_object_store(bucket, **options)),
         )
 
     def delete_object_store(self, bucket: str) -> None:
         """Delete a bucket with every object in it. Raises JetStreamApiError (10059)."""
-        self._portal.run(self._inner.delete_object_store(bucket))
+        self._thread.run(self._inner.delete_object_store(bucket))
 
     def object_stores(self) -> Iterator[str]:
         """The name of each bucket of objects."""
-        return iterate(self._portal, self._inner.object_stores())
+        return iterate(self._thread, self._inner.object_stores())
 
     def object_store_statuses(self) -> Iterator[ObjectStoreStatus]:
         """The settings and the extent of each bucket of objects."""
-        return iterate(self._portal, self._inner.object_store_statuses())
+        return iterate(self._thread, self._inner.object_store_statuses())

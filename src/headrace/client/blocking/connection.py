@@ -19,9 +19,9 @@ from ..net.handshake import ServerInfo
 from ..net.options import ConnectOptions, Options
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
+from .loop_thread import Blocking, LoopThread
 from .messages import Message
 from .opening import close_with_thread, drain_with_thread, events_until_closed, open_on, stats_of
-from .portal import Blocking, Portal
 from .subscription import Subscription
 
 __all__ = ["Connection", "connect"]
@@ -48,7 +48,7 @@ def connect(
         AuthorizationError: the credentials were refused.
         ConnectFailedError: no server could be reached; the text says why, for each.
     """
-    return Connection(*open_on(Portal, aio_connect(servers, options=options, **keywords)))
+    return Connection(*open_on(LoopThread, aio_connect(servers, options=options, **keywords)))
 
 
 class Connection(Blocking):
@@ -118,11 +118,11 @@ class Connection(Blocking):
 
     def stats(self) -> ConnectionStats:
         """What the connection has done so far; see ``headrace.client.metrics`` for scrapers."""
-        return stats_of(self._portal, self._inner)
+        return stats_of(self._thread, self._inner)
 
     def events(self) -> Iterator[Event]:
         """What happens to the connection from now on, until it is closed."""
-        return events_until_closed(self._portal, self._inner)
+        return events_until_closed(self._thread, self._inner)
 
     # Publishing
 
@@ -139,13 +139,13 @@ class Connection(Blocking):
             BufferFullError: disconnected, and the buffer for that is full.
             ConnectionClosedError: the connection is closed or drained.
         """
-        self._portal.run(self._inner.publish(subject, payload, headers=headers, reply=reply))
+        self._thread.run(self._inner.publish(subject, payload, headers=headers, reply=reply))
 
     def publish_nowait(
         self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
         """As ``publish``, but never waits: raises BufferFullError instead."""
-        self._portal.call(
+        self._thread.call(
             self._inner.publish_nowait, subject, payload, headers=headers, reply=reply
         )
 
@@ -168,8 +168,8 @@ class Connection(Blocking):
             DisconnectedError: the connection was lost before the answer came.
         """
         return Message._of(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.request(subject, payload, headers=headers, timeout=timeout)
             ),
         )
@@ -195,8 +195,8 @@ class Connection(Blocking):
         """
         check_plain("callback", callback)
         taken = Subscription(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.subscribe(
                     subject,
                     queue=queue,
@@ -212,7 +212,7 @@ class Connection(Blocking):
 
     def new_inbox(self) -> str:
         """A subject nobody else uses, for replies."""
-        return self._portal.call(self._inner.new_inbox)
+        return self._thread.call(self._inner.new_inbox)
 
     def jetstream(
         self,
@@ -224,7 +224,7 @@ class Connection(Blocking):
     ) -> JetStream:
         """The JetStream context of this connection; see ``JetStream`` for the arguments."""
         return JetStream(
-            self._portal,
+            self._thread,
             self._inner.jetstream(
                 domain=domain, prefix=prefix, timeout=timeout, delivery_timeout=delivery_timeout
             ),
@@ -241,7 +241,7 @@ class Connection(Blocking):
             TimeoutError: not within ``timeout`` seconds.
             DisconnectedError: the connection was lost meanwhile; what was sent may be lost.
         """
-        self._portal.run(self._inner.flush(timeout))
+        self._thread.run(self._inner.flush(timeout))
 
     def drain(self) -> None:
         """Stop receiving, let everything received be taken, send what is queued, then close.
@@ -249,7 +249,7 @@ class Connection(Blocking):
         Whoever takes may publish meanwhile. Running consumes are drained as well. Gives up waiting for
         the takers after the option ``drain_timeout``, and reports that as an event.
         """
-        drain_with_thread(self._portal, self._inner)
+        drain_with_thread(self._thread, self._inner)
 
     def close(self) -> None:
         """Send what is queued and end for good. Whoever waits gets ConnectionClosedError.
@@ -257,4 +257,4 @@ class Connection(Blocking):
         The background thread ends, too. May be called twice. In a forked child it does nothing: the
         connection is the parent's.
         """
-        close_with_thread(self._portal, self._inner)
+        close_with_thread(self._thread, self._inner)

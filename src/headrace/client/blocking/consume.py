@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from ..jetstream.consume import Consumption as AioConsumption
+from .loop_thread import Blocking, LoopThread
 from .messages import JetStreamMessage
-from .portal import Blocking, Portal
 from .reading import ConsumptionReading
 
 __all__ = ["Consumption"]
@@ -33,9 +33,9 @@ class Consumption(Blocking):
     _inner: AioConsumption
     _reading: ConsumptionReading
 
-    def __init__(self, portal: Portal, inner: AioConsumption) -> None:
-        super().__init__(portal, inner)
-        self._reading = ConsumptionReading(portal, inner)
+    def __init__(self, thread: LoopThread, inner: AioConsumption) -> None:
+        super().__init__(thread, inner)
+        self._reading = ConsumptionReading(thread, inner)
 
     # Taking messages
 

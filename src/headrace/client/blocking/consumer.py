@@ -16,8 +16,8 @@ from ..jetstream.message import Queued
 from ..jetstream.pull import EXPIRES_DEFAULT_S, PriorityOptions
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .consume import Consumption
+from .loop_thread import Blocking
 from .messages import Batch, JetStreamMessage, ack_all
-from .portal import Blocking
 from .push import PushSubscription
 
 __all__ = ["Consumer"]
@@ -83,8 +83,8 @@ class Consumer(Blocking):
             Interrupting the call sends messages under way back, so they are delivered again at once.
         """
         return Batch._of(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.fetch(
                     max_messages,
                     max_wait=max_wait,
@@ -111,8 +111,8 @@ class Consumer(Blocking):
         A next message larger than that gives an empty batch whose ``status`` says so.
         """
         return Batch._of(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.fetch_bytes(
                     max_bytes,
                     max_wait=max_wait,
@@ -137,8 +137,8 @@ class Consumer(Blocking):
             TimeoutError: none came within ``max_wait`` seconds. And as ``fetch``.
         """
         return JetStreamMessage._of(
-            self._portal,
-            self._portal.run(self._inner.next(max_wait, heartbeat=heartbeat, **priority)),
+            self._thread,
+            self._thread.run(self._inner.next(max_wait, heartbeat=heartbeat, **priority)),
         )
 
     def consume(
@@ -167,8 +167,8 @@ class Consumer(Blocking):
         """
         check_plain("callback", callback)
         taken = Consumption(
-            self._portal,
-            self._portal.call(
+            self._thread,
+            self._thread.call(
                 self._inner.consume,
                 None,
                 max_messages=max_messages,
@@ -210,8 +210,8 @@ class Consumer(Blocking):
         """
         check_plain("callback", callback)
         taken = PushSubscription(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.listen(
                     None,
                     on_error=on_error,
@@ -226,7 +226,7 @@ class Consumer(Blocking):
 
     def ack_all(self, messages: Iterable[JetStreamMessage]) -> Queued:
         """Acknowledge many messages in one write; those answered before are left alone."""
-        return ack_all(self._portal, self._inner, messages)
+        return ack_all(self._thread, self._inner, messages)
 
     # The pin of a priority group
 
@@ -247,27 +247,27 @@ class Consumer(Blocking):
 
     def info(self) -> ConsumerInfo:
         """What the server says of it now. Raises JetStreamApiError (10014) if it is gone."""
-        return self._portal.run(self._inner.info())
+        return self._thread.run(self._inner.info())
 
     def update(self, config: ConsumerConfig | None = None, /, **values: Any) -> ConsumerInfo:
         """Change the configuration: a whole one, or single fields of the present one.
 
         Raises JetStreamApiError: it is gone (10149), or cannot be changed so.
         """
-        return self._portal.run(self._inner.update(config, **values))
+        return self._thread.run(self._inner.update(config, **values))
 
     def delete(self) -> None:
         """Delete it. Raises JetStreamApiError (10014) if it is gone. A lost answer is not repeated: it
         may have been made anew since."""
-        self._portal.run(self._inner.delete())
+        self._thread.run(self._inner.delete())
 
     def pause(self, until: datetime | timedelta | float) -> PauseResponse:
         """Deliver nothing until a time, or for a duration (seconds or a timedelta)."""
-        return self._portal.run(self._inner.pause(until))
+        return self._thread.run(self._inner.pause(until))
 
     def resume(self) -> PauseResponse:
         """Deliver again."""
-        return self._portal.run(self._inner.resume())
+        return self._thread.run(self._inner.resume())
 
     def reset(self, sequence: int = 0) -> ConsumerInfo:
         """Deliver from stream sequence ``sequence`` on again; 0: from the first unacknowledged one. A lost
@@ -276,9 +276,9 @@ class Consumer(Blocking):
         Needs nats-server 2.14 or our broker. Raises JetStreamApiError (10204) where the deliver policy
         does not allow it.
         """
-        return self._portal.run(self._inner.reset(sequence))
+        return self._thread.run(self._inner.reset(sequence))
 
     def unpin(self, group: str) -> None:
         """Let go of the group's pinned client, whoever it is; the next pull is pinned instead. A lost
         answer is not repeated: it would let go of the next one, too."""
-        self._portal.run(self._inner.unpin(group))
+        self._thread.run(self._inner.unpin(group))

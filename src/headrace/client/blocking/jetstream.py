@@ -16,8 +16,8 @@ from ..message import HeadersLike
 from ..publish.publisher import PublishFailure
 from .buckets import Buckets
 from .consumer import Consumer
+from .loop_thread import iterate
 from .ordered import OrderedConsumer
-from .portal import iterate
 from .publisher import Publisher
 from .publishing import Publishing
 from .stream import Stream
@@ -48,11 +48,11 @@ class JetStream(Buckets, Publishing):
         """The connection this context speaks over."""
         from .connection import Connection
 
-        return Connection(self._portal, self._inner.connection)
+        return Connection(self._thread, self._inner.connection)
 
     def account_info(self) -> AccountInfo:
         """What the account uses and may use."""
-        return self._portal.run(self._inner.account_info())
+        return self._thread.run(self._inner.account_info())
 
     # Publishing
 
@@ -94,7 +94,7 @@ class JetStream(Buckets, Publishing):
             TimeoutError, DisconnectedError: no answer came; the message may be stored or not.
             ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
-        return self._portal.run(
+        return self._thread.run(
             self._inner.publish(
                 subject,
                 payload,
@@ -143,7 +143,7 @@ class JetStream(Buckets, Publishing):
                 make blocking calls; without it ``flush`` raises PublishError.
         """
         return Publisher(
-            self._portal,
+            self._thread,
             self._inner.publisher(
                 window,
                 window_bytes=window_bytes,
@@ -164,23 +164,23 @@ class JetStream(Buckets, Publishing):
         An identical stream is simply returned. Raises JetStreamApiError (10058) if one of this name has
         another configuration.
         """
-        return Stream(self._portal, self._portal.run(self._inner.create_stream(config, **values)))
+        return Stream(self._thread, self._thread.run(self._inner.create_stream(config, **values)))
 
     def update_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
         """Give a stream this whole configuration. (``stream.update`` changes single fields.)"""
-        return Stream(self._portal, self._portal.run(self._inner.update_stream(config, **values)))
+        return Stream(self._thread, self._thread.run(self._inner.update_stream(config, **values)))
 
     def create_or_update_stream(
         self, config: StreamConfig | None = None, /, **values: Any
     ) -> Stream:
         """Make sure that a stream exists with this configuration."""
         return Stream(
-            self._portal, self._portal.run(self._inner.create_or_update_stream(config, **values))
+            self._thread, self._thread.run(self._inner.create_or_update_stream(config, **values))
         )
 
     def stream(self, name: str) -> Stream:
         """An existing stream. Raises JetStreamApiError (10059) if there is none of this name."""
-        return Stream(self._portal, self._portal.run(self._inner.stream(name)))
+        return Stream(self._thread, self._thread.run(self._inner.stream(name)))
 
     def delete_stream(self, name: str) -> None:
         """Delete a stream. Raises JetStreamApiError (10059) if there is none of this name.
@@ -188,28 +188,28 @@ class JetStream(Buckets, Publishing):
         A lost answer is not repeated: the stream may have been made anew since. After TimeoutError or
         DisconnectedError it may be gone or not.
         """
-        self._portal.run(self._inner.delete_stream(name))
+        self._thread.run(self._inner.delete_stream(name))
 
     def streams(self, *, subject: str = "") -> Iterator[StreamInfo]:
         """What the server says of each stream, or of those that have ``subject``."""
-        return iterate(self._portal, self._inner.streams(subject=subject))
+        return iterate(self._thread, self._inner.streams(subject=subject))
 
     def stream_names(self, *, subject: str = "") -> Iterator[str]:
         """The name of each stream, or of those that have ``subject``."""
-        return iterate(self._portal, self._inner.stream_names(subject=subject))
+        return iterate(self._thread, self._inner.stream_names(subject=subject))
 
     # Consumers, without asking for the stream first
 
     def consumer(self, stream: str, name: str) -> Consumer:
         """An existing consumer. Raises JetStreamApiError (10014, 10059) if there is none."""
-        return Consumer(self._portal, self._portal.run(self._inner.consumer(stream, name)))
+        return Consumer(self._thread, self._thread.run(self._inner.consumer(stream, name)))
 
     def create_consumer(
         self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
     ) -> Consumer:
         """As ``Stream.create_consumer``."""
         return Consumer(
-            self._portal, self._portal.run(self._inner.create_consumer(stream, config, **values))
+            self._thread, self._thread.run(self._inner.create_consumer(stream, config, **values))
         )
 
     def update_consumer(
@@ -217,7 +217,7 @@ class JetStream(Buckets, Publishing):
     ) -> Consumer:
         """As ``Stream.update_consumer``."""
         return Consumer(
-            self._portal, self._portal.run(self._inner.update_consumer(stream, config, **values))
+            self._thread, self._thread.run(self._inner.update_consumer(stream, config, **values))
         )
 
     def create_or_update_consumer(
@@ -225,8 +225,8 @@ class JetStream(Buckets, Publishing):
     ) -> Consumer:
         """As ``Stream.create_or_update_consumer``."""
         return Consumer(
-            self._portal,
-            self._portal.run(self._inner.create_or_update_consumer(stream, config, **values)),
+            self._thread,
+            self._thread.run(self._inner.create_or_update_consumer(stream, config, **values)),
         )
 
     def ordered_consumer(
@@ -234,17 +234,17 @@ class JetStream(Buckets, Publishing):
     ) -> OrderedConsumer:
         """As ``Stream.ordered_consumer``."""
         return OrderedConsumer(
-            self._portal, self._portal.run(self._inner.ordered_consumer(stream, config, **values))
+            self._thread, self._thread.run(self._inner.ordered_consumer(stream, config, **values))
         )
 
     def consumers(self, stream: str) -> Iterator[ConsumerInfo]:
         """As ``Stream.consumers``."""
-        return iterate(self._portal, self._inner.consumers(stream))
+        return iterate(self._thread, self._inner.consumers(stream))
 
     def consumer_names(self, stream: str) -> Iterator[str]:
         """As ``Stream.consumer_names``."""
-        return iterate(self._portal, self._inner.consumer_names(stream))
+        return iterate(self._thread, self._inner.consumer_names(stream))
 
     def delete_consumer(self, stream: str, name: str) -> None:
         """As ``Stream.delete_consumer``."""
-        self._portal.run(self._inner.delete_consumer(stream, name))
+        self._thread.run(self._inner.delete_consumer(stream, name))

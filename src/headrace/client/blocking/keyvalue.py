@@ -11,7 +11,7 @@ from ...api.streams import StreamInfo
 from ..kv.config import KeyValueStatus
 from ..kv.keyvalue import MARKS_KEPT_S, Entry
 from ..kv.keyvalue import KeyValue as AioKeyValue
-from .portal import Blocking
+from .loop_thread import Blocking
 from .watch import Watch
 
 __all__ = ["KeyValue"]
@@ -36,25 +36,25 @@ class KeyValue(Blocking):
 
     def info(self) -> StreamInfo:
         """What the server says of the stream behind the bucket."""
-        return self._portal.run(self._inner.info())
+        return self._thread.run(self._inner.info())
 
     def status(self) -> KeyValueStatus:
         """The bucket's settings, and how much is in it."""
-        return self._portal.run(self._inner.status())
+        return self._thread.run(self._inner.status())
 
     # Reading
 
     def get(self, key: str, *, revision: int = 0) -> Entry:
         """The value of ``key`` now, or at a revision. Raises KeyNotFoundError."""
-        return self._portal.run(self._inner.get(key, revision=revision))
+        return self._thread.run(self._inner.get(key, revision=revision))
 
     def keys(self, *patterns: str) -> list[str]:
         """The keys that have a value, or those that match one of ``patterns``."""
-        return self._portal.run(self._inner.keys(*patterns))
+        return self._thread.run(self._inner.keys(*patterns))
 
     def history(self, key: str) -> list[Entry]:
         """Every revision of ``key`` the bucket keeps, deletions included, oldest first."""
-        return self._portal.run(self._inner.history(key))
+        return self._thread.run(self._inner.history(key))
 
     def watch(
         self,
@@ -79,8 +79,8 @@ class KeyValue(Blocking):
             on_error: as for ``Consumer.consume``.
         """
         return Watch(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.watch(
                     *patterns,
                     history=history,
@@ -97,24 +97,24 @@ class KeyValue(Blocking):
 
     def put(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` whatever it was, and return its new revision. ``ttl``: seconds it lasts."""
-        return self._portal.run(self._inner.put(key, value, ttl=ttl))
+        return self._thread.run(self._inner.put(key, value, ttl=ttl))
 
     def create(self, key: str, value: bytes, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` if it has no value. Raises KeyExistsError if it has."""
-        return self._portal.run(self._inner.create(key, value, ttl=ttl))
+        return self._thread.run(self._inner.create(key, value, ttl=ttl))
 
     def update(self, key: str, value: bytes, revision: int, *, ttl: float | timedelta = 0) -> int:
         """Set ``key`` if ``revision`` is its newest. Raises KeyExistsError if it is not."""
-        return self._portal.run(self._inner.update(key, value, revision, ttl=ttl))
+        return self._thread.run(self._inner.update(key, value, revision, ttl=ttl))
 
     def delete(self, key: str, *, revision: int | None = None) -> None:
         """Remove the value; earlier revisions stay in the history. Raises KeyExistsError if
         ``revision`` was given and is not the newest."""
-        self._portal.run(self._inner.delete(key, revision=revision))
+        self._thread.run(self._inner.delete(key, revision=revision))
 
     def purge(self, key: str, *, revision: int | None = None, ttl: float | timedelta = 0) -> None:
         """Remove the value and every revision; with ``ttl`` the mark of it goes too."""
-        self._portal.run(self._inner.purge(key, revision=revision, ttl=ttl))
+        self._thread.run(self._inner.purge(key, revision=revision, ttl=ttl))
 
     def purge_deletes(self, *, older_than: float = MARKS_KEPT_S) -> int:
         """Remove the history of every key that was deleted, and return how many keys that were.
@@ -122,4 +122,4 @@ class KeyValue(Blocking):
         The mark of the deletion itself goes, too, once it is older than ``older_than`` seconds; younger
         ones stay for those who watch. 0 removes all.
         """
-        return self._portal.run(self._inner.purge_deletes(older_than=older_than))
+        return self._thread.run(self._inner.purge_deletes(older_than=older_than))

@@ -13,7 +13,7 @@ from ..jetstream.message import DeliveredMessage, MessageBatch, Queued
 from ..jetstream.pull import Status
 from ..message import HeadersLike, MessageView
 from ..net.session import Session
-from .portal import Portal
+from .loop_thread import LoopThread
 
 __all__ = ["Batch", "JetStreamMessage", "Message", "ack_all"]
 
@@ -21,29 +21,29 @@ __all__ = ["Batch", "JetStreamMessage", "Message", "ack_all"]
 class Message(MessageView, eq=False, kw_only=True):
     """A message received by a subscription or as the answer to a request."""
 
-    _portal: Portal
+    _thread: LoopThread
 
     @classmethod
-    def _of(cls, portal: Portal, message: MessageView) -> Message:
-        return cls(message._session, message._frame, _portal=portal)
+    def _of(cls, thread: LoopThread, message: MessageView) -> Message:
+        return cls(message._session, message._frame, _thread=thread)
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._portal.post(partial(self._session.send, self._response(payload, headers)))
+        self._thread.post(partial(self._session.send, self._response(payload, headers)))
 
 
 class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
     """A message delivered by a consumer."""
 
-    _portal: Portal
+    _thread: LoopThread
 
     @classmethod
-    def _of(cls, portal: Portal, message: MessageView) -> JetStreamMessage:
-        return cls(message._session, message._frame, _portal=portal)
+    def _of(cls, thread: LoopThread, message: MessageView) -> JetStreamMessage:
+        return cls(message._session, message._frame, _thread=thread)
 
     def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
-        self._portal.post(partial(self._session.send, self._response(payload, headers)))
+        self._thread.post(partial(self._session.send, self._response(payload, headers)))
 
     def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.
@@ -54,53 +54,53 @@ class JetStreamMessage(DeliveredMessage, eq=False, kw_only=True):
         """
         session = self._session
         seconds = session.options.request_timeout if timeout is None else timeout
-        self._portal.run(session.requests.ask(self.reply, b"", ACK, seconds))
+        self._thread.run(session.requests.ask(self.reply, b"", ACK, seconds))
         self._answered = True
 
     def _send(self, data: bytes) -> None:
-        self._portal.post(partial(self._session.send_answers, data))
+        self._thread.post(partial(self._session.send_answers, data))
 
 
 class Batch(MessageBatch[JetStreamMessage]):
     """The messages of one fetch; ``ack()`` acknowledges them in one write."""
 
-    __slots__ = ("_portal",)
+    __slots__ = ("_thread",)
 
     def __init__(
         self,
-        portal: Portal,
+        thread: LoopThread,
         session: Session,
         frames: list[Frame],
         status: Status | None = None,
         error: Exception | None = None,
     ) -> None:
         super().__init__(session, frames, status, error)
-        self._portal = portal
+        self._thread = thread
 
     @classmethod
-    def _of(cls, portal: Portal, batch: AioBatch) -> Batch:
-        return cls(portal, batch._session, batch._frames, batch.status, batch.error)
+    def _of(cls, thread: LoopThread, batch: AioBatch) -> Batch:
+        return cls(thread, batch._session, batch._frames, batch.status, batch.error)
 
     @classmethod
-    def of(cls, portal: Portal, messages: list[JetStreamMessage]) -> Batch:
+    def of(cls, thread: LoopThread, messages: list[JetStreamMessage]) -> Batch:
         """A batch of messages that exist already; at least one."""
-        batch = cls(portal, messages[0]._session, [message._frame for message in messages])
+        batch = cls(thread, messages[0]._session, [message._frame for message in messages])
         batch._messages = messages
         return batch
 
     def _make(self, frames: list[Frame], answered: bool) -> list[JetStreamMessage]:
-        portal, session = self._portal, self._session
+        thread, session = self._thread, self._session
         return [
-            JetStreamMessage(session, frame, _answered=answered, _portal=portal) for frame in frames
+            JetStreamMessage(session, frame, _answered=answered, _thread=thread) for frame in frames
         ]
 
     def _send(self, data: Chunk, count: int) -> None:
-        self._portal.post(partial(self._session.send_answers, data, count))
+        self._thread.post(partial(self._session.send_answers, data, count))
 
 
-def ack_all(portal: Portal, consumer: object, messages: Iterable[JetStreamMessage]) -> Queued:
+def ack_all(thread: LoopThread, consumer: object, messages: Iterable[JetStreamMessage]) -> Queued:
     """Answer through the batch they came in, if they did."""
     if isinstance(messages, Batch):
         return messages.ack()
     listed = list(messages)
-    return Batch.of(portal, listed).ack() if listed else Queued()
+    return Batch.of(thread, listed).ack() if listed else Queued()

@@ -14,7 +14,7 @@ from ..objects.reader import ObjectReader as AioObjectReader
 from ..objects.store import LEFTOVER_S, HeaderValues
 from ..objects.store import ObjectStore as AioObjectStore
 from ..objects.writer import Content
-from .portal import Blocking, take_next
+from .loop_thread import Blocking, take_next
 from .watch import Watch
 
 __all__ = ["ObjectReader", "ObjectStore"]
@@ -41,7 +41,7 @@ class ObjectReader(Blocking):
 
     def __enter__(self) -> Self:
         """Raises ObjectNotFoundError, ObjectLinkError."""
-        self._portal.run(self._inner.__aenter__())
+        self._thread.run(self._inner.__aenter__())
         return self
 
     def __exit__(
@@ -54,21 +54,21 @@ class ObjectReader(Blocking):
 
     def close(self) -> None:
         """End reading, wherever it is."""
-        self._portal.run(self._inner.close())
+        self._thread.run(self._inner.close())
 
     def __iter__(self) -> Iterator[bytes]:
         return self
 
     def __next__(self) -> bytes:
         """Raises ObjectDamagedError."""
-        return take_next(self._portal, self._inner)
+        return take_next(self._thread, self._inner)
 
     def read(self, size: int = -1) -> bytes:
         """All that is left, or up to ``size`` bytes of it; ``b""`` at the end.
 
         Raises ObjectDamagedError.
         """
-        return self._portal.run(self._inner.read(size))
+        return self._thread.run(self._inner.read(size))
 
 
 class ObjectStore(Blocking):
@@ -91,11 +91,11 @@ class ObjectStore(Blocking):
 
     def status(self) -> ObjectStoreStatus:
         """The bucket's settings, and how much is in it."""
-        return self._portal.run(self._inner.status())
+        return self._thread.run(self._inner.status())
 
     def seal(self) -> None:
         """Let nothing be changed any more; for good."""
-        self._portal.run(self._inner.seal())
+        self._thread.run(self._inner.seal())
 
     # Putting
 
@@ -126,7 +126,7 @@ class ObjectStore(Blocking):
             removed, and an older object of this name stays. (Interrupted at the very end, it may be stored,
             whole.)
         """
-        return self._portal.run(
+        return self._thread.run(
             self._inner.put(
                 name,
                 content,
@@ -148,7 +148,7 @@ class ObjectStore(Blocking):
         chunk_size: int = CHUNK_BYTES_DEFAULT,
     ) -> ObjectInfo:
         """``put`` the content of a file. Raises as ``put``, and OSError."""
-        return self._portal.run(
+        return self._thread.run(
             self._inner.put_file(
                 name,
                 path,
@@ -166,7 +166,7 @@ class ObjectStore(Blocking):
 
         Entering raises ObjectNotFoundError, and ObjectLinkError for a link that leads to no object.
         """
-        return ObjectReader(self._portal, self._inner.open(name))
+        return ObjectReader(self._thread, self._inner.open(name))
 
     def get(self, name: str) -> bytes:
         """The whole content of an object; a link is followed.
@@ -176,25 +176,25 @@ class ObjectStore(Blocking):
             ObjectDamagedError: it is not what was put.
             ObjectLinkError: a link that leads to no object.
         """
-        return self._portal.run(self._inner.get(name))
+        return self._thread.run(self._inner.get(name))
 
     def get_file(self, name: str, path: str | os.PathLike[str]) -> ObjectInfo:
         """Write an object's content to a file, which appears only once it is complete and checked.
 
         Raises as ``get``, and OSError. A file that is there is replaced.
         """
-        return self._portal.run(self._inner.get_file(name, path))
+        return self._thread.run(self._inner.get_file(name, path))
 
     def info(self, name: str, *, include_deleted: bool = False) -> ObjectInfo:
         """What is known of an object or a link. Raises ObjectNotFoundError.
 
         ``include_deleted``: return the mark of a deletion, too, as long as it is kept.
         """
-        return self._portal.run(self._inner.info(name, include_deleted=include_deleted))
+        return self._thread.run(self._inner.info(name, include_deleted=include_deleted))
 
     def list(self, *, include_deleted: bool = False) -> list[ObjectInfo]:
         """What is known of every object."""
-        return self._portal.run(self._inner.list(include_deleted=include_deleted))
+        return self._thread.run(self._inner.list(include_deleted=include_deleted))
 
     def watch(
         self,
@@ -211,8 +211,8 @@ class ObjectStore(Blocking):
             on_error: as for ``Consumer.consume``.
         """
         return Watch(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.watch(
                     updates_only=updates_only, ignore_deletes=ignore_deletes, on_error=on_error
                 )
@@ -236,7 +236,7 @@ class ObjectStore(Blocking):
             ObjectNotFoundError: there is none, or it was deleted.
             ObjectExistsError: ``new_name`` is taken.
         """
-        return self._portal.run(
+        return self._thread.run(
             self._inner.update_meta(
                 name, new_name=new_name, description=description, headers=headers, metadata=metadata
             )
@@ -247,7 +247,7 @@ class ObjectStore(Blocking):
 
         Raises ObjectNotFoundError if there never was one.
         """
-        self._portal.run(self._inner.delete(name))
+        self._thread.run(self._inner.delete(name))
 
     def remove_leftovers(self, *, older_than: float = LEFTOVER_S) -> int:
         """Remove content that belongs to no object, and return of how many it was.
@@ -255,7 +255,7 @@ class ObjectStore(Blocking):
         A put that fails cleans up after itself; one whose program or machine died cannot. What is younger
         than ``older_than`` seconds may be a put under way, and stays.
         """
-        return self._portal.run(self._inner.remove_leftovers(older_than=older_than))
+        return self._thread.run(self._inner.remove_leftovers(older_than=older_than))
 
     def add_link(self, name: str, target: ObjectInfo) -> ObjectInfo:
         """Let ``name`` lead to another object, of this bucket or another.
@@ -264,8 +264,8 @@ class ObjectStore(Blocking):
             ObjectLinkError: the target was deleted, or is a link.
             ObjectExistsError: ``name`` is an object; a link would be replaced.
         """
-        return self._portal.run(self._inner.add_link(name, target))
+        return self._thread.run(self._inner.add_link(name, target))
 
     def add_bucket_link(self, name: str, bucket: str) -> ObjectInfo:
         """Let ``name`` lead to a whole bucket. Raises ObjectExistsError as ``add_link``."""
-        return self._portal.run(self._inner.add_bucket_link(name, bucket))
+        return self._thread.run(self._inner.add_bucket_link(name, bucket))

@@ -8,7 +8,7 @@ from ...errors import ConnectionClosedError
 from ..connection import Connecting, Connection
 from ..events import Event
 from ..metrics import ConnectionStats
-from .portal import Portal, callback_here, iterate
+from .loop_thread import LoopThread, callback_here, iterate
 
 __all__ = [
     "close_with_thread",
@@ -19,47 +19,49 @@ __all__ = [
 ]
 
 
-def open_on(make_portal: Callable[[], Portal], connecting: Connecting) -> tuple[Portal, Connection]:
-    """A portal, and on its loop the connection that ``connect`` was called for."""
-    portal = make_portal()
+def open_on(
+    make_thread: Callable[[], LoopThread], connecting: Connecting
+) -> tuple[LoopThread, Connection]:
+    """A loop thread, and on its loop the connection that ``connect`` was called for."""
+    thread = make_thread()
     try:
-        inner = portal.run(connecting._connect())
+        inner = thread.run(connecting._connect())
     except BaseException:
-        portal.stop()
+        thread.stop()
         raise
-    portal.on_error = inner._session.report
-    return portal, inner
+    thread.on_error = inner._session.report
+    return thread, inner
 
 
-def close_with_thread(portal: Portal, inner: Connection) -> None:
+def close_with_thread(thread: LoopThread, inner: Connection) -> None:
     """Close the connection and end the thread. In a forked child both are the parent's."""
-    if portal.is_forked:
+    if thread.is_forked:
         return
     if not inner.is_closed:
-        portal.run(inner.close())
-    portal.stop()
+        thread.run(inner.close())
+    thread.stop()
 
 
-def drain_with_thread(portal: Portal, inner: Connection) -> None:
+def drain_with_thread(thread: LoopThread, inner: Connection) -> None:
     """Drain the connection and end the thread."""
     try:
-        portal.run(inner._drain(callback_here()))
+        thread.run(inner._drain(callback_here()))
     finally:
-        portal.stop()
+        thread.stop()
 
 
-def stats_of(portal: Portal, inner: Connection) -> ConnectionStats:
+def stats_of(thread: LoopThread, inner: Connection) -> ConnectionStats:
     """Read on the loop while there is one, so that the figures belong together."""
-    return inner.stats() if inner.is_closed else portal.call(inner.stats)
+    return inner.stats() if inner.is_closed else thread.call(inner.stats)
 
 
-def events_until_closed(portal: Portal, inner: Connection) -> Iterator[Event]:
+def events_until_closed(thread: LoopThread, inner: Connection) -> Iterator[Event]:
     """Listen from now on, whenever the first one is asked for."""
-    return _until_closed(portal, portal.call(inner.events))
+    return _until_closed(thread, thread.call(inner.events))
 
 
-def _until_closed(portal: Portal, events: AsyncIterator[Event]) -> Iterator[Event]:
+def _until_closed(thread: LoopThread, events: AsyncIterator[Event]) -> Iterator[Event]:
     try:
-        yield from iterate(portal, events)
+        yield from iterate(thread, events)
     except ConnectionClosedError:
         return  # the loop ended with the connection

@@ -11,8 +11,8 @@ from typing import Self
 from ...api.consumers import ConsumerInfo
 from ..jetstream.ordered import OrderedConsumer as AioOrderedConsumer
 from ..jetstream.ordered import OrderedConsumption as AioOrderedConsumption
+from .loop_thread import Blocking, LoopThread
 from .messages import Batch, JetStreamMessage
-from .portal import Blocking, Portal
 from .reading import OrderedReading
 
 __all__ = ["OrderedConsumer", "OrderedConsumption"]
@@ -25,9 +25,9 @@ class OrderedConsumption(Blocking):
     _inner: AioOrderedConsumption
     _reading: OrderedReading
 
-    def __init__(self, portal: Portal, inner: AioOrderedConsumption) -> None:
-        super().__init__(portal, inner)
-        self._reading = OrderedReading(portal, inner)
+    def __init__(self, thread: LoopThread, inner: AioOrderedConsumption) -> None:
+        super().__init__(thread, inner)
+        self._reading = OrderedReading(thread, inner)
 
     def __iter__(self) -> Iterator[JetStreamMessage]:
         return iter(self._reading)
@@ -42,7 +42,7 @@ class OrderedConsumption(Blocking):
 
     def stop(self) -> None:
         """End now, and delete the consumer behind it."""
-        self._portal.run(self._inner.stop())
+        self._thread.run(self._inner.stop())
 
     def __enter__(self) -> Self:
         return self
@@ -94,7 +94,7 @@ class OrderedConsumer(Blocking):
 
     def info(self) -> ConsumerInfo:
         """What the server says of the consumer that stands behind it now."""
-        return self._portal.run(self._inner.info())
+        return self._thread.run(self._inner.info())
 
     def fetch(
         self,
@@ -110,8 +110,8 @@ class OrderedConsumer(Blocking):
         Arguments and errors are those of ``Consumer.fetch``, except that a missing consumer is replaced.
         """
         return Batch._of(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.fetch(
                     max_messages,
                     max_wait=max_wait,
@@ -133,8 +133,8 @@ class OrderedConsumer(Blocking):
     ) -> Batch:
         """As ``fetch``, up to ``max_bytes``; see ``Consumer.fetch_bytes``."""
         return Batch._of(
-            self._portal,
-            self._portal.run(
+            self._thread,
+            self._thread.run(
                 self._inner.fetch_bytes(
                     max_bytes, max_wait=max_wait, heartbeat=heartbeat, no_wait=no_wait, eager=eager
                 )
@@ -143,7 +143,7 @@ class OrderedConsumer(Blocking):
 
     def next(self, max_wait: float = 5.0) -> JetStreamMessage:
         """The next message. Raises TimeoutError if none came in ``max_wait`` seconds."""
-        return JetStreamMessage._of(self._portal, self._portal.run(self._inner.next(max_wait)))
+        return JetStreamMessage._of(self._thread, self._thread.run(self._inner.next(max_wait)))
 
     def consume(
         self,
@@ -154,8 +154,8 @@ class OrderedConsumer(Blocking):
     ) -> OrderedConsumption:
         """Messages as they come: ``with ordered.consume() as messages: for …``."""
         return OrderedConsumption(
-            self._portal,
-            self._portal.call(
+            self._thread,
+            self._thread.call(
                 self._inner.consume,
                 max_messages=max_messages,
                 max_bytes=max_bytes,
@@ -165,4 +165,4 @@ class OrderedConsumer(Blocking):
 
     def delete(self) -> None:
         """Delete the consumer behind it now, instead of leaving it to the server."""
-        self._portal.run(self._inner.delete())
+        self._thread.run(self._inner.delete())

@@ -10,7 +10,7 @@ from typing import Self
 
 from ..message import HeadersLike
 from ..publish.publisher import Publisher as AioPublisher
-from .portal import Blocking, Portal
+from .loop_thread import Blocking, LoopThread
 from .sending import Sending
 
 __all__ = ["Publisher"]
@@ -36,9 +36,9 @@ class Publisher(Blocking):
     _inner: AioPublisher
     _sending: Sending
 
-    def __init__(self, portal: Portal, inner: AioPublisher) -> None:
-        super().__init__(portal, inner)
-        self._sending = Sending(portal, inner)
+    def __init__(self, thread: LoopThread, inner: AioPublisher) -> None:
+        super().__init__(thread, inner)
+        self._sending = Sending(thread, inner)
 
     @property
     def sent(self) -> int:
@@ -73,7 +73,7 @@ class Publisher(Blocking):
     # Beginning and end
 
     def __enter__(self) -> Self:
-        self._portal.run(self._inner.__aenter__())
+        self._thread.run(self._inner.__aenter__())
         return self
 
     def __exit__(

@@ -10,7 +10,7 @@ from ...api.messages import PubAck
 from ..message import HeadersLike
 from ..publishing import Publishing as AioPublishing
 from .batch import AtomicBatch
-from .portal import Blocking
+from .loop_thread import Blocking
 
 __all__ = ["Publishing"]
 
@@ -27,7 +27,7 @@ class Publishing(Blocking):
         Args:
             timeout: seconds to wait for the answer to the whole batch; None is the context's.
         """
-        return AtomicBatch(self._portal, self._portal.call(self._inner.batch, timeout=timeout))
+        return AtomicBatch(self._thread, self._thread.call(self._inner.batch, timeout=timeout))
 
     def increment(self, subject: str, by: int = 1, *, headers: HeadersLike = None) -> int:
         """Add ``by``, which may be negative, to the counter ``subject``, and return its new value.
@@ -36,7 +36,7 @@ class Publishing(Blocking):
         TimeoutError or DisconnectedError the counter may have been changed or not. The value is read by
         ``stream.counter(subject)``. Raises as ``publish``.
         """
-        return self._portal.run(self._inner.increment(subject, by, headers=headers))
+        return self._thread.run(self._inner.increment(subject, by, headers=headers))
 
     def schedule(
         self,
@@ -68,7 +68,7 @@ class Publishing(Blocking):
 
         Raises as ``publish``.
         """
-        return self._portal.run(
+        return self._thread.run(
             self._inner.schedule(
                 subject,
                 payload,

@@ -20,8 +20,8 @@ from ..jetstream.stream import Stream
 from ..jetstream.watch import Watch
 from ..message import MessageView
 from ..subscription import Subscription
+from .loop_thread import LoopThread, call_on_thread, callback_here, iterate
 from .messages import JetStreamMessage, Message
-from .portal import Portal, call_on_thread, callback_here, iterate
 
 __all__ = [
     "ConsumptionReading",
@@ -41,14 +41,14 @@ CONSUMPTION_BATCH: Final = 100
 class SubscriptionReading(Generic[M]):
     """Takes the messages of a subscription; those of a push consumer are ``JetStreamMessage``."""
 
-    __slots__ = ("_inner", "_messages", "_of", "_portal", "_taking")
+    __slots__ = ("_inner", "_messages", "_of", "_taking", "_thread")
 
-    def __init__(self, portal: Portal, inner: Subscription) -> None:
-        self._portal = portal
+    def __init__(self, thread: LoopThread, inner: Subscription) -> None:
+        self._thread = thread
         self._inner = inner
         pushed = issubclass(inner._message_type, AioJetStreamMessage)
         kind: Any = JetStreamMessage if pushed else Message
-        self._of: Callable[[Portal, MessageView], M] = kind._of
+        self._of: Callable[[LoopThread, MessageView], M] = kind._of
         self._messages: deque[M] = deque()
         self._taking = 0  # the thread that takes messages
 
@@ -69,32 +69,32 @@ class SubscriptionReading(Generic[M]):
     def next(self, timeout: float | None) -> M:
         if self._messages:
             return self._messages.popleft()
-        return self._of(self._portal, self._portal.run(self._inner.next(timeout)))
+        return self._of(self._thread, self._thread.run(self._inner.next(timeout)))
 
     def next_batch(self, max_messages: int) -> list[M]:
         self._taking = threading.get_ident()
         if self._messages:
             return [self._messages.popleft() for _ in range(min(max_messages, len(self._messages)))]
-        of, portal = self._of, self._portal
-        return [of(portal, m) for m in portal.run(self._inner.next_batch(max_messages))]
+        of, thread = self._of, self._thread
+        return [of(thread, m) for m in thread.run(self._inner.next_batch(max_messages))]
 
     def drain(self) -> None:
         taking = self._taking == threading.get_ident()
-        self._portal.run(self._inner._drain_for(callback_here(), taking))
+        self._thread.run(self._inner._drain_for(callback_here(), taking))
 
     def start(self, callback: Callable[[M], object]) -> None:
         """Call back with each message on a thread of its own."""
         name = f"subscription {self._inner.subject}"
-        call_on_thread(name, self._inner, self, callback, self._portal)
+        call_on_thread(name, self._inner, self, callback, self._thread)
 
 
 class ConsumptionReading:
     """Takes the messages of a consume. What it holds ready is sent back when it is stopped."""
 
-    __slots__ = ("_inner", "_messages", "_portal", "_taking")
+    __slots__ = ("_inner", "_messages", "_taking", "_thread")
 
-    def __init__(self, portal: Portal, inner: Consumption) -> None:
-        self._portal = portal
+    def __init__(self, thread: LoopThread, inner: Consumption) -> None:
+        self._thread = thread
         self._inner = inner
         self._messages: deque[JetStreamMessage] = deque()
         self._taking = 0  # the thread that takes messages
@@ -122,8 +122,8 @@ class ConsumptionReading:
 
     def _take(self, max_messages: int) -> list[JetStreamMessage]:
         self._taking = threading.get_ident()
-        of, portal = JetStreamMessage._of, self._portal
-        return [of(portal, m) for m in portal.run(self._inner.next_batch(max_messages))]
+        of, thread = JetStreamMessage._of, self._thread
+        return [of(thread, m) for m in thread.run(self._inner.next_batch(max_messages))]
 
     def wait(self) -> None:
         worker = callback_here()
@@ -131,31 +131,31 @@ class ConsumptionReading:
             raise ConfigurationError(
                 "a consume cannot be waited for inside its own callback; stop() or drain() end it"
             )
-        self._portal.run(self._inner.wait())
+        self._thread.run(self._inner.wait())
 
     def stop(self) -> None:
         for message in self._messages:
             message.nak()
         self._messages.clear()
-        self._portal.run(self._inner._stop(callback_here()))
+        self._thread.run(self._inner._stop(callback_here()))
 
     def drain(self) -> None:
         taking = self._taking == threading.get_ident()
-        self._portal.run(self._inner._drain_for(callback_here(), taking))
+        self._thread.run(self._inner._drain_for(callback_here(), taking))
 
     def start(self, callback: Callable[[JetStreamMessage], object]) -> None:
         """Call back with each message on a thread of its own."""
         one_by_one = (message for batch in self.batches(1) for message in batch)
-        call_on_thread(repr(self._inner), self._inner, one_by_one, callback, self._portal)
+        call_on_thread(repr(self._inner), self._inner, one_by_one, callback, self._thread)
 
 
 class OrderedReading:
     """Takes the messages of an ordered consumer."""
 
-    __slots__ = ("_inner", "_messages", "_portal")
+    __slots__ = ("_inner", "_messages", "_thread")
 
-    def __init__(self, portal: Portal, inner: OrderedConsumption) -> None:
-        self._portal = portal
+    def __init__(self, thread: LoopThread, inner: OrderedConsumption) -> None:
+        self._thread = thread
         self._inner = inner
         self._messages: deque[JetStreamMessage] = deque()
 
@@ -173,17 +173,17 @@ class OrderedReading:
         return _taken_from(self._messages, max_messages) or self._take(max_messages)
 
     def _take(self, max_messages: int) -> list[JetStreamMessage]:
-        of, portal = JetStreamMessage._of, self._portal
-        return [of(portal, m) for m in portal.run(self._inner.next_batch(max_messages))]
+        of, thread = JetStreamMessage._of, self._thread
+        return [of(thread, m) for m in thread.run(self._inner.next_batch(max_messages))]
 
 
 class WatchReading(Generic[T]):
     """Takes the entries of a watch."""
 
-    __slots__ = ("_entries", "_inner", "_portal")
+    __slots__ = ("_entries", "_inner", "_thread")
 
-    def __init__(self, portal: Portal, inner: Watch[T]) -> None:
-        self._portal = portal
+    def __init__(self, thread: LoopThread, inner: Watch[T]) -> None:
+        self._thread = thread
         self._inner = inner
         self._entries: deque[T] = deque()
 
@@ -200,16 +200,16 @@ class WatchReading(Generic[T]):
         raise StopIteration
 
     def _entries_from(self, batch: Coroutine[Any, Any, list[T]]) -> bool:
-        self._entries.extend(self._portal.run(batch))
+        self._entries.extend(self._thread.run(batch))
         return bool(self._entries)
 
 
 def scan_by_lists(
-    portal: Portal, inner: Stream, *, subject: str, first: int, last: int
+    thread: LoopThread, inner: Stream, *, subject: str, first: int, last: int
 ) -> Iterator[StreamMessage]:
     """Bring the messages of one answer from the loop in one go."""
     lists = scan(inner._api, inner.name, subject, max(1, first), last)
-    for messages in iterate(portal, lists):
+    for messages in iterate(thread, lists):
         yield from messages
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from ..message import HeadersLike
 from ..publish.publisher import Publisher
-from .portal import Portal
+from .loop_thread import LoopThread
 
 __all__ = ["Sending"]
 
@@ -21,10 +21,10 @@ class Sending:
     """Makes the commands of messages on the caller's thread; the loop's thread takes them many at a time
     and keeps the window. Several threads may send; numbers follow the order of their ``send`` calls."""
 
-    __slots__ = ("_commands", "_inner", "_lock", "_next", "_portal", "_pump")
+    __slots__ = ("_commands", "_inner", "_lock", "_next", "_pump", "_thread")
 
-    def __init__(self, portal: Portal, inner: Publisher) -> None:
-        self._portal = portal
+    def __init__(self, thread: LoopThread, inner: Publisher) -> None:
+        self._thread = thread
         self._inner = inner
         self._lock = threading.Lock()  # numbers and queues in the same order
         self._next = 0
@@ -65,14 +65,14 @@ class Sending:
         return count
 
     def flush(self) -> None:
-        self._portal.run(self._flush())
+        self._thread.run(self._flush())
 
     async def _flush(self) -> None:
         await self._all_taken()
         await self._inner.flush()
 
     def close(self) -> None:
-        self._portal.run(self._close())
+        self._thread.run(self._close())
 
     async def _close(self) -> None:
         self._inner.close()
@@ -81,9 +81,9 @@ class Sending:
     def _hand_over(self) -> None:
         """Wake the loop's thread for the first command; wait for it when too many are queued."""
         if len(self._commands) >= WAITING_MAX:
-            self._portal.run(self._all_taken())
+            self._thread.run(self._all_taken())
         elif len(self._commands) == 1:
-            self._portal.post(self._start_pump)
+            self._thread.post(self._start_pump)
 
     # On the loop's thread
 

@@ -14,8 +14,8 @@ from ..jetstream.direct_get import BATCH_BYTES, DirectBatch
 from ..jetstream.stored_message import StreamMessage
 from ..jetstream.stream import Stream as AioStream
 from .consumer import Consumer
+from .loop_thread import Blocking, iterate
 from .ordered import OrderedConsumer
-from .portal import Blocking, iterate
 from .reading import scan_by_lists
 
 __all__ = ["Stream"]
@@ -51,16 +51,16 @@ class Stream(Blocking):
             subjects: a pattern; the state then counts messages per matching subject.
             deleted: whether to list the sequences deleted between first and last.
         """
-        return self._portal.run(self._inner.info(subjects=subjects, deleted=deleted))
+        return self._thread.run(self._inner.info(subjects=subjects, deleted=deleted))
 
     def update(self, config: StreamConfig | None = None, /, **values: Any) -> StreamInfo:
         """Change the configuration: a whole one, or single fields of the present one."""
-        return self._portal.run(self._inner.update(config, **values))
+        return self._thread.run(self._inner.update(config, **values))
 
     def delete(self) -> None:
         """Delete the stream with everything in it. A lost answer is not repeated, as what was made anew
         since would go as well."""
-        self._portal.run(self._inner.delete())
+        self._thread.run(self._inner.delete())
 
     def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, and return how many.
@@ -72,24 +72,24 @@ class Stream(Blocking):
 
         A lost answer is not repeated, as what came since would go as well, except with ``below``.
         """
-        return self._portal.run(self._inner.purge(subject=subject, below=below, keep=keep))
+        return self._thread.run(self._inner.purge(subject=subject, below=below, keep=keep))
 
     # Messages
 
     def get_message(self, sequence: int) -> StreamMessage:
         """The message with this sequence. Raises JetStreamApiError (10037) if there is none."""
-        return self._portal.run(self._inner.get_message(sequence))
+        return self._thread.run(self._inner.get_message(sequence))
 
     def get_last_message(self, subject: str) -> StreamMessage:
         """The newest message of ``subject``, which may have wildcards. Raises as ``get_message``."""
-        return self._portal.run(self._inner.get_last_message(subject))
+        return self._thread.run(self._inner.get_last_message(subject))
 
     def get_next_message(
         self, subject: str, sequence: int = 1, *, start_time: datetime | None = None
     ) -> StreamMessage:
         """The first message at or after ``sequence``, or stored at or after ``start_time``, whose subject
         matches. Raises as ``get_message``."""
-        return self._portal.run(
+        return self._thread.run(
             self._inner.get_next_message(subject, sequence, start_time=start_time)
         )
 
@@ -115,7 +115,7 @@ class Stream(Blocking):
             JetStreamApiError: the request is not accepted.
             TimeoutError, DisconnectedError: not all answers came.
         """
-        return self._portal.run(
+        return self._thread.run(
             self._inner.get_batch(
                 max_messages,
                 subject=subject,
@@ -131,7 +131,7 @@ class Stream(Blocking):
         ``for message in stream.scan(subject="orders.>")``; ``subject`` as for ``get_batch``, which
         see for the errors. Up to 10,000 messages or 8 MiB are asked for at a time.
         """
-        return scan_by_lists(self._portal, self._inner, subject=subject, first=first, last=last)
+        return scan_by_lists(self._thread, self._inner, subject=subject, first=first, last=last)
 
     def get_last_messages(
         self, *subjects: str, up_to_sequence: int = 0, up_to_time: datetime | None = None
@@ -142,7 +142,7 @@ class Stream(Blocking):
         have ``allow_direct``. Raises JetStreamApiError (413) where more than 1024 subjects match, and as
         ``get_batch``.
         """
-        return self._portal.run(
+        return self._thread.run(
             self._inner.get_last_messages(
                 *subjects, up_to_sequence=up_to_sequence, up_to_time=up_to_time
             )
@@ -153,12 +153,12 @@ class Stream(Blocking):
 
         Raises ConfigurationError: the newest message of ``subject`` is not a counter's.
         """
-        return self._portal.run(self._inner.counter(subject))
+        return self._thread.run(self._inner.counter(subject))
 
     def delete_message(self, sequence: int, *, erase: bool = True) -> None:
         """Delete one message; with ``erase`` its bytes are overwritten too. A lost answer is not
         repeated: a second call would find nothing and say so."""
-        self._portal.run(self._inner.delete_message(sequence, erase=erase))
+        self._thread.run(self._inner.delete_message(sequence, erase=erase))
 
     # Consumers
 
@@ -169,13 +169,13 @@ class Stream(Blocking):
         Raises JetStreamApiError (10148) if one exists with this name and another configuration.
         """
         return Consumer(
-            self._portal, self._portal.run(self._inner.create_consumer(config, **values))
+            self._thread, self._thread.run(self._inner.create_consumer(config, **values))
         )
 
     def update_consumer(self, config: ConsumerConfig | None = None, /, **values: Any) -> Consumer:
         """Change a consumer. Raises JetStreamApiError (10149) if it does not exist."""
         return Consumer(
-            self._portal, self._portal.run(self._inner.update_consumer(config, **values))
+            self._thread, self._thread.run(self._inner.update_consumer(config, **values))
         )
 
     def create_or_update_consumer(
@@ -183,12 +183,12 @@ class Stream(Blocking):
     ) -> Consumer:
         """Make sure that a consumer exists with this configuration."""
         return Consumer(
-            self._portal, self._portal.run(self._inner.create_or_update_consumer(config, **values))
+            self._thread, self._thread.run(self._inner.create_or_update_consumer(config, **values))
         )
 
     def consumer(self, name: str) -> Consumer:
         """An existing consumer. Raises JetStreamApiError (10014) if there is none of this name."""
-        return Consumer(self._portal, self._portal.run(self._inner.consumer(name)))
+        return Consumer(self._thread, self._thread.run(self._inner.consumer(name)))
 
     def ordered_consumer(
         self, config: ConsumerConfig | None = None, /, **values: Any
@@ -199,17 +199,17 @@ class Stream(Blocking):
         ``inactive_threshold`` (default 300 s) count.
         """
         return OrderedConsumer(
-            self._portal, self._portal.run(self._inner.ordered_consumer(config, **values))
+            self._thread, self._thread.run(self._inner.ordered_consumer(config, **values))
         )
 
     def delete_consumer(self, name: str) -> None:
         """Delete a consumer. Raises JetStreamApiError (10014) if there is none of this name."""
-        self._portal.run(self._inner.delete_consumer(name))
+        self._thread.run(self._inner.delete_consumer(name))
 
     def consumers(self) -> Iterator[ConsumerInfo]:
         """What the server says of each consumer."""
-        return iterate(self._portal, self._inner.consumers())
+        return iterate(self._thread, self._inner.consumers())
 
     def consumer_names(self) -> Iterator[str]:
         """The name of each consumer."""
-        return iterate(self._portal, self._inner.consumer_names())
+        return iterate(self._thread, self._inner.consumer_names())

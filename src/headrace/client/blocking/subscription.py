@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Self
 
 from ..subscription import Subscription as AioSubscription
+from .loop_thread import Blocking, LoopThread
 from .messages import Message
-from .portal import Blocking, Portal
 from .reading import SubscriptionReading
 
 __all__ = ["Subscription"]
@@ -34,9 +34,9 @@ class Subscription(Blocking):
     _inner: AioSubscription
     _reading: SubscriptionReading[Message]
 
-    def __init__(self, portal: Portal, inner: AioSubscription) -> None:
-        super().__init__(portal, inner)
-        self._reading = SubscriptionReading(portal, inner)
+    def __init__(self, thread: LoopThread, inner: AioSubscription) -> None:
+        super().__init__(thread, inner)
+        self._reading = SubscriptionReading(thread, inner)
 
     @property
     def subject(self) -> str:
@@ -100,7 +100,7 @@ class Subscription(Blocking):
 
     def unsubscribe(self, max_messages: int = 0) -> None:
         """End it: now, or once ``max_messages`` have been received since it began."""
-        self._portal.run(self._inner.unsubscribe(max_messages))
+        self._thread.run(self._inner.unsubscribe(max_messages))
 
     def drain(self) -> None:
         """End it, but first receive what is under way and wait until all of it has been taken.

@@ -10,7 +10,7 @@ from typing import Generic, Self
 
 from ..jetstream.watch import T
 from ..jetstream.watch import Watch as AioWatch
-from .portal import Blocking, Portal
+from .loop_thread import Blocking, LoopThread
 from .reading import WatchReading
 
 __all__ = ["Watch"]
@@ -23,9 +23,9 @@ class Watch(Blocking, Generic[T]):
     _inner: AioWatch[T]
     _reading: WatchReading[T]
 
-    def __init__(self, portal: Portal, inner: AioWatch[T]) -> None:
-        super().__init__(portal, inner)
-        self._reading = WatchReading(portal, inner)
+    def __init__(self, thread: LoopThread, inner: AioWatch[T]) -> None:
+        super().__init__(thread, inner)
+        self._reading = WatchReading(thread, inner)
 
     def initial(self) -> Iterator[T]:
         """What was there when the watch began; afterwards iterate the watch itself for changes."""
@@ -39,7 +39,7 @@ class Watch(Blocking, Generic[T]):
 
     def stop(self) -> None:
         """End it."""
-        self._portal.run(self._inner.stop())
+        self._thread.run(self._inner.stop())
 
     def __enter__(self) -> Self:
         return self

@@ -15,8 +15,8 @@ from ...errors import ConfigurationError, ConnectionClosedError, PullError
 
 __all__ = [
     "Blocking",
-    "LentPortal",
-    "Portal",
+    "LoopThread",
+    "SharedLoopThread",
     "call_on_thread",
     "callback_here",
     "iterate",
@@ -31,22 +31,22 @@ STOP_TIMEOUT_S: Final = 5.0
 _CLOSED: Final = "the connection is closed"
 _FORKED: Final = "this connection belongs to the process that made it; connect anew after a fork"
 
-_portals: weakref.WeakSet[Portal] = weakref.WeakSet()
+_loop_threads: weakref.WeakSet[LoopThread] = weakref.WeakSet()
 _here = threading.local()
 
 
 def _after_fork_in_child() -> None:
     """The loops' threads are not in this process: nothing handed to them would ever be done."""
-    for portal in list(_portals):
-        portal._over = _FORKED
-        portal._lock = threading.Lock()  # a thread may have held it, which is not here to let go
+    for thread in list(_loop_threads):
+        thread._over = _FORKED
+        thread._lock = threading.Lock()  # a thread may have held it, which is not here to let go
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-class Portal:
+class LoopThread:
     """One loop, one daemon thread. Any thread of this process may call ``run`` and ``post``.
 
     Args:
@@ -63,7 +63,7 @@ class Portal:
             threading.Lock()
         )  # what was begun under it before the stop is ended by the stop
         self._thread = threading.Thread(target=self._serve, name="headrace", daemon=True)
-        _portals.add(self)
+        _loop_threads.add(self)
         self._thread.start()
 
     @property
@@ -82,7 +82,7 @@ class Portal:
                 future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except BaseException as error:
             coroutine.close()
-            if isinstance(error, RuntimeError):  # the loop is closed: it was lent by another portal
+            if isinstance(error, RuntimeError):  # the loop is closed: it was lent by another thread
                 raise ConnectionClosedError(_CLOSED) from None
             raise
         try:
@@ -171,10 +171,10 @@ class Portal:
             loop.close()
 
 
-class LentPortal(Portal):
-    """The loop and thread of another portal, which goes on when this one is stopped."""
+class SharedLoopThread(LoopThread):
+    """The loop and thread of another one, which goes on when this one is stopped."""
 
-    def __init__(self, owner: Portal) -> None:
+    def __init__(self, owner: LoopThread) -> None:
         self.on_error = None
         self._loop = owner._loop
         self._thread = owner._thread
@@ -182,7 +182,7 @@ class LentPortal(Portal):
         self._woken = False
         self._over = owner._over
         self._lock = threading.Lock()
-        _portals.add(self)
+        _loop_threads.add(self)
 
     def stop(self) -> None:
         """Nothing more is run here."""
@@ -191,12 +191,12 @@ class LentPortal(Portal):
 
 
 class Blocking:
-    """Base of the facade's classes: the asyncio object, and the portal to its loop."""
+    """Base of the facade's classes: the asyncio object, and the thread of its loop."""
 
-    __slots__ = ("_inner", "_portal")
+    __slots__ = ("_inner", "_thread")
 
-    def __init__(self, portal: Portal, inner: Any) -> None:
-        self._portal = portal
+    def __init__(self, thread: LoopThread, inner: Any) -> None:
+        self._thread = thread
         self._inner = inner
 
     def __repr__(self) -> str:
@@ -214,16 +214,16 @@ def call_on_thread(
     inner: _Called,
     messages: Iterator[T],
     callback: Callable[[T], object],
-    portal: Portal,
+    thread: LoopThread,
 ) -> None:
     """Call back with each message of ``inner`` on a new thread, until they end; whoever drains or stops
-    ``inner`` waits for that. Errors go to ``portal.on_error``."""
+    ``inner`` waits for that. Errors go to ``thread.on_error``."""
 
     async def adopt() -> asyncio.Future[None]:
         inner._worker = asyncio.get_running_loop().create_future()
         return inner._worker
 
-    worker = portal.run(adopt())
+    worker = thread.run(adopt())
 
     def work() -> None:
         _here.worker = worker
@@ -232,11 +232,11 @@ def call_on_thread(
                 try:
                     callback(message)
                 except Exception as error:
-                    portal.report(error)
+                    thread.report(error)
         except (ConnectionClosedError, PullError):
             return  # the end; whoever waits for it gets the reason
         finally:
-            portal.settle(worker)
+            thread.settle(worker)
 
     threading.Thread(target=work, name=name, daemon=True).start()
 
@@ -251,15 +251,15 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-def iterate(portal: Portal, items: AsyncIterator[T]) -> Iterator[T]:
+def iterate(thread: LoopThread, items: AsyncIterator[T]) -> Iterator[T]:
     """The items of an asynchronous listing, page by page as they are asked for."""
-    while (item := portal.run(_next_of(items))) is not _END:
+    while (item := thread.run(_next_of(items))) is not _END:
         yield item
 
 
-def take_next(portal: Portal, items: AsyncIterator[T]) -> T:
+def take_next(thread: LoopThread, items: AsyncIterator[T]) -> T:
     """The next item. Raises StopIteration at the end."""
-    item = portal.run(_next_of(items))
+    item = thread.run(_next_of(items))
     if item is _END:
         raise StopIteration
     return item
