@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import headrace
-from blocking_client import command, words
+from blocking_client import command, facade, plain, source, words
 from blocking_client.source import ProblemError
 from headrace import sync
 from headrace.client import blocking
@@ -186,3 +186,63 @@ def test_words_that_nobody_adapted_are_refused() -> None:
 def test_a_sentence_that_is_gone_is_missed() -> None:
     with pytest.raises(ProblemError, match=r"Publisher does not say 'Not thread-safe"):
         words.adapted("Sends.", "Publisher")
+
+
+def test_the_asyncio_source_is_written_without_async(tmp_path: Path) -> None:
+    path = tmp_path / "aio.py"
+    path.write_text(
+        '"""The asyncio client."""\n\n'
+        "class AsyncJobsClient:\n"
+        "    async def __aenter__(self):\n"
+        "        return self\n\n"
+        "    async def pages(self) -> AsyncIterator[int]:\n"
+        '        """Use ``async with await x()``."""\n'
+        "        async for each in self._all(await self.first()):\n"
+        "            yield each\n"
+    )
+    written = plain.write_plain(path).partition('"""The blocking client."""\n\n')[2]
+    assert written == (
+        "class JobsClient:\n"
+        "    def __enter__(self):\n"
+        "        return self\n\n"
+        "    def pages(self) -> Iterator[int]:\n"
+        '        """Use ``with x()``."""\n'
+        "        for each in self._all(self.first()):\n"
+        "            yield each\n"
+    )
+    path.write_text('"""The asyncio client."""\n\nasyncio.sleep(1)\n')
+    with pytest.raises(ProblemError, match="asyncio"):
+        plain.write_plain(path)
+
+
+def test_a_method_is_handed_over_as_its_kind_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = source.find("Stream")[0]
+    text = """
+class Stream:
+    async def info(self, a: int, /, *, b: str = "x", **more: Any) -> StreamInfo: ...
+    async def consumer(self, name: str) -> Consumer: ...
+    def names(self) -> AsyncIterator[str]: ...
+    def label(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+"""
+    node = ast.parse(text).body[0]
+    monkeypatch.setattr(facade, "find", lambda name: (module, node))
+    written = facade.write_module("stream")
+    for call in (
+        "self._thread.run(self._inner.info(a, b=b, **more))",
+        "return Consumer(self._thread, self._thread.run(self._inner.consumer(name)))",
+        "return iterate(self._thread, self._inner.names())",
+        "return self._thread.call(self._inner.label)",
+        "return self._inner.size",
+    ):
+        assert call in written
+    assert "def names(self) -> Iterator[str]:" in written
+
+
+def test_what_nobody_says_anything_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = source.find("Stream")[0]
+    text = "class Stream:\n    def __init__(self, name: str):\n        self.name = name\n"
+    monkeypatch.setattr(facade, "find", lambda name: (module, ast.parse(text).body[0]))
+    with pytest.raises(ProblemError, match="the docstring of Stream says nothing of name"):
+        facade.write_module("stream")

@@ -1,4 +1,8 @@
-"""Speaking to a job service: asyncio, blocking, and a worker that keeps what it claims alive."""
+"""Speaking to a job service: asyncio, blocking, and a worker that keeps what it claims alive.
+
+What is said and how answers are read is without I/O, in ``calls`` and ``management``. ``aio`` says it with
+asyncio; ``blocking`` is the same source without ``async``, written by ``make blocking``.
+"""
 
 from __future__ import annotations
 
