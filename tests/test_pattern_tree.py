@@ -37,6 +37,35 @@ def test_it_finds_a_pattern_that_contains_another(patterns: list[bytes], asked: 
         assert is_subset(asked, found)
 
 
+@given(
+    st.lists(PATTERNS, max_size=8), st.lists(PATTERNS, max_size=4), st.lists(PATTERNS, max_size=3)
+)
+def test_it_finds_all_overlaps_of_what_is_still_in_it(
+    patterns: list[bytes], gone: list[bytes], asked: list[bytes]
+) -> None:
+    tree = PatternTree(patterns)
+    for question in asked:  # each with a wildcard moves literals into the tree
+        list(tree.all_overlapping(question))
+    for pattern in gone:
+        tree.discard(pattern)
+    left = set(patterns).difference(gone)
+    for question in asked:
+        expected = {pattern for pattern in left if overlaps(pattern, question)}
+        found = list(tree.all_overlapping(question))
+        assert set(found) == expected
+        assert len(found) == len(expected)
+        assert (tree.overlapping(question) is None) == (not expected)
+
+
+def test_steps_are_counted_for_each_question_of_its_own() -> None:
+    tree = PatternTree(b"%d.a" % number for number in range(40_000))
+    assert tree.overlapping(b"*.b") is None
+    with pytest.raises(TooManyPatternsError, match="too many subjects"):
+        tree.overlapping(b"*.b")
+    tree.ask_anew()
+    assert tree.overlapping(b"*.a") == b"0.a"
+
+
 def test_many_patterns_are_quick() -> None:
     patterns = [b"orders.%d.*" % number for number in range(50_000)]
     start = time.process_time()

@@ -3,11 +3,14 @@
 Comparing each with each takes minutes for the tens of thousands a request may name; the tree of their
 tokens takes milliseconds. Patterns can be made for which the tree is no help, so the steps beyond a few for
 each token are counted, and there is an end to them.
+
+Most patterns are literal, and of two of these only the same ones overlap. So they stay out of the tree until
+somebody asks with a wildcard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, final
 
 __all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "check_count"]
@@ -42,6 +45,7 @@ class PatternTree:
     """A set of valid patterns. Questions share ``STEPS_MAX`` steps."""
 
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
+        self._literals: dict[bytes, None] = {}  # those that are not in the tree
         self._root: _Node = {}
         self._steps_left = STEPS_MAX
         for pattern in patterns:
@@ -49,34 +53,87 @@ class PatternTree:
 
     def add(self, pattern: bytes) -> None:
         """Put a pattern in; twice is once."""
+        if _may_be_wild(pattern):
+            self._plant(pattern)
+        else:
+            self._literals[pattern] = None
+
+    def discard(self, pattern: bytes) -> None:
+        """Take a pattern out; one that is not there is none the worse."""
+        self._literals.pop(pattern, None)
+        path: list[tuple[_Node, bytes]] = []
         node = self._root
         for token in pattern.split(b"."):
-            node = node.setdefault(token, {})
-        node[_END] = pattern
+            if token not in node:
+                return
+            path.append((node, token))
+            node = node[token]
+        node.pop(_END, None)
+        for parent, token in reversed(path):
+            if parent[token]:
+                return
+            del parent[token]
+
+    def ask_anew(self) -> None:
+        """The questions from here on have ``STEPS_MAX`` steps of their own."""
+        self._steps_left = STEPS_MAX
 
     def overlapping(self, pattern: bytes) -> bytes | None:
         """A pattern of the set with which this one shares a subject. Raises TooManyPatternsError."""
+        return next(self.all_overlapping(pattern), None)
+
+    def all_overlapping(self, pattern: bytes) -> Iterator[bytes]:
+        """The patterns of the set with which this one shares a subject. Raises TooManyPatternsError."""
+        if _may_be_wild(pattern):
+            for literal in self._literals:
+                self._plant(literal)
+            self._literals.clear()
+        elif pattern in self._literals:
+            return iter((pattern,))
+        return self._walk(pattern) if self._root else iter(())
+
+    def _walk(self, pattern: bytes) -> Iterator[bytes]:
         nodes: list[_Node] = [self._root]
         for token in pattern.split(b"."):
             self._spend(len(nodes) - STEPS_PER_TOKEN)
             reached: list[_Node] = []
             for node in nodes:
                 if _REST in node:
-                    return _any_below(node[_REST])
+                    yield from self._below(node[_REST])
                 if token == _REST:
-                    below = next((child for key, child in node.items() if key != _END), None)
-                    if below is not None:
-                        return _any_below(below)
+                    for key, child in node.items():
+                        if key not in (_END, _REST):
+                            yield from self._below(child)
                     continue
                 if token == _ONE:
                     self._spend(len(node))
-                    reached += [child for key, child in node.items() if key != _END]
+                    reached += [child for key, child in node.items() if key not in (_END, _REST)]
                 else:
                     reached += [node[key] for key in (token, _ONE) if key in node]
             nodes = reached
             if not nodes:
-                return None
-        return next((node[_END] for node in nodes if _END in node), None)
+                return
+        for node in nodes:
+            if _END in node:
+                yield node[_END]
+
+    def _below(self, node: _Node) -> Iterator[bytes]:
+        """The patterns that end at this node or below it; the first of them is no step."""
+        nodes = [node]
+        while nodes:
+            node = nodes.pop()
+            for key, child in node.items():
+                if key == _END:
+                    yield child
+                    self._spend(1)
+                else:
+                    nodes.append(child)
+
+    def _plant(self, pattern: bytes) -> None:
+        node = self._root
+        for token in pattern.split(b"."):
+            node = node.setdefault(token, {})
+        node[_END] = pattern
 
     def containing(self, pattern: bytes) -> bytes | None:
         """Another pattern of the set that has every subject of this one. Raises TooManyPatternsError."""
@@ -106,9 +163,6 @@ class PatternTree:
             raise TooManyPatternsError("too many subjects to compare with each other")
 
 
-def _any_below(node: _Node) -> bytes:
-    """Some pattern that ends at this node or below it."""
-    while _END not in node:
-        node = next(iter(node.values()))
-    found: bytes = node[_END]
-    return found
+def _may_be_wild(pattern: bytes) -> bool:
+    """False only for what has no wildcard."""
+    return b"*" in pattern or pattern[-1:] == _REST

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .advisories import Advisories
+from .stream.taken import TakenSubjects
 from .tick.removals import Removals
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Context:
         "removed",
         "settling",
         "storage",
+        "taken",
         "timers",
     )
 
@@ -93,6 +95,7 @@ class Context:
         """Finds the streams of other accounts; None where there are none."""
         self.batch_room = BatchRoom()
         self.removals = Removals(self)
+        self.taken = TakenSubjects()
         self.dirty_streams: list[Stream] = []
         """Streams with appended messages since the last end of a tick."""
         self.appended: dict[Stream, None] = {}

@@ -87,7 +87,7 @@ class Router:
         self._prefixes: dict[bytes, tuple[Route, tuple[_Literals, ...]]] = {}
         self._merged: dict[tuple[Leaf[Receiver], ...], Route] = {}
         self._acks: Route | None = None
-        self._many: dict[Sink, tuple[ManySink, list[bytes]]] = {}  # with the sink's patterns
+        self._many: dict[Sink, tuple[ManySink, int]] = {}  # with how many patterns the sink has
         self._runs: dict[Sink, RunSink] = {}
         self._refused = {"exact": 0, "prefixes": 0}
         self._on_unblocked: list[Callable[[], None]] = []
@@ -124,20 +124,21 @@ class Router:
         run: RunSink | None = None,
     ) -> None:
         if many is not None:
-            self._many.setdefault(sink, (many, []))[1].append(pattern)
-            if run is not None:
+            known = self._many.get(sink)
+            self._many[sink] = (many, 1) if known is None else (known[0], known[1] + 1)
+            if known is None and run is not None:
                 self._runs[sink] = run
         self._changed(pattern, self._trie.add(pattern, b"", sink))
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None:
         leaf = self._trie.remove(pattern, b"", sink)
         if leaf is not None:
-            if sink in self._many:
-                patterns = self._many[sink][1]
-                patterns.remove(pattern)
-                if not patterns:
-                    del self._many[sink]
-                    self._runs.pop(sink, None)
+            known = self._many.get(sink)
+            if known is not None and known[1] > 1:
+                self._many[sink] = (known[0], known[1] - 1)
+            elif known is not None:
+                del self._many[sink]
+                self._runs.pop(sink, None)
             self._changed(pattern, leaf)
 
     def watch(self, watch: Watch) -> None:
@@ -457,17 +458,22 @@ class Router:
         """Forget what the change of ``leaf`` may have made wrong."""
         if leaf.shared:
             self._merged.clear()
-        tokens = pattern.split(b".")
+        if b"*" in pattern or pattern[-1:] == b">" or pattern[:1] == b"$":
+            self._changed_widely(pattern.split(b"."))
+        if self.exact:
+            self.exact.pop(pattern, None)
+        if self._prefixes:
+            self._prefixes.pop(pattern.rpartition(b".")[0], None)
+        if self._watches:
+            self._watches.tell(pattern, self._listeners(leaf))
+
+    def _changed_widely(self, tokens: list[bytes]) -> None:
+        """The same for what may concern other subjects than its own."""
         if tokens[0] in _ACK_STARTS:
             self._acks = None
         if b"*" in tokens or tokens[-1] == b">":
             self.exact.clear()
             self._prefixes.clear()
-        else:
-            self.exact.pop(pattern, None)
-            self._prefixes.pop(pattern.rpartition(b".")[0], None)
-        if self._watches:
-            self._watches.tell(pattern, self._listeners(leaf))
 
     def _listeners(self, leaf: Leaf[Receiver] | None) -> Callable[[bytes], bool]:
         """Who listens in a queue; an import does not, its watch says who does where it leads."""

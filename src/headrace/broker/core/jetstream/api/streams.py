@@ -21,7 +21,6 @@ from .....api.streams import (
 )
 from .....api.times import format_time
 from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
-from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, overlaps
 from ..config.features import check_republish
 from ..config.levels import required_level
@@ -269,13 +268,9 @@ class StreamsApi:
         return check_copies(config, self._assets.streams, self._context.random)
 
     def _check_overlap(self, config: StreamConfig) -> None:
-        patterns = PatternTree(subject.encode() for subject in config.subjects)
-        for stream in self._assets.streams.values():
-            if stream.name == config.name:
-                continue
-            for taken in stream.config.subjects:
-                if patterns.overlapping(taken.encode()) is not None:
-                    raise Refused(Errors.STREAM_SUBJECT_OVERLAP)
+        patterns = [subject.encode() for subject in config.subjects]
+        if self._context.taken.is_taken(patterns, config.name):
+            raise Refused(Errors.STREAM_SUBJECT_OVERLAP)
 
     def _matching(self, subject: str) -> list[Stream]:
         streams = [stream for _, stream in sorted(self._assets.streams.items())]

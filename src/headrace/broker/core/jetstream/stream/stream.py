@@ -88,7 +88,7 @@ class Stream(CopyingStream):
         self.batches = Batches(self)
         self.fast = FastBatches(self)
         self.republisher = None
-        self._sinks: tuple[bytes, ...] = ()
+        self._sinks: dict[bytes, None] = {}
         self._configure()
 
     # -- lifecycle
@@ -191,15 +191,19 @@ class Stream(CopyingStream):
             self.window.window_ns = window_ns
 
     def _listen(self, subjects: Iterable[str]) -> None:
-        wanted = tuple(subject.encode() for subject in subjects)
-        bus = self.context.bus
-        for pattern in self._sinks:
-            if pattern not in wanted:
-                bus.remove_sink(pattern, self.ingest)
-        for pattern in wanted:
-            if pattern not in self._sinks:
-                bus.add_sink(pattern, self.ingest, self.ingest_many, self.ingest_run)
+        wanted = dict.fromkeys(subject.encode() for subject in subjects)
+        bus, before = self.context.bus, self._sinks
+        left = [pattern for pattern in before if pattern not in wanted]
+        new = [pattern for pattern in wanted if pattern not in before]
+        self.context.taken.remove(left, self.name)
+        self.context.taken.add(new, self.name)
         self._sinks = wanted
+        ingest = self.ingest
+        for pattern in left:
+            bus.remove_sink(pattern, ingest)
+        many, run = self.ingest_many, self.ingest_run
+        for pattern in new:
+            bus.add_sink(pattern, ingest, many, run)
 
     # -- ingest
 

@@ -1,0 +1,74 @@
+"""Which subjects the streams of an engine have: no two streams may have one in common.
+
+Asking every stream takes as long as there are subjects of others; the tree of all of them takes as long as
+there are new ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from .....pattern_tree import PatternTree, TooManyPatternsError
+
+__all__ = ["COMPARED_MAX", "TakenSubjects"]
+
+COMPARED_MAX: Final = 20_000  # so many are compared with each other where the tree is no help
+
+
+class TakenSubjects:
+    """The subjects streams listen on, kept by the streams themselves."""
+
+    def __init__(self) -> None:
+        self._tree = PatternTree()
+        self._owners: dict[bytes, tuple[str, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._owners)
+
+    def add(self, patterns: Collection[bytes], stream: str) -> None:
+        """A stream listens on these, too."""
+        mine, owners = (stream,), self._owners
+        for pattern in patterns:
+            others = owners.get(pattern)
+            if others is None:
+                owners[pattern] = mine
+                self._tree.add(pattern)
+            else:  # recovered so: what was made by requests has one owner
+                owners[pattern] = others + mine
+
+    def remove(self, patterns: Collection[bytes], stream: str) -> None:
+        """A stream listens on these no more."""
+        mine, owners = (stream,), self._owners
+        for pattern in patterns:
+            others = owners[pattern]
+            if others == mine:
+                del owners[pattern]
+                self._tree.discard(pattern)
+            else:
+                owners[pattern] = tuple(name for name in others if name != stream)
+
+    def is_taken(self, patterns: Collection[bytes], stream: str) -> bool:
+        """Whether another stream has a subject of these. Raises TooManyPatternsError."""
+        mine = (stream,)
+        try:
+            return self._is_in_tree(patterns, mine)
+        except TooManyPatternsError:
+            if len(self._owners) > COMPARED_MAX:
+                raise
+        asked = PatternTree(patterns)
+        return any(
+            owners != mine and asked.overlapping(taken) is not None
+            for taken, owners in self._owners.items()
+        )
+
+    def _is_in_tree(self, patterns: Collection[bytes], mine: tuple[str, ...]) -> bool:
+        tree, owners = self._tree, self._owners
+        tree.ask_anew()
+        for pattern in patterns:
+            if owners.get(pattern) == mine:
+                continue  # nobody else has a subject of what is its own already
+            for found in tree.all_overlapping(pattern):
+                if owners[found] != mine:
+                    return True
+        return False
