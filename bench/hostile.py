@@ -300,6 +300,30 @@ def many_subjects(target: Target) -> None:
     flood(target, [make + publish(API + b"STREAM.DELETE.X", b"", b"_R")])
 
 
+def changed_subjects(target: Target) -> None:
+    """All subjects of a stream changed, and back."""
+    count = target.many(5_000)
+    listed = [b",".join(b'"%b.%d"' % (head, n) for n in range(count)) for head in (b"x", b"y")]
+    bodies = [b'{"name":"X","subjects":[%b]}' % each for each in listed]
+    make_first = publish(API + b"STREAM.CREATE.X", bodies[0], b"_R")
+    flood(
+        target, [make_first + b"".join(publish(API + b"STREAM.UPDATE.X", b, b"_R") for b in bodies)]
+    )
+
+
+def stream_churn(target: Target) -> None:
+    """Streams made and deleted, each with a directory of its own."""
+    count = target.many(1_000)
+    frames = [
+        publish(
+            b"%bSTREAM.CREATE.N%d" % (API, n), b'{"name":"N%d","subjects":["n.%d"]}' % (n, n), b"_R"
+        )
+        for n in range(count)
+    ]
+    frames += [publish(b"%bSTREAM.DELETE.N%d" % (API, n), b"", b"_R") for n in range(count)]
+    flood(target, joined(frames, 500))
+
+
 def consumer_churn(target: Target) -> None:
     frames: list[bytes] = []
     for number in range(2_000):
@@ -415,6 +439,8 @@ ATTACKS = [
     Attack("STREAM.LIST and NAMES of 500", stream_names, many_streams),
     Attack("bad and long JSON", bad_json),
     Attack("STREAM.CREATE of 5,000 subjects", many_subjects),
+    Attack("STREAM.UPDATE of 5,000 subjects", changed_subjects),
+    Attack("STREAM.CREATE and DELETE of 1,000 streams", stream_churn),
     Attack("CONSUMER.CREATE and DELETE", consumer_churn, make_stream),
     Attack("100,000 consumers", many_consumers, make_stream),
     Attack("forged acks", forged_acks, with_consumer),

@@ -386,6 +386,14 @@ class Origin(Protocol):
         """Who this is, as advisories show it; made anew by each call."""
         ...
 
+    def hold(self) -> None:
+        """Handle nothing more of what it says, until ``release`` was called as often."""
+        ...
+
+    def release(self) -> None:
+        """Go on."""
+        ...
+
 
 Sink = Callable[[bytes, bytes, bytes, bytes, Origin | None], bool | None]
 """``sink(subject, reply, headers, payload, origin)``: called once per message, must not block.
@@ -474,17 +482,18 @@ class Bus(Protocol):
 
     def unwatch(self, watch: Watch) -> None: ...
 
-    def add_sink(
-        self,
-        pattern: bytes,
-        sink: Sink,
-        many: ManySink | None = None,
-        run: RunSink | None = None,
-    ) -> None:
-        """Register a handler; ``many``, and with it ``run``, do the same for a batch, quicker."""
+    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
+        """Register a handler; ``many`` does the same for a batch, quicker."""
         ...
 
+    def add_sinks(
+        self, patterns: Sequence[bytes], sink: Sink, many: ManySink | None, run: RunSink
+    ) -> None:
+        """Register one for several patterns; ``run`` takes runs in its place."""
+
     def remove_sink(self, pattern: bytes, sink: Sink) -> None: ...
+
+    def remove_sinks(self, patterns: Iterable[bytes], sink: Sink) -> None: ...
 
     def on_unblocked(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` each time some receiver that was ``blocked`` no longer is."""

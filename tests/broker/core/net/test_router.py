@@ -331,6 +331,25 @@ class RouterAgainstAList(RuleBasedStateMachine):
         if not self.present:
             assert self.router._trie.root.is_bare()
 
+    @rule(some=st.lists(patterns(), max_size=6, unique=True), data=st.data())
+    def sinks_come_and_go(self, some: list[bytes], data: st.DataObject) -> None:
+        """They come together, and some of them go together; those that are not there do not matter."""
+        heard: list[bytes] = []
+
+        def sink(subject: bytes, *rest: object) -> None:
+            heard.append(subject)
+
+        self.router.add_sinks(some, sink, lambda publishes, origin: publishes)
+        gone = data.draw(st.lists(patterns() | st.sampled_from(some or [b"a"]), max_size=6))
+        self.router.remove_sinks(gone, sink)
+        left = set(some).difference(gone)
+        for subject in data.draw(st.lists(subjects, max_size=4)):
+            expected = sum(matches(pattern, subject) for pattern in left)
+            assert self.router.find(subject).sinks.count(sink) == expected
+        assert (self.router.many_of(sink) is not None) == bool(left)
+        self.router.remove_sinks(sorted(left), sink)
+        assert self.router.many_of(sink) is None
+
 
 TestRouterAgainstAList = RouterAgainstAList.TestCase
 

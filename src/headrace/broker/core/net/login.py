@@ -51,6 +51,7 @@ class Login:
                 self.ask(options)  # the operator changed who may come in meanwhile
 
         self.holds = True
+        self._session.hold()
         self._begin(verdict, lambda identity: self._let_go_on(lambda: decided(identity)))
 
     def review(self) -> None:
@@ -84,9 +85,8 @@ class Login:
     def _let_go_on(self, decided: Callable[[], None]) -> None:
         """Act by a decision, then by what the client said since it was asked for."""
         self.holds = False
-        self._hub.touched.append(self._session.output)  # the shell reads on
         decided()
-        self._session.go_on()
+        self._session.release()
 
 
 def renew_subscriptions(session: Session) -> None:

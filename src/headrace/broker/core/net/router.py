@@ -61,12 +61,11 @@ class Route:
         self.plain = plain
         self.groups = groups
         self.sinks = sinks
-        self.guarded = any(
+        self.guarded = any(  # permissions are to be asked about each message
             isinstance(member, GuardedSubscription)
             for members in (plain, *groups)
             for member in members
         )
-        """Whether permissions are to be asked about each message."""
         self.weight = 1 + (len(plain) + len(groups)) // RECEIVERS_PER_UNIT + sinks_weight
         """What a message on it counts in a turn; see ``budget``."""
         self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
@@ -116,30 +115,38 @@ class Router:
             self.subscriptions -= 1
             self._changed(subscription.pattern, leaf)
 
-    def add_sink(
+    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
+        self.add_sinks((pattern,), sink, many)
+
+    def add_sinks(
         self,
-        pattern: bytes,
+        patterns: Sequence[bytes],
         sink: Sink,
         many: ManySink | None = None,
         run: RunSink | None = None,
     ) -> None:
-        if many is not None:
-            known = self._many.get(sink)
-            self._many[sink] = (many, 1) if known is None else (known[0], known[1] + 1)
-            if known is None and run is not None:
+        if many is not None and patterns:
+            _, count = self._many.get(sink, (many, 0))
+            self._many[sink] = (many, count + len(patterns))
+            if run is not None:
                 self._runs[sink] = run
-        self._changed(pattern, self._trie.add(pattern, b"", sink))
+        for pattern, leaf in self._trie.add_all(patterns, b"", sink):
+            self._changed(pattern, leaf)
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None:
-        leaf = self._trie.remove(pattern, b"", sink)
-        if leaf is not None:
-            known = self._many.get(sink)
-            if known is not None and known[1] > 1:
-                self._many[sink] = (known[0], known[1] - 1)
-            elif known is not None:
-                del self._many[sink]
-                self._runs.pop(sink, None)
+        self.remove_sinks((pattern,), sink)
+
+    def remove_sinks(self, patterns: Iterable[bytes], sink: Sink) -> None:
+        count = 0
+        for pattern, leaf in self._trie.remove_all(patterns, b"", sink):
+            count += 1
             self._changed(pattern, leaf)
+        known = self._many.get(sink)
+        if known is not None and known[1] > count:
+            self._many[sink] = (known[0], known[1] - count)
+        elif known is not None:
+            del self._many[sink]
+            self._runs.pop(sink, None)
 
     def watch(self, watch: Watch) -> None:
         leaf = self._trie.leaf(watch.subject)

@@ -101,7 +101,7 @@ class Session:
         self._vigil = Vigil(self, hub)
         self._login = Login(self, hub)
         self._budget = hub.budget
-        self._input = SessionInput(hub.budget, self._login, self._hear, self._take)
+        self._input = SessionInput(hub.budget, self._hear, self._take)
         if not self.authenticated:
             self._vigil.await_login()
             return
@@ -131,12 +131,12 @@ class Session:
     @property
     def holds_input(self) -> bool:
         """Whether what comes in now is kept for later: better read no more until it is not."""
-        return (self._login.holds or self._input.is_kept) and not self.closed
+        return bool(self._input.held or self._input.is_kept) and not self.closed
 
     @property
     def wants_turn(self) -> bool:
         """Whether ``go_on`` has something to do: input is kept that only waits for its turn."""
-        return self._input.is_kept and not (self._login.holds or self.closed)
+        return self._input.is_kept and not (self._input.held or self.closed)
 
     @property
     def kept_bytes(self) -> int:
@@ -155,6 +155,14 @@ class Session:
         """Handle what was kept, as far as there is time."""
         if not self.closed:
             self._input.go_on()
+
+    def hold(self) -> None:
+        self._input.held += 1
+
+    def release(self) -> None:
+        self._input.held -= 1
+        self._hub.touched.append(self.output)  # the shell reads on
+        self.go_on()
 
     def _hear(self, piece: Any) -> int:
         """Handle a piece of a chunk; returns how many frames it completed."""
@@ -186,7 +194,7 @@ class Session:
                 self._handle(frame)
             if self.closed:
                 return
-            if self._login.holds or budget.spent:
+            if self._input.held or budget.spent:
                 self._input.keep(frames)
                 return
 
@@ -264,7 +272,7 @@ class Session:
                 say_nobody(router, self.client_id, subject, reply)
             left -= route.weight
             if left < 0:
-                if budget.look():
+                if budget.look() or self._input.held:
                     break
                 left = budget.left
         budget.left = left

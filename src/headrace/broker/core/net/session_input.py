@@ -1,8 +1,9 @@
 """What one client has said and the session has not handled yet.
 
-There are two reasons to keep input: it is not decided yet who the client is (``session_login``), or its
-turn is over (``budget``) and others come first. Either way it is handled later in the order it came, and the
-shell reads no more while there is some: so never more is kept than one read of a socket brings.
+There are three reasons to keep input: it is not decided yet who the client is (``login``), something it
+asked for waits for the disk (``jetstream/tick/paced_calls``), or its turn is over (``budget``) and others
+come first. Whichever it is, it is handled later in the order it came, and the shell reads no more while
+there is some: so never more is kept than one read of a socket brings.
 
 Bytes are parsed piece by piece, so that a turn does not end long after its time because a large chunk is
 all short lines.
@@ -19,7 +20,6 @@ from ....wire.direct import FrameBatch, PublishRun
 if TYPE_CHECKING:
     from ....wire.frames import Frame
     from ..budget import Budget
-    from .login import Login
 
 __all__ = ["SessionInput"]
 
@@ -38,27 +38,27 @@ class SessionInput:
         "_frames",
         "_handle",
         "_hear",
-        "_login",
         "_piece",
+        "held",
         "kept_bytes",
     )
 
     def __init__(
         self,
         budget: Budget,
-        login: Login,
         hear: Callable[[Any], int],
         handle: Callable[[Iterator[Frame]], None],
     ) -> None:
         """``hear`` returns how many frames there were in the piece."""
         self._budget = budget
-        self._login = login
         self._hear = hear
         self._handle = handle
         self._frames: list[Frame] = []  # of a piece that was parsed; they come before all chunks
         self._chunks: deque[Any] = deque()
         self._at = 0  # how far the first chunk was heard
         self._piece = SMALL_PIECE_BYTES
+        self.held = 0
+        """How many reasons there are to wait, beside the turn."""
         self.kept_bytes = 0
         """Of the chunks that wait; the first may be heard in part."""
 
@@ -69,7 +69,7 @@ class SessionInput:
 
     def take(self, chunk: Any) -> None:
         """Handle a chunk after everything before it, as far as there is time."""
-        if self._chunks or self._frames or self._login.holds or self._budget.spent:
+        if self._chunks or self._frames or self.held or self._budget.spent:
             self._chunks.append(chunk)
             self.kept_bytes += len(chunk)
         elif len(chunk) <= self._piece:
@@ -81,8 +81,8 @@ class SessionInput:
 
     def go_on(self) -> None:
         """Handle what is kept, until the turn is over or there is a reason to wait."""
-        budget, login = self._budget, self._login
-        while not (budget.spent or login.holds):
+        budget = self._budget
+        while not (budget.spent or self.held):
             if self._frames:
                 frames, self._frames = self._frames, []
                 self._handle(iter(frames))

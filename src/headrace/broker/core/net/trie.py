@@ -7,12 +7,14 @@ leaves; what is delivered to whom, and what is cached, is the router's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import Final, Generic, TypeVar
 
 __all__ = ["Leaf", "Node", "Trie"]
 
 Entry = TypeVar("Entry")
+
+_WILD: Final = (b"*", b">")
 
 
 class Leaf(Generic[Entry]):
@@ -68,6 +70,77 @@ class Trie(Generic[Entry]):
         leaf.groups.setdefault(queue, {})[entry] = None
         return leaf
 
+    def add_all(
+        self, patterns: Iterable[bytes], queue: bytes, entry: Entry
+    ) -> Iterator[tuple[bytes, Leaf[Entry]]]:
+        """As ``add`` for each, in less time if neighbours differ in their last token only."""
+        head: bytes | None = None
+        parent = self.root
+        for pattern in patterns:
+            above, dot, last = pattern.rpartition(b".")
+            if last in _WILD:
+                yield pattern, self.add(pattern, queue, entry)
+                continue
+            if above != head:
+                head, parent = above, self.root
+                for token in above.split(b".") if dot else ():
+                    parent = self._child(parent, token)
+            node = parent.literals.get(last)
+            if node is None:
+                node = parent.literals[last] = Node()
+            leaf = node.leaf
+            if leaf is None:
+                leaf = node.leaf = Leaf()
+            group = leaf.groups.get(queue)
+            if group is None:
+                leaf.groups[queue] = {entry: None}
+            else:
+                group[entry] = None
+            yield pattern, leaf
+
+    def remove_all(
+        self, patterns: Iterable[bytes], queue: bytes, entry: Entry
+    ) -> Iterator[tuple[bytes, Leaf[Entry]]]:
+        """As ``remove`` for each that is there, in less time if neighbours differ in the last token only."""
+        head: bytes | None = None
+        parent: Node[Entry] | None = None
+        for pattern in patterns:
+            above, _dot, last = pattern.rpartition(b".")
+            if above != head or parent is None:
+                head, parent = above, self._node(above)
+            node = None if parent is None else parent.literals.get(last)
+            leaf = None if node is None else node.leaf
+            group = None if leaf is None else leaf.groups.get(queue)
+            if (
+                leaf is not None
+                and group is not None
+                and len(group) == len(leaf.groups) == 1
+                and entry in group
+                and parent is not None
+                and node is not None
+                and len(parent.literals) > 1  # the last one takes the nodes above with it
+                and not (node.literals or node.star or node.tail)
+            ):
+                leaf.groups = {}
+                node.leaf = None
+                del parent.literals[last]
+                yield pattern, leaf
+                continue
+            parent = None
+            changed = self.remove(pattern, queue, entry)
+            if changed is not None:
+                yield pattern, changed
+
+    def _node(self, pattern: bytes) -> Node[Entry] | None:
+        """Where a pattern without ``>`` ends; nothing is the root."""
+        node = self.root
+        for token in pattern.split(b".") if pattern else ():
+            child = node.star if token == b"*" else node.literals.get(token)
+            if child is None:
+                return None
+            node = child
+        return node
+
     def remove(self, pattern: bytes, queue: bytes, entry: Entry) -> Leaf[Entry] | None:
         """Remove, with the nodes nobody needs any more; the leaf that changed, None if not there."""
         path: list[tuple[Node[Entry], bytes]] = []
@@ -97,13 +170,8 @@ class Trie(Generic[Entry]):
 
     def leaf(self, pattern: bytes) -> Leaf[Entry] | None:
         """What subscribed to exactly this pattern, which does not end in ``>``; None if nobody did."""
-        node = self.root
-        for token in pattern.split(b"."):
-            child = node.star if token == b"*" else node.literals.get(token)
-            if child is None:
-                return None
-            node = child
-        return node.leaf
+        node = self._node(pattern)
+        return None if node is None else node.leaf
 
     def walk(self, tokens: list[bytes]) -> tuple[list[Leaf[Entry]], list[Node[Entry]]]:
         """Follow all but the last token: the ``>`` leaves passed, and the nodes reached.

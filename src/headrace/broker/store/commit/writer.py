@@ -175,10 +175,14 @@ class Writer:
             for path, mark in {path: mark for work in group for path, mark in work.marks}.items():
                 doing = f"writing {path}"
                 self._mark(path, mark)
+            changed: dict[str, None] = {}
             for work in group:
                 for source, target in work.retired:
                     doing = f"deleting {source}"
-                    self._retire(source, target)
+                    self._retire(source, target, changed)
+            for directory in changed:
+                doing = f"syncing {directory}"
+                self.fs.fsync_dir(directory)
         except OSError as error:
             raise StoreFailedError(f"{doing}: {error.strerror or error}") from error
 
@@ -343,7 +347,8 @@ class Writer:
         except OSError as error:
             raise StoreFailedError(f"syncing {path}: {error.strerror or error}") from error
 
-    def _retire(self, source: str, target: str) -> None:
+    def _retire(self, source: str, target: str, changed: dict[str, None]) -> None:
+        """Take the directory of a deleted stream away; those in ``changed`` are to be synced then."""
         self.handles.drop_under(source)
         self._dead = deque(path for path in self._dead if not path.startswith(source + "/"))
         for path in [path for path in self._allocated if path.startswith(source + "/")]:
@@ -353,8 +358,8 @@ class Writer:
         if not self.fs.exists(target.rpartition("/")[0]):
             self.fs.mkdir(target.rpartition("/")[0])  # somebody has tidied up
         self.fs.rename(source, target)
-        self.fs.fsync_dir(target.rpartition("/")[0])
-        self.fs.fsync_dir(source.rpartition("/")[0])
+        changed[target.rpartition("/")[0]] = None
+        changed[source.rpartition("/")[0]] = None
 
     def forget(self, path: str) -> None:
         """The file is going away."""

@@ -164,24 +164,32 @@ class Layout:
     def has_trash(self) -> bool:
         return bool(self._fs.listdir(self._trash))
 
-    def empty_trash(self, report: Callable[[Finding], None]) -> Callable[[Writer], None]:
-        """A chore: remove what deleted streams have left.
+    def empty_trash(self, report: Callable[[Finding], None]) -> Callable[[Writer], bool]:
+        """A chore: remove what deleted streams have left, one of them each time it is called.
 
         Only directories that were put here, and the files in them; links are not followed. What cannot
         be removed is named and stays: that is no reason to accept no more messages.
         """
 
-        def chore(writer: Writer) -> None:
+        left: list[str] = []
+
+        def chore(writer: Writer) -> bool:
             fs = writer.fs
-            for entry in fs.listdir(self._trash) if fs.exists(self._trash) else ():
-                path = f"{self._trash}/{entry}"
-                try:
-                    why = self._remove_retired(fs, entry, path)
-                except OSError as error:
-                    why = f"can not be removed: {error.strerror or error}"
-                if why and path not in self._named:
-                    self._named.add(path)
-                    report(Finding(path, 0, f"{why}; left alone"))
+            if not left:
+                left.extend(fs.listdir(self._trash) if fs.exists(self._trash) else ())
+                left.reverse()
+            if not left:
+                return False
+            entry = left.pop()
+            path = f"{self._trash}/{entry}"
+            try:
+                why = self._remove_retired(fs, entry, path)
+            except OSError as error:
+                why = f"can not be removed: {error.strerror or error}"
+            if why and path not in self._named:
+                self._named.add(path)
+                report(Finding(path, 0, f"{why}; left alone"))
+            return bool(left)
 
         return chore
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -77,6 +78,7 @@ class _Route(NamedTuple):
     endpoint: Endpoint
     names: range
     changes: bool
+    paced: bool
     blank: Mapping[str, Any]
 
 
@@ -138,14 +140,18 @@ class ApiDispatcher:
         *,
         names: tuple[int, int] = (1, 1),
         changes: bool = False,
+        paced: bool = False,
         blank: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Serve ``$JS.API.<verb>`` followed by ``names[0]`` to ``names[1]`` tokens.
 
         ``kind`` is the type of its answers; ``changes`` makes an answer wait until it is durable;
+        ``paced`` is for what may make or remove a directory: few of these go into one commit;
         ``blank`` are fields a refusal shows beside the error, as the public server's does.
         """
-        self._routes[verb] = _Route(kind, endpoint, range(names[0], names[1] + 1), changes, blank)
+        self._routes[verb] = _Route(
+            kind, endpoint, range(names[0], names[1] + 1), changes, paced, blank
+        )
 
     def add_raw(
         self, verb: str, handler: Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]
@@ -171,7 +177,12 @@ class ApiDispatcher:
                 return self._raw[verb](subject, reply, headers, payload, origin)
             route = self._routes.get(verb)
             if route is not None and len(tokens) - size in route.names:
-                self._call(route, Call(text, tokens[size:], reply, headers, payload, origin))
+                call = Call(text, tokens[size:], reply, headers, payload, origin)
+                if route.paced:
+                    paced = self._context.gate.paced
+                    paced.carry_out(partial(self._call, route, call), origin, self._context)
+                else:
+                    self._call(route, call)
                 return None
         return None
 

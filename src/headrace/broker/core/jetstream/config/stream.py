@@ -185,8 +185,9 @@ def _check_subjects(config: StreamConfig) -> None:
     for pattern in patterns:
         if not is_valid_pattern(pattern):
             raise _invalid("invalid subject")
+    is_simple = not any(b"*" in pattern or b">" in pattern for pattern in patterns)
     tree = PatternTree()
-    for pattern in patterns:
+    for pattern in () if is_simple and len({*patterns}) == len(patterns) else patterns:
         other = tree.overlapping(pattern)
         if other is not None:
             raise _invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')

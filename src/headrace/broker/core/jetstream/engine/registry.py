@@ -53,6 +53,8 @@ class Registry:
             store = context.storage.create_stream(config.name, memory=config.storage == "memory")
         except StoreError as error:
             raise Refused(Errors.STREAM_CREATE, err=error) from error
+        if config.storage == "file":
+            context.gate.paced.count()
         if config.first_seq > 1:
             store.reset_first(config.first_seq)
         stream = Stream(context, config, context.clock.now_ns(), store)
@@ -87,6 +89,8 @@ class Registry:
         self._copies.closed(stream)
         context.appended.pop(stream, None)
         context.storage.delete_stream(stream.name)
+        if stream.config.storage == "file":
+            context.gate.paced.count()
         context.gate.want(Disposal(context.removals, stream.store))
         context.advisories.stream(stream.name, "delete")
 

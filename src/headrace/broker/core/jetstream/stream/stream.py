@@ -198,12 +198,8 @@ class Stream(CopyingStream):
         self.context.taken.remove(left, self.name)
         self.context.taken.add(new, self.name)
         self._sinks = wanted
-        ingest = self.ingest
-        for pattern in left:
-            bus.remove_sink(pattern, ingest)
-        many, run = self.ingest_many, self.ingest_run
-        for pattern in new:
-            bus.add_sink(pattern, ingest, many, run)
+        bus.remove_sinks(left, self.ingest)
+        bus.add_sinks(new, self.ingest, self.ingest_many, self.ingest_run)
 
     # -- ingest
 

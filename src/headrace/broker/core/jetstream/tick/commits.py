@@ -12,6 +12,7 @@ from functools import partial
 from typing import Protocol
 
 from ...ports import Storage
+from .paced_calls import PacedCalls
 from .turns import Turns
 
 __all__ = ["Commits"]
@@ -47,6 +48,7 @@ class Commits:
         self._flushing = False
         self.turns = Turns()
         """For long work of any of them."""
+        self.paced = PacedCalls(self.turns)
 
     @property
     def failed(self) -> bool:
@@ -70,6 +72,7 @@ class Commits:
             while not self.in_flight and any(m.wanted for m in self._members):
                 taking_part = [member for member in self._members if member.has_staged]
                 self.in_flight = True
+                self.paced.flush_begins()
                 self._storage.flush(partial(self._done, [m.begin() for m in taking_part]))
         finally:
             self._flushing = False

@@ -19,6 +19,7 @@ from .....clock import Clock
 from .....errors import StoreFullError, StoreReadError
 from ...ports import Bus, Timer, Timers
 from .commits import Commits
+from .paced_calls import PacedCalls
 from .turns import Turns
 
 __all__ = ["Awaiting", "DurableGate", "PubAcks", "store_refusal"]
@@ -141,6 +142,11 @@ class DurableGate:
     def turns(self) -> Turns:
         """Turns of the loop, shared with the other engines of the storage."""
         return self._commits.turns
+
+    @property
+    def paced(self) -> PacedCalls:
+        """Calls that make or remove directories, of all engines of the storage."""
+        return self._commits.paced
 
     @property
     def has_staged(self) -> bool:
