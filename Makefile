@@ -70,7 +70,7 @@ cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-ser
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)
 
-fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000" for one of them)
+fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000 --processes 2 --total counts.json")
 	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)
 
 lock: env  ## resolve the dependencies again, with hashes, into requirements/lock.txt

@@ -1,17 +1,22 @@
 """Feed the parsers garbage: what they promise has to hold for every input.
 
-    python fuzz/run.py                          every target for ten seconds
-    python fuzz/run.py conf --inputs 10000000   one, so many inputs
-    python fuzz/run.py api --seed 7             another part of the sequence
+    python fuzz/run.py                              every target for ten seconds
+    python fuzz/run.py conf --inputs 10000000       one, so many inputs
+    python fuzz/run.py api --seed 7                 another part of the sequence
+    python fuzz/run.py --processes 2 --total FILE   on two cores; goes on where the last run ended
 
-Inputs come from a small corpus and a seeded generator, so that a failure is found again with the seed that is
-printed; the input is kept in ``fuzz/kept/<target>/``, where the tests play it from then on.
+Inputs come from a small corpus and a seeded generator, in batches that are numbered, so that a failure is
+found again with the seed and the batch that are printed; the input is kept in ``fuzz/kept/<target>/``, where
+the tests play it from then on. With ``--total`` a file holds how many inputs there were of each target, and
+no batch is played twice, however many runs there are, one after the other or at the same time; ``--inputs``
+then counts those of all runs together.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import multiprocessing
 import random
 import sys
 import time
@@ -26,6 +31,7 @@ import target_protocol
 import target_store
 import target_websocket
 from mutation import Target, mutated
+from tally import FileTally, Tally
 
 KEPT = Path(__file__).resolve().parent / "kept"
 TARGETS = {
@@ -40,7 +46,7 @@ TARGETS = {
         *target_store.TARGETS,
     )
 }
-_STEP = 100
+BATCH = 500
 
 
 def keep(target: Target, data: bytes) -> Path:
@@ -51,29 +57,57 @@ def keep(target: Target, data: bytes) -> Path:
     return path
 
 
-def run(target: Target, inputs: int | None, seconds: float, seed: int) -> bool:
+def play(target: Target, seed: int, batch: int) -> bool:
+    """Whether ``target`` keeps its promises for one batch of inputs."""
+    rng = random.Random(f"{target.name} {seed} {batch}")
+    for number in range(BATCH):
+        data = mutated(target, rng)
+        try:
+            target.check(data, rng)
+        except Exception:
+            traceback.print_exc()
+            path = keep(target, data)
+            where = f"seed {seed}, batch {batch}, input {number}"
+            print(f"{target.name}: {where}, kept as {path}", file=sys.stderr)
+            return False
+    return True
+
+
+def work(target: Target, inputs: int | None, seconds: float, seed: int, tally: Tally) -> None:
+    """Play batches until there were enough, or somebody's failed."""
+    ends = time.monotonic() + seconds
+    while inputs is not None or time.monotonic() < ends:
+        batch = tally.begin(target.name, inputs, BATCH)
+        if batch is None:
+            return
+        tally.end(target.name, BATCH, good=play(target, seed, batch))
+
+
+def run(
+    target: Target, inputs: int | None, seconds: float, seed: int, tally: Tally, processes: int
+) -> bool:
     """Whether ``target`` keeps its promises, for so many inputs or so long."""
-    rng = random.Random(f"{target.name} {seed}")
-    begun = shown = time.monotonic()
-    count = 0
-    while count < inputs if inputs else time.monotonic() - begun < seconds:
-        for _ in range(_STEP):
-            data = mutated(target, rng)
-            try:
-                target.check(data, rng)
-            except Exception:
-                traceback.print_exc()
-                path = keep(target, data)
-                print(f"{target.name}: seed {seed}, input {count}, kept as {path}", file=sys.stderr)
-                return False
-            count += 1
-        if sys.stderr.isatty() and time.monotonic() - shown > 1:
-            shown = time.monotonic()
-            print(f"\r{target.name}: {count:,}", end="", file=sys.stderr)
-    took = time.monotonic() - begun
-    print(
-        f"{target.name}: {count:,} inputs in {took:.0f} s ({count / took:,.0f}/s), seed {seed}: good"
-    )
+    begun, before = time.monotonic(), tally.inputs(target.name)
+    if processes == 1:
+        work(target, inputs, seconds, seed, tally)
+    else:
+        fork = multiprocessing.get_context("fork")
+        arguments = (target, inputs, seconds, seed, tally)
+        workers = [fork.Process(target=work, args=arguments) for _ in range(processes)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        if any(worker.exitcode for worker in workers):
+            print(f"{target.name}: a process ended by itself", file=sys.stderr)
+            return False
+    if tally.has_failed:
+        return False
+    took, total = time.monotonic() - begun, tally.inputs(target.name)
+    count = total - before
+    together = f", {total:,} with those before" if before else ""
+    rate = f"{count / took:,.0f}/s"
+    print(f"{target.name}: {count:,} inputs in {took:.0f} s ({rate}), seed {seed}{together}: good")
     return True
 
 
@@ -83,15 +117,26 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="how long each (default: 10)")
     parser.add_argument("--inputs", type=int, help="so many inputs each, however long that takes")
     parser.add_argument("--seed", type=int, default=1, help="of the generator (default: 1)")
+    parser.add_argument("--processes", type=int, default=1, help="at the same time (default: 1)")
+    parser.add_argument("--total", type=Path, help="keep count in this file, and go on from there")
     arguments = parser.parse_args()
     unknown = set(arguments.target) - set(TARGETS)
     if unknown:
         parser.error(f"no target {', '.join(sorted(unknown))}; there is {', '.join(TARGETS)}")
-    chosen = arguments.target or list(TARGETS)
-    good = [
-        run(TARGETS[name], arguments.inputs, arguments.seconds, arguments.seed) for name in chosen
-    ]
-    return 0 if all(good) else 1
+    if arguments.processes < 1:
+        parser.error("at least one process")
+    good = True
+    for name in arguments.target or TARGETS:
+        tally = Tally() if arguments.total is None else FileTally(arguments.total, arguments.seed)
+        good &= run(
+            TARGETS[name],
+            arguments.inputs,
+            arguments.seconds,
+            arguments.seed,
+            tally,
+            arguments.processes,
+        )
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

@@ -1,13 +1,23 @@
 """A store's files, damaged: a start succeeds, and what is read was written so, or is not there.
 
-An input takes the place of a file of a small store, kept in memory.
+An input takes the place of a file of a small store, kept in memory. Most are read by what reads that file,
+one in fifty by a whole start, and the store is then written to.
 """
 
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from headrace.broker.store import FileStorage
+from headrace.broker.store.format.entries import FILE_HEADER_BYTES
+from headrace.broker.store.io.findings import Finding, Quarantine
+from headrace.broker.store.log.file_log import FileLog
+from headrace.broker.store.log.segment_cache import Shelf
+from headrace.broker.store.meta.journal_file import open_journal
+from headrace.broker.store.recovery.recovery import open_log
+from headrace.broker.store.storage.memory import MemoryLog
+from headrace.broker.store.storage.settings import HANDLES
 from headrace.clock import ManualClock
 from headrace.errors import StoreFormatError
 from headrace.testing.faultfs import FaultFS
@@ -15,7 +25,8 @@ from mutation import Target
 
 ROOT = "/store"
 SEGMENT_BYTES = 8 * 1024
-REMOVED = [7, 8, 40]
+REMOVED = [7, 8, 30]
+WHOLE = 0.02
 KEYS = ("stream/S", "consumer/S/C", "consumer/S/D")
 
 
@@ -24,9 +35,11 @@ def made() -> tuple[FaultFS, dict[int, bytes], dict[str, set[bytes]]]:
     fs = FaultFS()
     storage = opened(fs)
     log = storage.create_stream("S")
+    storage.meta.keep_beside(KEYS[0], "S")
+    storage.meta.keep_beside(KEYS[1], "S")
     written: dict[int, bytes] = {}
     said: dict[str, set[bytes]] = {key: {b""} for key in KEYS}
-    for number in range(60):
+    for number in range(36):
         payload = b"%d " % number * 60
         written[log.append(b"s.%d" % (number % 5), b"", payload, number)] = payload
         key = KEYS[number % 3]
@@ -38,7 +51,7 @@ def made() -> tuple[FaultFS, dict[int, bytes], dict[str, set[bytes]]]:
             delta = b"then %d" % number
             said[key].add(delta)
             storage.meta.append(key, delta)
-        if number % 10 == 9:
+        if number % 9 == 8:
             storage.flush(lambda error: None)
     log.remove(REMOVED)
     storage.flush(lambda error: None)
@@ -57,50 +70,130 @@ def opened(fs: FaultFS) -> FileStorage:
 
 
 FS, WRITTEN, SAID = made()
+META, STREAM = f"{ROOT}/meta", f"{ROOT}/streams/S"
 SEGMENTS = sorted(path for path in FS.files() if path.endswith(".seg"))
-JOURNAL = f"{ROOT}/meta/journal-00000001"
+JOURNAL = f"{META}/journal-00000001"
 assert len(SEGMENTS) > 1
+assert FS.exists(f"{STREAM}/spare")
+
+
+def written(path: str) -> bytes:
+    """The content of a file without most of what is only reserved, which an accident would mostly hit."""
+    content = FS.content(path)
+    return content[: len(content.rstrip(b"\0")) + 64]
+
+
+def only(directory: str) -> FaultFS:
+    """The store with the files of one directory."""
+    fs = FS.kill()
+    for path in fs.files():
+        if path.startswith(directory + "/"):
+            fs.overwrite(path, written(path))
+        else:
+            fs.unlink(path)
+    return fs
+
+
+META_ONLY, STREAM_ONLY = only(META), only(STREAM)
 
 
 def check_journal(data: bytes, rng: random.Random) -> None:
     """Raise if a damaged journal keeps the store from starting, or says what nobody has said."""
+    if rng.random() < WHOLE:
+        check_start(data, rng)
+        return
+    fs = META_ONLY.kill()
+    fs.overwrite(JOURNAL, data)
+    quarantine = Quarantine(fs, f"{ROOT}/quarantine")
+    found: list[Finding] = []
+    try:
+        journal = open_journal(fs, META, ROOT, quarantine, found.append, lambda: 7)
+    except StoreFormatError:
+        return  # another version, said twice
+    check_said(journal.values)
+    for key, loose in journal.loose.items():
+        assert {delta for _, delta in loose} <= SAID[key], f"a delta nobody has put: {loose!r}"
+    end = max(len(data), FILE_HEADER_BYTES)
+    assert journal.end <= end or journal.missing, "it would go on behind the end"
+
+
+def check_start(data: bytes, rng: random.Random) -> None:
+    """The same by a whole start, with or without the copy beside the stream."""
     fs = FS.kill()
     fs.overwrite(JOURNAL, data)
     if rng.random() < 0.5:
-        fs.unlink(f"{ROOT}/streams/S/spare") if fs.exists(f"{ROOT}/streams/S/spare") else None
+        fs.unlink(f"{STREAM}/spare")
     try:
         storage = opened(fs)
     except StoreFormatError:
-        return  # another version, said twice
-    for key, (value, deltas) in storage.meta.load().items():
-        assert key in SAID, f"a key nobody has put: {key!r}"
-        assert value in SAID[key], f"a value nobody has put: {value!r}"
-        assert SAID[key] >= set(deltas), f"a delta nobody has put: {deltas!r}"
+        return
+    check_said(storage.meta.load())
     storage.meta.put("stream/S", b"new")
     storage.flush(lambda error: None)
     assert storage.failed is None
 
 
+def check_said(values: Any) -> None:
+    for key, (value, deltas) in values.items():
+        assert key in SAID, f"a key nobody has put: {key!r}"
+        assert value in SAID[key], f"a value nobody has put: {value!r}"
+        assert SAID[key] >= set(deltas), f"a delta nobody has put: {deltas!r}"
+
+
 def check_segment(data: bytes, rng: random.Random) -> None:
     """Raise if a damaged segment keeps the stream from opening, or gives bytes nobody has written."""
+    path = rng.choice(SEGMENTS)
+    if rng.random() < WHOLE:
+        check_stream(path, data)
+        return
+    fs = STREAM_ONLY.kill()
+    fs.overwrite(path, data)
+    found: list[Finding] = []
+    shelf = Shelf(
+        fs,
+        ROOT,
+        clock=ManualClock(),
+        segment_bytes=SEGMENT_BYTES,
+        cache_bytes=1 << 20,
+        handles=HANDLES,
+        salt=lambda: 7,
+        report=found.append,
+        soil=lambda log: None,
+        restage=lambda log: None,
+        chore=lambda chore: None,
+        notify=lambda: None,
+    )
+    try:
+        log = open_log("S", STREAM, shelf, Quarantine(fs, f"{ROOT}/quarantine"))
+    except StoreFormatError:
+        return
+    check_written(log, found)
+
+
+def check_stream(path: str, data: bytes) -> None:
+    """The same by a whole start."""
     fs = FS.kill()
-    fs.overwrite(rng.choice(SEGMENTS), data)
+    fs.overwrite(path, data)
     storage = opened(fs)
     try:
         log = storage.open_stream("S")
     except StoreFormatError:
         return
-    for message in log.read(1, None, 1000, 1 << 20, log.last_seq):
-        assert WRITTEN.get(message.sequence) == message.payload, f"wrong at {message.sequence}"
-        assert message.sequence not in REMOVED or storage.report, "back without a word"
-    sequence = log.append(b"s.1", b"", b"new", 99)
-    assert sequence > max(WRITTEN), f"{sequence} was given before"
+    check_written(log, storage.report)
     storage.flush(lambda error: None)
     assert storage.failed is None
 
 
+def check_written(log: FileLog | MemoryLog, report: list[Finding]) -> None:
+    for message in log.read(1, None, 1000, 1 << 20, log.last_seq):
+        assert WRITTEN.get(message.sequence) == message.payload, f"wrong at {message.sequence}"
+        assert message.sequence not in REMOVED or report, "back without a word"
+    sequence = log.append(b"s.1", b"", b"new", 99)
+    assert sequence > max(WRITTEN), f"{sequence} was given before"
+
+
 TOKENS = [b"\0" * 16, b"\xff" * 8, b"\x01", b"HRMETAJR", b"S", FS.content(JOURNAL)[128:180]]
 TARGETS = (
-    Target("journal", [FS.content(JOURNAL)], TOKENS, check_journal, joined_max=2),
-    Target("segment", [FS.content(path) for path in SEGMENTS], TOKENS, check_segment, joined_max=1),
+    Target("journal", [written(JOURNAL)], TOKENS, check_journal, joined_max=2),
+    Target("segment", [*map(written, SEGMENTS)], TOKENS, check_segment, joined_max=1),
 )
