@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,11 +151,19 @@ def measure(contender: Contender, case: Case, storage: str) -> tuple[float, floa
             neighbour.stop()
 
 
-def run(servers: list[Contender], million: int = 1_000_000, only: str = "") -> None:
+STORAGES = ("file", "memory")
+
+
+def run(
+    servers: list[Contender],
+    million: int = 1_000_000,
+    only: Sequence[str] = (),
+    storages: Sequence[str] = STORAGES,
+) -> None:
     rows, figures = [], {}
-    for storage in ("file", "memory"):
+    for storage in storages:
         for case in cases(million):
-            if only not in case.name:
+            if only and not any(part in case.name for part in only):
                 continue
             cells = []
             for contender in servers:
@@ -165,7 +173,10 @@ def run(servers: list[Contender], million: int = 1_000_000, only: str = "") -> N
                     "took_ms": took,
                 }
                 cells += [f"{wait:,.1f}", f"{took:,.0f}"]
-                print(f"  {contender.name}, {storage}, {case.name}: {wait:.1f} ms, {took:.0f} ms")
+                print(
+                    f"  {contender.name}, {storage}, {case.name}: {wait:.1f} ms, {took:.0f} ms",
+                    flush=True,
+                )
             rows.append([storage, f"{case.name} ({case.messages:,})", *cells])
     head = ["storage", "operation (messages)"]
     for contender in servers:

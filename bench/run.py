@@ -71,7 +71,10 @@ def main() -> None:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`: what an attack's name contains (may be given several times)",
+        help="of `fairness`, `removals`: what a row's name contains (may be given several times)",
+    )
+    parser.add_argument(
+        "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
     )
     arguments = parser.parse_args()
     ourclient.loop_name = arguments.loop
@@ -103,7 +106,12 @@ def main() -> None:
         starting.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "removals" in chosen:
         million = 100_000 if arguments.small else 1_000_000
-        removals.run([s for s in servers if s is not contenders.NATS_ALWAYS], million)
+        removals.run(
+            [s for s in servers if s is not contenders.NATS_ALWAYS],
+            million,
+            arguments.only,
+            [arguments.storage] if arguments.storage else removals.STORAGES,
+        )
     if "fairness" in chosen:
         fairness.run(
             servers if arguments.server else [contenders.HEADRACE],

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, final
 
-__all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "check_count"]
+__all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "are_literal", "check_count"]
 
 PATTERNS_MAX: Final = (
     5_000  # of one request: looking at them takes 50 ms, in which nobody is served
@@ -48,6 +48,19 @@ class PatternTree:
         self._literals: dict[bytes, None] = {}  # those that are not in the tree
         self._root: _Node = {}
         self._steps_left = STEPS_MAX
+        self.update(patterns)
+
+    @property
+    def has_only_literals(self) -> bool:
+        """Whether nobody has put in, or asked with, a wildcard since it was empty."""
+        return not self._root
+
+    def update(self, patterns: Iterable[bytes]) -> None:
+        """Put these in."""
+        patterns = list(patterns)
+        if are_literal(patterns):
+            self._literals.update(dict.fromkeys(patterns))
+            return
         for pattern in patterns:
             self.add(pattern)
 
@@ -161,6 +174,12 @@ class PatternTree:
             self._steps_left -= steps
         if self._steps_left < 0:
             raise TooManyPatternsError("too many subjects to compare with each other")
+
+
+def are_literal(patterns: Iterable[bytes]) -> bool:
+    """Whether none of these has a wildcard; maybe False of odd ones that have none."""
+    together = b" ".join(patterns)
+    return b"*" not in together and b">" not in together
 
 
 def _may_be_wild(pattern: bytes) -> bool:

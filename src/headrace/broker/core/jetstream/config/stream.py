@@ -19,7 +19,7 @@ from .....limits import (
     METADATA_BYTES_MAX,
     NAME_CHARS_MAX,
 )
-from .....pattern_tree import PatternTree, check_count
+from .....pattern_tree import PatternTree, are_literal, check_count
 from .....subjects import is_subset, is_valid_pattern, overlaps
 from .....transforms import SubjectTransform
 from ...ports import Randomness
@@ -185,9 +185,9 @@ def _check_subjects(config: StreamConfig) -> None:
     for pattern in patterns:
         if not is_valid_pattern(pattern):
             raise _invalid("invalid subject")
-    is_simple = not any(b"*" in pattern or b">" in pattern for pattern in patterns)
     tree = PatternTree()
-    for pattern in () if is_simple and len({*patterns}) == len(patterns) else patterns:
+    are_apart = are_literal(patterns) and len({*patterns}) == len(patterns)
+    for pattern in () if are_apart else patterns:
         other = tree.overlapping(pattern)
         if other is not None:
             raise _invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')

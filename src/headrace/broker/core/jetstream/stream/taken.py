@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from .....pattern_tree import PatternTree, TooManyPatternsError
+from .....pattern_tree import PatternTree, TooManyPatternsError, are_literal
 
 __all__ = ["COMPARED_MAX", "TakenSubjects"]
 
@@ -29,13 +29,12 @@ class TakenSubjects:
     def add(self, patterns: Collection[bytes], stream: str) -> None:
         """A stream listens on these, too."""
         mine, owners = (stream,), self._owners
-        for pattern in patterns:
-            others = owners.get(pattern)
-            if others is None:
-                owners[pattern] = mine
-                self._tree.add(pattern)
-            else:  # recovered so: what was made by requests has one owner
-                owners[pattern] = others + mine
+        self._tree.update(patterns)
+        if owners.keys().isdisjoint(patterns):
+            owners.update(dict.fromkeys(patterns, mine))
+            return
+        for pattern in patterns:  # recovered so: what was made by requests has one owner
+            owners[pattern] = owners.get(pattern, ()) + mine
 
     def remove(self, patterns: Collection[bytes], stream: str) -> None:
         """A stream listens on these no more."""
@@ -64,6 +63,9 @@ class TakenSubjects:
 
     def _is_in_tree(self, patterns: Collection[bytes], mine: tuple[str, ...]) -> bool:
         tree, owners = self._tree, self._owners
+        simple = tree.has_only_literals and are_literal(patterns)
+        if simple and owners.keys().isdisjoint(patterns):
+            return False
         tree.ask_anew()
         for pattern in patterns:
             if owners.get(pattern) == mine:
