@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream import JetStreamOptions
+from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.broker.core.net.session import Peer, Session
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
 from headrace.wire import Parser, frames
 
-__all__ = ["Client", "HeldStorage", "Inbox", "Received", "World"]
+__all__ = ["CONNECT", "Client", "HeldStorage", "Inbox", "Listener", "Received", "World"]
 
 SECOND = 1_000_000_000
 CONNECT = b'CONNECT {"verbose":false,"pedantic":%b,"headers":true,"no_responders":true}\r\n'
@@ -73,6 +74,14 @@ class HeldStorage(MemoryStorage):
             super().flush(done)
 
 
+class Listener(Protocol):
+    """Somebody at the other end of a session."""
+
+    def received(self, parts: Sequence[bytes]) -> None:
+        """What the session had to say in this tick."""
+        ...
+
+
 class World:
     """One hub, its clock, its storage, and the clients that talk to it."""
 
@@ -87,7 +96,7 @@ class World:
         self.clock = ManualClock()
         self.storage: FileStorage | MemoryStorage = storage or MemoryStorage()
         self.options = options
-        self.clients: dict[int, Client] = {}
+        self.clients: dict[int, Listener] = {}
         self.starts = 0
         self._start()
 
@@ -109,6 +118,12 @@ class World:
         self.clients.clear()
         self._start()
 
+    @property
+    def streams(self) -> dict[str, Stream]:
+        engine = self.hub.engine
+        assert engine is not None
+        return engine.registry.streams
+
     def client(self) -> Client:
         session = self.hub.connect(Peer())
         client = self.clients[session.client_id] = Client(self, session)
@@ -118,11 +133,11 @@ class World:
     def tick(self) -> None:
         """What the shell does after a round of input."""
         for session in self.hub.end_of_tick():
-            data = b"".join(session.take_output())
+            parts = session.take_output()
             self.hub.wrote(session, 0)
             client = self.clients.get(session.client_id)
             if client is not None:
-                client.received(data)
+                client.received(parts)
 
     def advance(self, seconds: float) -> None:
         """Let time pass, running each timer at its time."""
@@ -172,8 +187,8 @@ class Client:
         self.session.receive(data)
         self.world.tick()
 
-    def received(self, data: bytes) -> None:
-        for frame in self._parser.feed(data):
+    def received(self, parts: Sequence[bytes]) -> None:
+        for frame in self._parser.feed(b"".join(parts)):
             if frame[0] == frames.MSG:
                 _, subject, sid, reply, headers, payload = frame
                 inbox = self._inboxes[sid]
@@ -190,11 +205,11 @@ class Client:
         return inbox
 
     def publish(
-        self, subject: bytes, payload: bytes = b"", reply: bytes = b"", **headers: str
+        self, subject: bytes, payload: bytes = b"", reply: bytes = b"", /, **headers: str
     ) -> None:
         self.send(publication(subject, payload, reply, **headers))
 
-    def request(self, subject: bytes, payload: bytes = b"", **headers: str) -> Inbox:
+    def request(self, subject: bytes, payload: bytes = b"", /, **headers: str) -> Inbox:
         inbox = self.subscribe()
         self.publish(subject, payload, inbox.subject, **headers)
         return inbox
@@ -211,7 +226,7 @@ class Client:
         answer: dict[str, Any] = json.loads(answers[0].payload)
         return answer
 
-    def put(self, subject: bytes, payload: bytes = b"", **headers: str) -> dict[str, Any]:
+    def put(self, subject: bytes, payload: bytes = b"", /, **headers: str) -> dict[str, Any]:
         """Publish to a stream and read the acknowledgement."""
         answers = self.request(subject, payload, **headers).take()
         assert len(answers) == 1, answers
@@ -240,7 +255,9 @@ class Client:
         return self.request(message.reply, body).take()
 
 
-def publication(subject: bytes, payload: bytes = b"", reply: bytes = b"", **headers: str) -> bytes:
+def publication(
+    subject: bytes, payload: bytes = b"", reply: bytes = b"", /, **headers: str
+) -> bytes:
     """The bytes of a PUB or HPUB; ``Nats_Msg_Id="x"`` is the header ``Nats-Msg-Id``."""
     if not headers:
         return b"PUB %b %b %d\r\n%b\r\n" % (subject, reply, len(payload), payload)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -21,21 +21,21 @@ from headrace.broker.store.log.bulk import Purging, Thinning
 from headrace.broker.store.log.thinning import ThinningLog
 from headrace.broker.store.recovery import recovery
 
-__all__ = ["PATHS", "watched"]
+__all__ = ["PATHS", "Path", "entered", "took_all", "took_some", "watched"]
 
 Taken = Callable[[tuple[Any, ...], Any], bool]
 
 
-def _entered(args: tuple[Any, ...], result: Any) -> bool:
+def entered(args: tuple[Any, ...], result: Any) -> bool:
     return True
 
 
-def _took_some(args: tuple[Any, ...], result: Any) -> bool:
+def took_some(args: tuple[Any, ...], result: Any) -> bool:
     """Of what was handed over, not all was left for the slow way."""
     return len(result) < len(args[1])
 
 
-def _took_all(args: tuple[Any, ...], result: Any) -> bool:
+def took_all(args: tuple[Any, ...], result: Any) -> bool:
     return not result
 
 
@@ -48,19 +48,19 @@ class Path(NamedTuple):
 
     owner: type
     method: str
-    taken: Taken = _entered
+    taken: Taken = entered
 
 
 PATHS = {
     "relaxed publishes": Path(Session, "_publish_relaxed"),
     "checked publishes": Path(Session, "_publish_checked"),
-    "publishes taken together": Path(Stream, "ingest_many", _took_some),
+    "publishes taken together": Path(Stream, "ingest_many", took_some),
     "publishes taken one by one": Path(Stream, "ingest"),
-    "runs taken whole": Path(Stream, "ingest_run", _took_all),
-    "acks taken together": Path(AckDispatch, "many", _took_all),
+    "runs taken whole": Path(Stream, "ingest_run", took_all),
+    "acks taken together": Path(AckDispatch, "many", took_all),
     "acks taken one by one": Path(Acks, "take"),
     "atomic batches committed": Path(Batches, "_commit"),
-    "fast batches taken together": Path(FastBatches, "ingest_many", _took_some),
+    "fast batches taken together": Path(FastBatches, "ingest_many", took_some),
     "fast batches finished": Path(FastBatches, "_finish"),
     "pushes": Path(PushTurn, "_hand_out"),
     "copies into a mirror": Path(MirrorCopy, "_store"),
@@ -78,11 +78,11 @@ PATHS = {
 
 
 @contextmanager
-def watched() -> Iterator[Counter[str]]:
+def watched(paths: Mapping[str, Path] = PATHS) -> Iterator[Counter[str]]:
     """Count what is entered within."""
     counts: Counter[str] = Counter()
-    originals = [(path, getattr(path.owner, path.method)) for path in PATHS.values()]
-    for (label, path), (_, original) in zip(PATHS.items(), originals, strict=True):
+    originals = [(path, getattr(path.owner, path.method)) for path in paths.values()]
+    for (label, path), (_, original) in zip(paths.items(), originals, strict=True):
         setattr(path.owner, path.method, _counting(label, path.taken, original, counts))
     try:
         yield counts

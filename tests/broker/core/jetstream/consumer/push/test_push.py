@@ -179,7 +179,7 @@ def test_flow_control_counts_every_byte_of_a_frames_fields_while_numbers_grow_lo
     client = world.client()
     client.stream()
     client.subscribe(b"d")
-    config = {"ack_policy": "none", "flow_control": True, "idle_heartbeat": SECOND}
+    config: dict[str, Any] = {"ack_policy": "none", "flow_control": True, "idle_heartbeat": SECOND}
     for number in range(1_100):  # sequences reach a fourth digit, and what is pending loses two
         client.session.receive(publication(b"s.x", b"x" * (number % 30)))
     client.consumer(deliver_subject="d", **config)
@@ -291,13 +291,13 @@ class SlowWorld(World):
                 self.hub.wrote(session, len(self.unsent))
             else:
                 self.hub.wrote(session, 0)
-                self.clients[session.client_id].received(data)
+                self.clients[session.client_id].received([data])
 
     def let_go(self, client: Client) -> None:
         """The socket takes everything again."""
         self.stuck = 0
         data, self.unsent = self.unsent, b""
-        client.received(data)
+        client.received([data])
         self.hub.wrote(client.session, 0)
         self.tick()
         self.settle()
@@ -317,7 +317,7 @@ def test_a_slow_receiver_holds_its_messages_back_and_loses_none() -> None:
     assert client.info()["delivered"]["stream_seq"] < 100
     while world.unsent:
         data, world.unsent = world.unsent, b""
-        slow.received(data)
+        slow.received([data])
         world.hub.wrote(slow.session, 0)
         world.tick()
         world.settle()
@@ -359,7 +359,7 @@ def test_pushing_waits_for_the_disk_as_publishers_do() -> None:
 
         behind = 0
 
-        @property
+        @property  # type: ignore[misc]
         def pending_bytes(self) -> int:
             return self.behind
 
@@ -407,7 +407,7 @@ def test_original_replay_keeps_the_pace() -> None:
 def test_whatever_happens_every_message_comes_once_and_in_order(data: st.DataObject) -> None:
     """Listeners come and go, sockets clog, acks lag: without redelivery nothing is lost or doubled."""
     flow = data.draw(st.booleans(), label="flow control")
-    extra = {"flow_control": True, "idle_heartbeat": SECOND} if flow else {}
+    extra: dict[str, Any] = {"flow_control": True, "idle_heartbeat": SECOND} if flow else {}
     if data.draw(st.booleans(), label="rate"):
         extra["rate_limit_bps"] = 80_000_000
     world = SlowWorld()

@@ -1,0 +1,393 @@
+"""Deliveries and acknowledgements go in batches and come to the same as one message at a time.
+
+Random worlds: pull and push consumers of every kind, requests, acknowledgements and publishes in any mixture,
+any cutting of the input; in memory and on files, which are read again at the end. A few seconds in the suite,
+more with ``HYPOTHESIS_PROFILE=soak``.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from headrace.broker.core.jetstream.consumer.acks.acks import Acks
+from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
+from headrace.broker.core.jetstream.consumer.pull import delivery_pass as pull_pass
+from headrace.broker.core.jetstream.consumer.pull.delivery_pass import Turn
+from headrace.broker.core.jetstream.consumer.push import delivery_pass as push_pass
+from headrace.broker.core.jetstream.consumer.push import window
+from headrace.broker.core.jetstream.consumer.push.delivery_pass import PushTurn
+from headrace.broker.core.net.inprocess import _DirectSubscription
+from headrace.broker.core.net.subscription import Subscription
+from headrace.wire.frames import MSG, PUB, Frame
+from sim.twins import IN_PROCESS, LIBRARY, PLAIN, Entries, Play, Twin, entries
+from sim.whole.coverage import Path, entered, took_all
+
+SECOND = 1_000_000_000
+FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
+
+
+def _as_stored(args: tuple[Any, ...], result: Any) -> bool:
+    """Of these rows frames are made by one template."""
+    return not any(row[2] for row in args[1]) and args[0].messages_max < 0
+
+
+PATHS = {
+    "to one request": Path(Turn, "_send_as_they_are", entered),
+    "to requests in turn": Path(Turn, "_send_in_turn", entered),
+    "frames of rows": Path(Subscription, "send_stored", _as_stored),
+    "rows handed over": Path(_DirectSubscription, "_put", entered),
+    "pushed as stored": Path(PushTurn, "_send_stored", entered),
+    "pushed in pieces": Path(PushTurn, "_send_pieces", entered),
+    "acks found together": Path(AckDispatch, "many", took_all),
+    "acks taken together": Path(Acks, "take_many", entered),
+}
+FAST_WAYS = (
+    "to one request",
+    "to requests in turn",
+    "pushed as stored",
+    "pushed in pieces",
+    "acks found together",
+    "acks taken together",
+)
+
+
+class Put(NamedTuple):
+    """Publish ``number`` messages, to subjects in turn."""
+
+    number: int
+    subjects: int = 1
+    size: int = 1
+    headed: bool = False
+
+
+class Pull(NamedTuple):
+    """Ask the pull consumer ``name``."""
+
+    body: dict[str, Any]
+    name: str = "C"
+
+
+class Ack(NamedTuple):
+    """Answer some of what was delivered: every ``every``-th from the ``first`` on, in either order."""
+
+    body: bytes = b""
+    first: int = 0
+    every: int = 1
+    most: int = 99
+    confirmed: bool = False
+    backwards: bool = False
+    name: str = ""
+    """Of one consumer only."""
+
+
+class Line(NamedTuple):
+    """Something said as it is."""
+
+    text: bytes
+
+
+Act = Put | Pull | Ack
+Step = tuple[list[Act], list[int]] | Line | float | str
+
+puts = st.builds(
+    Put, st.integers(1, 30), st.integers(1, 3), st.sampled_from([0, 1, 200, 5000]), st.booleans()
+)
+bodies = st.fixed_dictionaries(
+    {},
+    optional={
+        "batch": st.sampled_from([1, 3, 10, 40]),
+        "max_bytes": st.sampled_from([60, 700, 20_000]),
+        "no_wait": st.just(True),
+        "expires": st.sampled_from([SECOND, 5 * SECOND]),
+    },
+)
+beating = st.fixed_dictionaries(
+    {"expires": st.just(5 * SECOND), "idle_heartbeat": st.just(SECOND // 2)},
+    optional={"batch": st.sampled_from([3, 40]), "no_wait": st.just(True)},
+)
+grouped = st.fixed_dictionaries(
+    {"group": st.just("g"), "batch": st.sampled_from([2, 20])},
+    optional={
+        "min_pending": st.sampled_from([1, 10]),
+        "min_ack_pending": st.just(3),
+        "priority": st.integers(0, 2),
+    },
+)
+pulls = st.builds(Pull, bodies | bodies | beating | grouped, st.sampled_from(["C", "C", "D"]))
+acks = st.builds(
+    Ack,
+    st.sampled_from([b"", b"", b"+ACK", b"+OK", b"-NAK", b"-NAK 500000000", b"+WPI", b"+TERM why"]),
+    st.integers(0, 5),
+    st.integers(1, 3),
+    st.sampled_from([1, 2, 9, 99]),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["", "C", "C", "P"]),
+)
+plain_acks = st.builds(
+    lambda first, every, name: Ack(b"+ACK", first, every, name=name),
+    st.integers(0, 5),
+    st.integers(1, 2),
+    st.sampled_from(["C", "C", "D", "P"]),
+)
+acts = st.lists(st.one_of(puts, pulls, pulls, acks, plain_acks), min_size=1, max_size=5)
+lines = st.sampled_from(
+    [
+        b"SUB d.p 50\r\n",
+        b"SUB d.p q 51\r\n",
+        b"SUB d.p q 52\r\n",
+        b"SUB d.p 53\r\nUNSUB 53 4\r\n",
+        b"UNSUB 50\r\n",
+        b"UNSUB 51\r\n",
+        b"SUB $JS.ACK.S.C.> 54\r\n",
+        b"UNSUB 54\r\n",
+        b"SUB _R.q.> 55\r\nUNSUB 55 3\r\n",
+    ]
+).map(Line)
+deeds = st.sampled_from(["flow", "flow", "purge", "delete", "widen", "pause"])
+times = st.sampled_from([0.1, 0.6, 1.1, 5.0])
+chunk = st.tuples(acts, st.lists(st.integers(0, 1000), max_size=3))
+steps = st.lists(
+    st.one_of(chunk, chunk, chunk, chunk, lines, deeds, times), min_size=3, max_size=10
+)
+
+SHARED: list[tuple[str, Any]] = [
+    ("ack_policy", "all"),
+    ("ack_policy", "none"),
+    ("max_ack_pending", 4),
+    ("max_ack_pending", 15),
+    ("max_deliver", 2),
+    ("backoff", [SECOND // 2, 2 * SECOND]),
+    ("filter_subject", "s.0"),
+    ("filter_subjects", ["s.0", "s.2"]),
+    ("deliver_policy", "last_per_subject"),
+    ("deliver_policy", "new"),
+    ("headers_only", True),
+    ("sample_freq", "50"),
+    ("replay_policy", "original"),
+]
+OF_PULL: list[tuple[str, Any]] = [
+    ("max_batch", 5),
+    ("max_waiting", 2),
+    ("max_bytes", 1000),
+    ("overflow", True),
+    ("prioritized", True),
+]
+OF_PUSH: list[tuple[str, Any]] = [
+    ("flow_control", True),
+    ("flow_control", True),
+    ("deliver_group", "q"),
+    ("rate_limit_bps", 80_000),
+    ("idle_heartbeat", SECOND),
+]
+OF_STREAM: list[tuple[str, Any]] = [
+    ("retention", "interest"),
+    ("retention", "workqueue"),
+    ("max_msgs", 12),
+    ("max_msgs_per_subject", 2),
+    ("discard", "new"),
+]
+
+
+def options(*lists: list[tuple[str, Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.lists(st.sampled_from([option for some in lists for option in some]), max_size=2).map(
+        dict
+    )
+
+
+worlds = st.tuples(options(OF_STREAM), options(SHARED, OF_PULL), options(SHARED, OF_PUSH))
+BEATS = {"expires": 5 * SECOND, "idle_heartbeat": SECOND // 2}
+every_way: list[Step] = [
+    ([Put(30, 3), Put(3, 3, 5000), Put(5, 2, headed=True)], []),
+    ([Pull({"batch": 10})], []),
+    ([Ack(b"+ACK", every=2, name="C")], [300]),
+    1.1,
+    ([Pull({"batch": 4}), Pull({"batch": 6}), Pull({"batch": 5, "max_bytes": 200})], []),
+    ([Ack(b"+ACK", first=3), Put(3)], []),
+    ([Pull({"batch": 40}, "D"), Ack(b"-NAK", most=2), Pull({"batch": 30}), Ack(name="C")], [700]),
+    ([Ack(b"-NAK", name="D", most=3)], []),
+    ([Ack(b"+ACK", name="C")], []),
+    Line(b"SUB d.p 50\r\n"),
+    ([Ack(b"+ACK", name="P")], []),
+    "flow",
+    ([Put(30, 2, 5000)], []),
+    "flow",
+    0.6,
+    ([Put(20, 2, 5000)], []),
+    "flow",
+    ([Ack(b"+ACK", name=name) for name in "CDP"], []),
+    ([Pull({"no_wait": True, "batch": 40}), Pull({"no_wait": True, "batch": 99})], []),
+    ([Ack(b"+ACK", name="C")], []),
+    0.3,
+    ([Ack(b"+ACK", name="C")], []),  # all of them once more
+    ([Pull({"batch": 9, **BEATS}), Pull({"batch": 9, "no_wait": True, **BEATS})], []),
+    0.3,
+    ([Put(4)], []),
+    0.4,
+    5.0,
+    ([Ack(b"+ACK", backwards=True)], []),
+]
+
+
+class Desk:
+    """Writes out what is to be said, by what the plain client has heard."""
+
+    def __init__(self) -> None:
+        self.delivered: dict[bytes, None] = {}
+        """Where acknowledgements go, the newest last."""
+        self.flow: list[bytes] = []
+        """Requests of flow control that have no answer yet."""
+        self._number = 0
+
+    def hear(self, frames: list[Frame]) -> None:
+        for frame in frames:
+            if frame[0] != MSG:
+                continue
+            _, _, _, reply, headers, _ = frame
+            if reply.startswith(b"$JS.ACK."):
+                self.delivered.pop(reply, None)
+                self.delivered[reply] = None
+            elif headers == FLOW:
+                self.flow.append(reply)
+
+    def write(self, acts: list[Act]) -> list[Frame]:
+        frames: list[Frame] = []
+        for act in acts:
+            if isinstance(act, Put):
+                frames += [self._put(act, number) for number in range(act.number)]
+            elif isinstance(act, Pull):
+                subject = f"$JS.API.CONSUMER.MSG.NEXT.S.{act.name}".encode()
+                body = json.dumps(act.body).encode() if act.body else b""
+                frames.append((PUB, subject, self._inbox(b"q"), b"", body))
+            else:
+                frames += self._acks(act)
+        return frames
+
+    def _put(self, act: Put, number: int) -> Frame:
+        headers = b"NATS/1.0\r\nA: b\r\n\r\n" if act.headed else b""
+        return (PUB, b"s.%d" % (number % act.subjects), b"", headers, b"x" * act.size)
+
+    def _acks(self, act: Ack) -> list[Frame]:
+        prefix = f"$JS.ACK.S.{act.name}".encode()
+        known = [subject for subject in self.delivered if subject.startswith(prefix)]
+        if act.backwards:
+            known.reverse()
+        some = known[act.first :: act.every][: act.most]
+        return [
+            (PUB, subject, self._inbox(b"a") if act.confirmed else b"", b"", act.body)
+            for subject in some
+        ]
+
+    def _inbox(self, kind: bytes) -> bytes:
+        self._number += 1
+        return b"_R.%b.%d" % (kind, self._number)
+
+
+def configure(twin: Twin, world: tuple[dict[str, Any], ...]) -> None:
+    twin.tell(b"SUB _R.> 1\r\n")
+    twin.tell(b"SUB $JS.EVENT.> 2\r\n")
+    of_stream, of_pull, of_push = world
+    document = {"name": "S", "subjects": ["s.>"], "storage": twin.kind, **of_stream}
+    twin.api("STREAM.CREATE.S", document)
+    of_pull = dict(of_pull)
+    for policy in ("overflow", "prioritized"):
+        if of_pull.pop(policy, False):
+            of_pull |= {"priority_policy": policy, "priority_groups": ["g"]}
+    if of_push.get("flow_control"):
+        of_push = {"idle_heartbeat": 5 * SECOND, **of_push}
+    shared = {"ack_policy": "explicit", "ack_wait": SECOND}
+    for name, config in (("C", of_pull), ("D", {}), ("P", {"deliver_subject": "d.p", **of_push})):
+        config = {"durable_name": name, **shared, **config}
+        if "backoff" in config:
+            config.setdefault("max_deliver", 3)
+        twin.api(f"CONSUMER.CREATE.S.{name}", {"stream_name": "S", "config": config})
+
+
+def manage(twin: Twin, deed: str) -> None:
+    if deed == "purge":
+        twin.api("STREAM.PURGE.S", {"keep": 3})
+    elif deed == "delete":
+        twin.api("STREAM.MSG.DELETE.S", {"seq": 3})
+    else:
+        consumer = next((one for one in twin.consumers if one.name == "C"), None)
+        if consumer is None:
+            return
+        config = {"durable_name": "C", "ack_policy": consumer.config.ack_policy}
+        more: dict[str, Any] = {"max_ack_pending": 30, "ack_wait": SECOND}
+        if deed == "pause":
+            more = {"pause_until": "2099-01-01T00:00:00Z"}
+        twin.api("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config | more})
+
+
+def take(both: Play, desk: Desk, step: Step) -> None:
+    if isinstance(step, Line):
+        heard = both.each(partial(Twin.tell, line=step.text))
+    elif isinstance(step, tuple):
+        frames = desk.write(step[0])
+        heard = both.each(partial(Twin.say, frames=frames, cuts=step[1]))
+    elif isinstance(step, float):
+        heard = both.each(partial(Twin.advance, seconds=step))
+    elif step == "flow":
+        answers: list[Frame] = [(PUB, reply, b"", b"", b"") for reply in desk.flow]
+        desk.flow.clear()
+        heard = both.each(partial(Twin.say, frames=answers, cuts=[]))
+    else:
+        heard = both.each(partial(manage, deed=step))
+    desk.hear(heard)
+
+
+def play(kind: str, found: Entries, world: tuple[dict[str, Any], ...], steps: list[Step]) -> None:
+    both, desk = Play(kind, found), Desk()
+    desk.hear(both.each(partial(configure, world=world)))
+    for step in steps:
+        take(both, desk, step)
+        both.compare()
+    both.each(partial(Twin.advance, seconds=0.2))
+    for name in "CDP":
+        both.each(partial(Twin.api, verb=f"CONSUMER.INFO.S.{name}"))
+    both.compare()
+    if kind == "file":
+        both.each(Twin.restart)
+        both.compare()
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Turns end, and windows are full, with as much as these worlds have."""
+    monkeypatch.setattr(pull_pass, "_TURN_MESSAGES", 16)
+    monkeypatch.setattr(push_pass, "_TURN_MESSAGES", 16)
+    monkeypatch.setattr(window, "FLOW_WINDOW_BYTES_FIRST", 2000)
+
+
+def test_every_option_means_the_same_in_every_manner() -> None:
+    kind = "memory"
+    with entries(PATHS) as found:
+        for name, value in OF_STREAM:
+            play(kind, found, ({name: value}, {}, {}), every_way)
+        for name, value in SHARED + OF_PULL:
+            play(kind, found, ({}, {name: value}, {}), every_way)
+        for name, value in SHARED + OF_PUSH:
+            play(kind, found, ({}, {}, {name: value}), every_way)
+
+
+@pytest.mark.parametrize("kind", ["memory", "file"])
+def test_deliveries_are_the_same_in_every_manner(kind: str) -> None:
+    with entries(PATHS) as found:
+
+        @example(({}, {}, {"flow_control": True}), every_way)
+        @example(({}, {}, {}), every_way)
+        @given(worlds, steps)
+        def lives(world: tuple[dict[str, Any], ...], steps: list[Step]) -> None:
+            play(kind, found, world, steps)
+
+        lives()
+    wanted = [(manner, way) for manner in (LIBRARY, IN_PROCESS) for way in FAST_WAYS]
+    assert not found.missed(*wanted, (LIBRARY, "frames of rows"), (IN_PROCESS, "rows handed over"))
+    # What they are compared with must not go their ways.
+    assert len(found.missed(*((PLAIN, way) for way in PATHS))) == len(PATHS)
