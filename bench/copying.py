@@ -12,6 +12,7 @@ import contenders
 import report
 from contenders import Contender, running
 from rawsocket import RawConnection
+from waiting import elapse_here
 
 MESSAGES = 500_000
 PAYLOAD = 100
@@ -43,7 +44,7 @@ def catch_up(connection: RawConnection, copy: dict[str, Any]) -> tuple[float, fl
         connection.request("aside", {"beside": "it"})
         times.append(1000 * (time.perf_counter() - begun))
         copied = connection.request("$JS.API.STREAM.INFO.COPY")["state"]["messages"]
-        time.sleep(0.01)
+        elapse_here(0.01, "the copying is asked about now and then")
     seconds = time.perf_counter() - started
     connection.request("$JS.API.STREAM.DELETE.COPY")
     return MESSAGES / seconds, report.median(times)

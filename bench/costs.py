@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import contenders
 import cpu
@@ -21,6 +22,7 @@ import report
 from contenders import HEADRACE, NATS_DEFAULT, Contender, running
 from rawpull import pull_all
 from rawsocket import RawConnection
+from waiting import until_here
 
 STREAM = contenders.STREAM
 CONFIG = {"name": STREAM, "subjects": ["bench.>"], "storage": "file", "num_replicas": 1}
@@ -49,7 +51,7 @@ FULL = Sizes()
 SMALL = Sizes(30_000, 1_000, 20_000, 200_000, 1_600, 32_000)
 
 
-def create_consumer(connection: RawConnection, name: str, **config: object) -> None:
+def create_consumer(connection: RawConnection, name: str, **config: Any) -> None:
     body = {"stream_name": STREAM, "config": {"durable_name": name, **config}}
     connection.request(f"$JS.API.CONSUMER.CREATE.{STREAM}.{name}", body)
 
@@ -115,11 +117,12 @@ def delivery(rounds: int, sizes: Sizes) -> None:
 
 def wait_for_acks(admin: RawConnection, consumer: str, count: int) -> None:
     """Until the server has counted every acknowledgement."""
-    deadline = time.monotonic() + 20.0
     call = f"$JS.API.CONSUMER.INFO.{STREAM}.{consumer}"
-    while (floor := admin.request(call)["ack_floor"]["stream_seq"]) != count:
-        assert time.monotonic() < deadline, f"{consumer}: {floor} of {count} acknowledged"
-        time.sleep(0.02)
+    until_here(
+        lambda: admin.request(call)["ack_floor"]["stream_seq"] == count,
+        f"{consumer}: not all {count} acknowledged",
+        within=20,
+    )
 
 
 # Waiting pulls
@@ -181,8 +184,11 @@ def handing_out(
         pull = b"PUB %b %b %d\r\n%b\r\n" % (subject, inbox, len(body), body)
         reader.socket.sendall(b"SUB " + inbox + b" 9\r\n" + pull * pulls)
         call = f"$JS.API.CONSUMER.%s.{STREAM}.{name}"
-        while admin.request(call % "INFO")["num_waiting"] != pulls:
-            time.sleep(0.02)
+        until_here(
+            lambda: admin.request(call % "INFO")["num_waiting"] == pulls,
+            "not all pulls wait",
+            within=60,
+        )
         before = cpu.of_process(server.process.pid)
         admin.request(call % "PAUSE", {})
         taken, tail = 0, b""
@@ -269,7 +275,7 @@ def _some_subject(index: int) -> str:
 def filtering(rounds: int, sizes: Sizes) -> None:
     """Catching up through a consumer with 8 wildcard filters, and through one without any."""
     filters = [f"bench.{2 * number}.>" for number in range(FILTERS)]
-    cases: dict[str, tuple[dict[str, object], int]] = {
+    cases: dict[str, tuple[dict[str, Any], int]] = {
         "everything": ({}, sizes.filtered_from),
         f"{FILTERS} wildcard filters": (
             {"filter_subjects": filters},

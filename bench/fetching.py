@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import contenders
 import cpu
@@ -16,6 +16,7 @@ from apart import apart
 from contenders import Contender, running
 from rawpull import pull_all
 from rawsocket import RawConnection
+from waiting import until_here
 
 MESSAGES = 100_000
 BATCH = 1_000
@@ -84,7 +85,7 @@ class Figures:
         return report.median(self.rates)
 
 
-def fill(server: peers.ServerProcess, messages: int, config: dict[str, object]) -> None:
+def fill(server: peers.ServerProcess, messages: int, config: dict[str, Any]) -> None:
     with RawConnection(server.host, server.port) as connection:
         connection.request(f"$JS.API.STREAM.CREATE.{contenders.STREAM}", config)
         connection.publish_acked(messages, 16_000, PAYLOAD_BYTES)
@@ -94,7 +95,7 @@ def measured(
     server: peers.ServerProcess, name: str, reader: Reader, durable: str, acks: bool
 ) -> tuple[float, float, float]:
     """One round: a consumer of its own, which afterwards must have delivered everything."""
-    consumer: dict[str, object] = {
+    consumer: dict[str, Any] = {
         "durable_name": durable,
         "ack_policy": "explicit" if acks else "none",
         **({"max_ack_pending": 2 * BATCH} if acks else {}),
@@ -106,11 +107,12 @@ def measured(
         theirs = cpu.of_process(server.process.pid)
         rate, client = apart(lambda: reader(server, durable))
         # nats-server counts acknowledgements a little behind, so it is asked again.
-        deadline = time.monotonic() + 10.0
         floor = "ack_floor" if acks else "delivered"
-        while (reached := admin.request(call % "INFO")[floor]["stream_seq"]) != MESSAGES:
-            assert time.monotonic() < deadline, f"{name}: {reached} of {MESSAGES} ({floor})"
-            time.sleep(0.05)
+        until_here(
+            lambda: admin.request(call % "INFO")[floor]["stream_seq"] == MESSAGES,
+            f"{name}: not all {MESSAGES} ({floor})",
+            every=0.05,
+        )
         spent = cpu.of_process(server.process.pid) - theirs
         admin.request(call % "DELETE")
     return rate, client / MESSAGES * 1e6, spent / MESSAGES * 1e6
@@ -153,7 +155,7 @@ def show(title: str, figures: dict[str, Figures], base: str) -> None:
 
 def run(rounds: int) -> None:
     loop = ourclient.loop_name
-    written: dict[str, object] = {"rounds": rounds, "loop": loop}
+    written: dict[str, Any] = {"rounds": rounds, "loop": loop}
     for contender in (contenders.NATS_DEFAULT, contenders.NATS_ONE_CORE):
         acked = compare(contender, ACKED, rounds, acks=True)
         title = f"fetch({BATCH}), explicit acks, {contender.name}, {loop}, median of {rounds}"

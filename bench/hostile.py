@@ -11,11 +11,12 @@ import itertools
 import json
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from rawsocket import RawConnection
+from waiting import elapse_here
 
 __all__ = ["ATTACKS", "STREAM", "Attack", "Target"]
 
@@ -87,7 +88,7 @@ def flood(target: Target, chunks: Iterable[bytes], *, reads: bool = True) -> Non
                     for chunk in chunks:
                         connection.socket.sendall(chunk)
             except OSError:
-                time.sleep(0.01)  # as quick as a client that connects again
+                elapse_here(0.01, "as quick as a client that connects again")
 
 
 def joined(frames: Iterable[bytes], per_chunk: int = 2_000) -> list[bytes]:
@@ -95,7 +96,7 @@ def joined(frames: Iterable[bytes], per_chunk: int = 2_000) -> list[bytes]:
     return [b"".join(frames[at : at + per_chunk]) for at in range(0, len(frames), per_chunk)]
 
 
-def make_stream(target: Target, **config: object) -> None:
+def make_stream(target: Target, **config: Any) -> None:
     with target.connect() as connection:
         connection.request(f"$JS.API.STREAM.CREATE.{STREAM}", {**CONFIG, **config})
 
@@ -106,7 +107,7 @@ def fill(target: Target, count: int, subject: Callable[[int], str], size: int = 
         connection.publish_acked(target.many(count), 4_000, size, subject)
 
 
-def consumer_call(name: str, **config: object) -> bytes:
+def consumer_call(name: str, **config: Any) -> bytes:
     """A request to make a consumer, answered to ``_R``."""
     body = {"stream_name": STREAM, "config": {"name": name, "ack_policy": "explicit", **config}}
     subject = b"%bCONSUMER.CREATE.%b.%b" % (API, STREAM.encode(), name.encode())
@@ -241,7 +242,7 @@ def storm(target: Target) -> None:
                     wire.sendall(b'CONNECT {"verbose":false}\r\nPING\r\n')
                     wire.recv(4096)
             except OSError:
-                time.sleep(0.01)  # as quick as a client that connects again
+                elapse_here(0.01, "as quick as a client that connects again")
 
     for _ in range(7):
         threading.Thread(target=run, daemon=True).start()
@@ -258,7 +259,7 @@ def half_open_tls(target: Target) -> None:
             wire.sendall(hello)
             open_ones.append(wire)
         except OSError:
-            time.sleep(0.01)  # no room for more
+            elapse_here(0.01, "no room for more")
         if len(open_ones) >= 500:
             for each in open_ones[:100]:
                 each.close()

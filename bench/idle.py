@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 
 import contenders
 import report
 from contenders import Contender, running
 from rawsocket import RawConnection
+from waiting import until_here
 
 CONSUMERS = 1_000
 MESSAGES = 200_000
@@ -63,8 +63,8 @@ def prepare(connection: RawConnection, consumers: int, waiting: int) -> None:
             b"PUB %b %b %d\r\n%b\r\n" % (target, connection.inbox, len(pull), pull)
         )
     last = f"$JS.API.CONSUMER.INFO.{contenders.STREAM}.idle-{consumers - 1}"
-    while waiting and not connection.request(last)["num_waiting"]:
-        time.sleep(0.01)  # nats-server takes pulls in its own time
+    if waiting:  # nats-server takes pulls in its own time
+        until_here(lambda: connection.request(last)["num_waiting"], "no pull waits", within=60)
 
 
 def processor_seconds(pid: int) -> float:

@@ -16,6 +16,7 @@ import contenders
 import report
 from contenders import Contender, running
 from rawsocket import RawConnection
+from waiting import elapse_here
 
 WINDOW = 16_000
 PAYLOAD_BYTES = 100
@@ -139,13 +140,13 @@ def measure(contender: Contender, case: Case, storage: str) -> tuple[float, floa
                 body["duplicate_window"] = body["max_age"]
         neighbour = Neighbour(server.host, server.port)
         try:
-            time.sleep(0.3)  # what the publishing has left to do
+            elapse_here(0.3, "what the publishing has left to do")
             neighbour.longest = 0.0
             started = time.perf_counter()
             connection.socket.settimeout(ANSWER_S)
             connection.request(API + case.verb, body or None)
             took = time.perf_counter() - started
-            time.sleep(0.5)  # and what the operation has
+            elapse_here(0.5, "what the operation has left to do")
             return 1000 * neighbour.longest, 1000 * took
         finally:
             neighbour.stop()

@@ -25,12 +25,14 @@ from headrace.jobs.runtime import Runtime
 from headrace.jobs.store import open_database
 from jobs_contract import ContractTransport
 from jobs_world import World
+from waiting import elapse, until
 
 __all__ = ["WORK", "Work"]
 
 T = TypeVar("T")
 NO_SUITABLE_PEERS = 10005
 ALL_S = 40.0  # for what was under way to come to its end, once the cluster is whole
+PACE = "work at a steady pace"
 
 
 async def placed(make: Callable[[], Awaitable[T]]) -> T:
@@ -43,7 +45,7 @@ async def placed(make: Callable[[], Awaitable[T]]) -> T:
         except JetStreamApiError as error:
             if error.err_code != NO_SUITABLE_PEERS or time.monotonic() > deadline:
                 raise
-        await asyncio.sleep(0.1)
+        await elapse(0.1, "the servers notice that one is back")
 
 
 class Work(ABC):
@@ -127,7 +129,7 @@ class Windowed(Work):
                     (f"{self.name}.{n % 7}", b"%d" % n) for n in range(self.done, self.done + 10)
                 )
                 self.done += 10
-                await asyncio.sleep(0.01)
+                await elapse(0.01, PACE)
             await publisher.flush()
             assert (publisher.acked, publisher.failed) == (self.done, 0)
 
@@ -144,16 +146,18 @@ class Windowed(Work):
             try:
                 batch = await consumer.fetch(500, max_wait=2, eager=True)
             except HeadraceError:
-                await asyncio.sleep(0.2)  # an error is what a fetch has instead of patience
+                await elapse(0.2, "an error is what a fetch has instead of patience")
                 continue
             self.seen["fetching"].update(map(int, batch.payloads))
             batch.ack()
 
     async def check(self) -> None:
         await self.check_stored(self.done)
-        async with asyncio.timeout(ALL_S):
-            while any(len(numbers) < self.done for numbers in self.seen.values()):
-                await asyncio.sleep(0.05)
+        await until(
+            lambda: all(len(numbers) >= self.done for numbers in self.seen.values()),
+            "not all was seen",
+            within=ALL_S,
+        )
 
 
 class Fast(Windowed):
@@ -193,7 +197,7 @@ class Batches(Work):
             assert batch.ack.seq == last + 3
             last = batch.ack.seq
             self.done += 3
-            await asyncio.sleep(0.01)
+            await elapse(0.01, PACE)
 
     async def check(self) -> None:
         await self.check_stored(self.done)
@@ -240,9 +244,9 @@ class Objects(Work):
             content = bytes([self.done % 256]) * 500_000 + b"%d" % self.done
             await self.bucket.put(f"{self.done % 5}", content, chunk_size=20_000)
             while await self.read(f"{self.done % 5}") != content:
-                await asyncio.sleep(0.05)
+                await elapse(0.05, "a replica that lags is asked again")
             self.done += 1
-            await asyncio.sleep(0.05)
+            await elapse(0.05, PACE)
 
     async def read(self, name: str) -> bytes:
         """What a replica has, which may be behind."""
@@ -282,14 +286,18 @@ class Feed(Work):
                 f"{self.name}.a", b"%d" % self.done, msg_id=f"{self.done}", timeout=2
             )
             self.done += 1
-            await asyncio.sleep(0.1)
+            await elapse(0.1, PACE)
 
     async def check(self) -> None:
-        deadline = time.monotonic() + ALL_S
-        while (payloads := await self.stored_jobs()) != [*range(self.done)]:
-            assert time.monotonic() < deadline, await self.report(payloads)
+        async def is_whole() -> bool:
             assert not any(task.done() for task in self.helpers), self.helpers
-            await asyncio.sleep(0.1)
+            return await self.stored_jobs() == [*range(self.done)]
+
+        try:
+            await until(is_whole, "not all became jobs", within=ALL_S)
+        except AssertionError as error:
+            error.add_note(await self.report(await self.stored_jobs()))
+            raise
 
     async def stored_jobs(self) -> list[int]:
         """The numbers in all messages of the channel that have a job."""

@@ -27,6 +27,7 @@ from typing import Any
 import peers
 import postgres_server
 from headrace.jobs.client import AsyncJobsClient, JobsClient, JobsError
+from waiting import elapse
 
 TOKENS = {"channel_token": "ct", "consumer_token": "kt"}
 WORKER = """
@@ -184,7 +185,7 @@ class Load:
             await asyncio.gather(*(self.publish_some(client, left) for _ in range(16)))
 
     async def publish_some(self, client: AsyncJobsClient, left: Iterator[int]) -> None:
-        tokens = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
+        tokens: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
         for number in left:
             await asyncio.sleep(self.plan.pace_s)
             while True:
@@ -196,7 +197,7 @@ class Load:
                 except JobsError as error:
                     if error.status not in {0, 503}:
                         raise
-                    await asyncio.sleep(0.1)
+                    await elapse(0.1, "the service is not there")
 
     async def until_finished(self) -> None:
         while True:
@@ -204,7 +205,7 @@ class Load:
                 counts = await asyncio.to_thread(self.counts)
                 if counts["QUEUED"] == counts["INFLIGHT"] == 0:
                     return
-            await asyncio.sleep(0.2)
+            await elapse(0.2, "the service is asked again")
 
     def counts(self) -> dict[str, int]:
         with JobsClient(self.url) as client:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import peers
+from waiting import until_here
 
 __all__ = ["Cable", "Cluster", "Node"]
 
@@ -135,7 +136,7 @@ class Node:
 
     def health(self) -> str:
         """What its monitoring says is wrong with it."""
-        return self.ask("/healthz").get("error", "no answer")
+        return str(self.ask("/healthz").get("error", "no answer"))
 
     def kill(self) -> None:
         self.server.kill()
@@ -212,7 +213,9 @@ class Cluster:
         return next((node for node in self.nodes if node.leads(stream)), None)
 
     def wait_for_leader(self, stream: str) -> Node:
-        return self._wait(lambda: self.leader_of(stream), f"nobody leads {stream!r}")
+        leader = self._wait(lambda: self.leader_of(stream), f"nobody leads {stream!r}")
+        assert isinstance(leader, Node)
+        return leader
 
     def wait_until_agreed(self, stream: str) -> None:
         """Until all of them name the same leader of a stream: one that was frozen or cut off takes itself for
@@ -253,13 +256,12 @@ class Cluster:
         self._wait(ready, "the cluster is not ready")
 
     def _wait(self, found: Any, otherwise: str) -> Any:
-        deadline = time.monotonic() + READY_S
-        while not (result := found()):
-            if time.monotonic() > deadline:
-                logs = "\n".join(node.server.log_text()[-3000:] for node in self.nodes)
-                raise AssertionError(f"{otherwise} after {READY_S} s:\n{logs}")
-            time.sleep(POLL_S)
-        return result
+        try:
+            return until_here(found, otherwise, within=READY_S, every=POLL_S)
+        except AssertionError as error:
+            for node in self.nodes:
+                error.add_note(node.server.log_text()[-3000:])
+            raise
 
     # Faults
 

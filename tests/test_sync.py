@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from headrace.errors import (
     NoRespondersError,
     PullError,
 )
+from waiting import elapse_here, until_here
 
 
 @pytest.fixture
@@ -26,9 +26,7 @@ def connection(reference_server: peers.ServerProcess) -> Iterator[sync.Connectio
     with sync.connect(reference_server.url, name="sync tests") as connection:
         yield connection
     assert connection.is_closed
-    deadline = time.monotonic() + 5
-    while threading.active_count() > threads and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until_here(lambda: threading.active_count() <= threads, "threads are left", within=5)
     assert threading.active_count() == threads
 
 
@@ -80,10 +78,7 @@ def test_publish_fetch_and_acknowledge(connection: sync.Connection, stream: sync
     assert batch.payloads == [b"%d" % n for n in range(3_000)]
     batch[0].ack_sync()
     batch.ack()
-    deadline = time.monotonic() + 5
-    while consumer.info().num_ack_pending and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert consumer.info().num_ack_pending == 0
+    until_here(lambda: not consumer.info().num_ack_pending, "not all was acknowledged", within=5)
     assert not consumer.fetch(1, no_wait=True)
     assert [info.name for info in stream.consumers()] == ["c"]
     assert list(js.stream_names(subject="sync.a")) == ["SYNC"]
@@ -213,7 +208,7 @@ def test_a_deleted_consumer_ends_a_consume(
 ) -> None:
     consumer = stream.create_consumer(durable_name="c")
     consumption = consumer.consume(lambda message: None)
-    time.sleep(0.05)
+    until_here(lambda: consumer.info().num_waiting)
     consumer.delete()
     with pytest.raises(PullError, match="Consumer Deleted"):
         consumption.wait()
@@ -231,7 +226,7 @@ def test_closing_ends_a_wait_in_another_thread(connection: sync.Connection) -> N
 
     thread = threading.Thread(target=work)
     thread.start()
-    time.sleep(0.05)
+    elapse_here(0.05, "the other thread waits for a message")
     connection.close()
     thread.join(5)
     assert [type(error) for error in errors] == [ConnectionClosedError]

@@ -9,16 +9,17 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import peers
+from waiting import until_here
 
 DEADLINE_S = 110
 CUT = 6_000
@@ -59,11 +60,11 @@ def started(directory: Path, *flags: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(place: Path, process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not place.exists():
+    def is_there() -> bool:
         assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline, f"{place} did not appear"
-        time.sleep(0.02)  # another process writes the file; there is no event to wait for
+        return place.exists()
+
+    until_here(is_there, f"{place} did not appear", within=DEADLINE_S)
 
 
 def need_java() -> None:
@@ -129,7 +130,7 @@ def test_killed_in_the_middle_it_goes_on_then_finds_nothing_new_then_exactly_the
 
 def check_chains(table: pa.Table) -> None:
     """Every chain, found again by plain means over the whole table."""
-    last: dict[str, dict[str, object]] = {}
+    last: dict[str, dict[str, Any]] = {}
     across = 0
     for leg in table.to_pylist():
         before = last.get(leg["tailnum"])

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from headrace.cli import main
 from headrace.cli.serve_signal import send_signal
 from headrace.errors import ConfigurationError
+from waiting import until_here
 
 LOG_LINE = re.compile(
     r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[(DBG|INF|WRN|ERR|FTL)\] (.*)"
@@ -160,9 +160,11 @@ def test_a_log_file_is_opened_anew_and_a_process_file_is_there_while_serving(
     served = serve("-p", "-1", *flags, "--cluster_name", "c")
 
     def wait_for(file: Path, text: str) -> None:
-        while not file.exists() or text not in file.read_text():
-            time.sleep(0.01)  # of another process
+        def is_there() -> bool:
             assert served.process.poll() is None, file.read_text()
+            return file.exists() and text in file.read_text()
+
+        until_here(is_there, f"{text!r} is not in {file}", within=60)
 
     wait_for(log, "Server is ready")
     assert "--cluster_name: not supported, ignored" in log.read_text()
@@ -205,7 +207,7 @@ def test_without_a_log_file_there_is_none_to_open_anew(serve: Callable[..., Serv
 def test_called_nats_server_it_serves_and_its_ports_are_found_by_that_name(tmp_path: Path) -> None:
     program = tmp_path / "nats-server"
     program.symlink_to(Path(sys.executable).with_name("headrace"))
-    command = [program, "-p", "-1", "--ports_file_dir", tmp_path, "-m=-1"]
+    command: list[str | Path] = [program, "-p", "-1", "--ports_file_dir", tmp_path, "-m=-1"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -11,6 +10,7 @@ import pytest
 
 import peers
 from headrace.client import Connection, Consumer, JetStream, Stream, connect
+from waiting import until
 
 _numbers = itertools.count(1)
 
@@ -65,8 +65,9 @@ def ack_pending() -> Callable[[Consumer, int], Awaitable[None]]:
     """Wait until so many messages are unacknowledged: acks are processed after their own fashion."""
 
     async def wait(consumer: Consumer, expected: int) -> None:
-        async with asyncio.timeout(5):
-            while (await consumer.info()).num_ack_pending != expected:
-                await asyncio.sleep(0.01)
+        async def is_so() -> bool:
+            return (await consumer.info()).num_ack_pending == expected
+
+        await until(is_so, f"never {expected} unacknowledged", within=5)
 
     return wait

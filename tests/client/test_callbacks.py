@@ -11,6 +11,7 @@ import peers
 from headrace.client import Connection, JetStream, JetStreamMessage, Message, Stream, connect
 from headrace.client.events import ErrorEvent, Event
 from headrace.errors import ConfigurationError, ConnectionClosedError
+from waiting import elapse, until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -46,9 +47,7 @@ async def test_whatever_gives_a_coroutine_is_awaited_in_turn(
     consumption = consumer.consume(called_by(consumed, form))
     for number in range(5):
         await connection.publish("callbacks", b"%d" % number)
-    async with asyncio.timeout(5):
-        while len(plain.seen) < 5 or len(consumed.seen) < 5:
-            await asyncio.sleep(0.01)
+    await until(lambda: not (len(plain.seen) < 5 or len(consumed.seen) < 5), within=5)
     assert plain.seen == consumed.seen == [b"0", b"1", b"2", b"3", b"4"]
     await consumption.stop()
 
@@ -73,12 +72,10 @@ async def test_a_cancelled_wait_inside_a_callback_is_an_error_of_this_message_al
         consumer = await stream.create_consumer()
         consumption = consumer.consume(handle)
         await connection.subscribe("cancelled", callback=handle)
+        await until(lambda: len(seen) >= 3)
+        await connection.publish("cancelled", b"more")
+        await until(lambda: len(seen) >= 4)
         async with asyncio.timeout(5):
-            while len(seen) < 3:
-                await asyncio.sleep(0.01)
-            await connection.publish("cancelled", b"more")
-            while len(seen) < 4:
-                await asyncio.sleep(0.01)
             await consumption.stop()
             await consumption.wait()
         errors = [event.error for event in events if isinstance(event, ErrorEvent)]
@@ -93,7 +90,7 @@ async def test_a_consume_whose_task_is_cancelled_is_over(js: JetStream, stream: 
 
     async def handle(message: JetStreamMessage) -> None:
         begun.set()
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()  # as long as it is let
 
     consumer = await stream.create_consumer()
     consumption = consumer.consume(handle)
@@ -174,9 +171,7 @@ async def test_a_drain_of_the_connection_that_gives_up_ends_every_consume(
     taken = (await stream.create_consumer()).consume()
     idle = (await stream.create_consumer(filter_subject="DRAINED.none")).consume()
     waiting = asyncio.ensure_future(anext(idle))
-    async with asyncio.timeout(5):
-        while not taken.buffered:
-            await asyncio.sleep(0.01)
+    await until(lambda: taken.buffered, within=5)
     connection._session._pongs.append(None)  # the server owes an answer: ours comes too late
     await connection.drain()
     with pytest.raises((StopAsyncIteration, ConnectionClosedError)):
@@ -220,7 +215,7 @@ async def test_what_handlers_publish_during_a_drain_is_sent(
     working = await connect(reference_server.url)
 
     async def work(message: Message) -> None:
-        await asyncio.sleep(0.01)
+        await elapse(0.01, "work takes a while")
         await working.publish("results", message.payload)
 
     await working.subscribe("work", callback=work)

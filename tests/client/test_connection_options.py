@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+import headrace
 import peers
 from headrace import connect
 from headrace.broker.core.auth.permissions import Permissions
@@ -27,6 +29,7 @@ from headrace.errors import (
     ServerError,
 )
 from headrace.subjects import SubjectFilter
+from waiting import elapse, until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -40,16 +43,10 @@ async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.002)
-
-
 async def test_replies_come_below_the_inbox_prefix_permitted() -> None:
     mine = Permissions(subscribe_allow=SubjectFilter([b"_MINE.>"]))
     async with Broker(port=-1, users=(User("u", "p", permissions=mine),)) as broker:
-        login = {"user": "u", "password": "p"}
+        login: dict[str, Any] = {"user": "u", "password": "p"}
         async with connect(broker.client_url, inbox_prefix="_MINE.u", **login) as connection:
             assert connection.new_inbox().startswith("_MINE.u.")
             js = connection.jetstream()
@@ -81,9 +78,9 @@ async def test_a_first_connection_may_wait_for_its_server(free_port: int) -> Non
     url = f"nats://127.0.0.1:{free_port}"
     with pytest.raises(ConnectFailedError):
         await connect(url)
-    fast = {"reconnect_wait": 0.01, "reconnect_wait_max": 0.02}
+    fast: dict[str, Any] = {"reconnect_wait": 0.01, "reconnect_wait_max": 0.02}
     connecting = asyncio.ensure_future(_opened(url, retry_first_connect=True, **fast))
-    await asyncio.sleep(0.05)
+    await elapse(0.05, "it has tried more than once, and waits")
     assert not connecting.done()
     async with Broker(port=free_port):
         connection = await asyncio.wait_for(connecting, 5)
@@ -93,8 +90,8 @@ async def test_a_first_connection_may_wait_for_its_server(free_port: int) -> Non
         await connect(url, retry_first_connect=True, max_reconnect_attempts=3, **fast)
 
 
-async def _opened(url: str, **options: object) -> object:
-    return await connect(url, **options)  # type: ignore[arg-type]
+async def _opened(url: str, **options: Any) -> headrace.Connection:
+    return await connect(url, **options)
 
 
 async def test_servers_are_tried_in_the_order_given_if_so_asked(free_port: int) -> None:
@@ -188,7 +185,11 @@ async def test_pings_that_go_unanswered_end_the_link() -> None:
 async def test_nothing_is_buffered_while_disconnected_if_so_asked(free_port: int) -> None:
     broker = Broker(port=free_port)
     await broker.start()
-    options = {"reconnect_wait": 0.005, "reconnect_wait_max": 0.01, "reconnect_buffer_bytes": 0}
+    options: dict[str, Any] = {
+        "reconnect_wait": 0.005,
+        "reconnect_wait_max": 0.01,
+        "reconnect_buffer_bytes": 0,
+    }
     async with connect(broker.client_url, **options) as connection:
         await broker.stop()
         await until(lambda: not connection.is_connected)
@@ -215,7 +216,7 @@ async def test_the_servers_of_a_cluster_are_discovered_and_used(
         for port in routes
     ]
     first, second = servers
-    fast = {"reconnect_wait": 0.01, "reconnect_wait_max": 0.02}
+    fast: dict[str, Any] = {"reconnect_wait": 0.01, "reconnect_wait_max": 0.02}
     async with connect(first.url, **fast) as connection:
         await until(lambda: second.url in connection.servers)
         subscription = await connection.subscribe("x")

@@ -11,6 +11,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ import pytest
 
 import chaos
 import peers
-from headrace.client import Connection, PublishFailure, Stream, connect
+from headrace.client import Connection, Consumer, PublishFailure, Stream, connect
 from headrace.errors import HeadraceError
+from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -106,8 +108,7 @@ class Load:
                 self.awaited["acked"] += 1
         assert self.awaited.total() == number
 
-    async def consume(self) -> None:
-        consumer = await self.connection.jetstream().consumer("LOAD", "c")
+    async def consume(self, consumer: Consumer) -> None:
         async with consumer.consume(
             max_messages=500, expires=5, on_error=lambda error: None
         ) as messages:
@@ -124,6 +125,10 @@ async def hurt(
 ) -> Counter[str]:
     """Cut the connection DISCONNECTS times, each time once it is back and has done some work."""
     done = Counter[str]()
+
+    def reached(number: int) -> bool:
+        return connection.reconnects >= number
+
     for number in range(1, DISCONNECTS + 1):
         await asyncio.sleep(source.uniform(0, 0.02))
         kind = source.choices(KINDS, WEIGHTS)[0]
@@ -134,9 +139,7 @@ async def hurt(
             proxy.swallow()
         else:
             await asyncio.to_thread(server.restart)
-        async with asyncio.timeout(60):
-            while connection.reconnects < number:
-                await asyncio.sleep(0.002)
+        await until(partial(reached, number), within=60)
         number = connection.reconnects
     return done
 
@@ -148,10 +151,12 @@ async def test_nothing_is_lost_and_nothing_is_left(restartable: Restartable) -> 
         async with connect(proxy.url, **OPTIONS) as connection:
             js = connection.jetstream()
             stream = await js.create_stream(name="LOAD", subjects=["load"], storage="file")
-            await stream.create_consumer(durable_name="c", ack_wait=2, max_ack_pending=-1)
+            consumer = await stream.create_consumer(
+                durable_name="c", ack_wait=2, max_ack_pending=-1
+            )
             load = Load(connection)
             before = _objects(connection)
-            consuming = asyncio.create_task(load.consume())
+            consuming = asyncio.create_task(load.consume(consumer))
             publishing = [
                 asyncio.create_task(load.publish_in_windows()),
                 asyncio.create_task(load.publish_one_by_one()),
@@ -178,14 +183,13 @@ async def test_nothing_is_lost_and_nothing_is_left(restartable: Restartable) -> 
 
 async def _settled(stream: Stream, load: Load) -> None:
     """Wait until everything but the withheld messages has been acknowledged."""
-    async with asyncio.timeout(60):
-        while True:
-            info = await (await stream.consumer("c")).info()
-            if info.num_pending == 0 and info.num_ack_pending == _withheld(
-                info.delivered.stream_seq
-            ):
-                return
-            await asyncio.sleep(0.05)
+
+    async def is_so() -> bool:
+        info = await (await stream.consumer("c")).info()
+        withheld = _withheld(info.delivered.stream_seq)
+        return info.num_pending == 0 and info.num_ack_pending == withheld
+
+    await until(is_so, "not all was delivered and acknowledged", within=60)
 
 
 def _withheld(last_seq: int) -> int:

@@ -15,6 +15,7 @@ from headrace.client import Connection, PublishFailure, Stream, connect
 from headrace.client.events import Reconnected
 from headrace.embedded import Broker
 from headrace.errors import ConnectionClosedError, HeadraceError
+from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -111,7 +112,7 @@ async def test_a_black_hole_is_noticed_by_pings(reference_server: peers.ServerPr
             proxy.url,
             ping_interval=0.05,
             reconnect_wait=0.01,
-            on_event=lambda event: isinstance(event, Reconnected) and back.set(),
+            on_event=lambda event: back.set() if isinstance(event, Reconnected) else None,
         ) as connection,
     ):
         subscription = await connection.subscribe("through")
@@ -178,10 +179,11 @@ async def cancel_calls(connection: Connection, stream: Stream, count: int) -> No
     await connection.flush()
     session = connection._session
     assert len(session.requests) == 0
-    async with asyncio.timeout(5):
-        # Left are: requests, our subscription, and what is kept for the next fetch.
-        while len(session.routes.by_sid) > 2 + len(session.inboxes) or session.observers:
-            await asyncio.sleep(0.01)
+    # Left are: requests, our subscription, and what is kept for the next fetch.
+    await until(
+        lambda: len(session.routes.by_sid) <= 2 + len(session.inboxes) and not session.observers,
+        "something is left of what was cancelled",
+    )
     await connection.publish("some", b"here")
     assert (await subscription.next(2)).payload == b"here"
     await stream.purge()

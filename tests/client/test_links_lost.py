@@ -7,6 +7,7 @@ import random
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from headrace.errors import (
     HeadraceError,
     ServerError,
 )
+from waiting import elapse
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -185,14 +187,14 @@ def test_discovered_servers_that_left_are_forgotten_given_ones_never() -> None:
 async def test_closing_that_is_cancelled_leaves_no_socket() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await welcome(reader, writer)
-        await asyncio.sleep(30)  # and reads no more
+        await asyncio.Event().wait()  # and reads no more
 
     async with serving(serve) as url:
         connection: Connection = await connect(url)
         for _ in range(16_000):
             connection.publish_nowait("a", bytes(1000))
         closing = asyncio.ensure_future(connection.close())
-        await asyncio.sleep(0.05)
+        await elapse(0.05, "it waits for somebody who reads no more")
         closing.cancel()
         with pytest.raises(asyncio.CancelledError):
             await closing
@@ -210,11 +212,11 @@ async def test_closing_that_is_cancelled_leaves_no_socket() -> None:
     ],
 )
 async def test_a_tls_handshake_that_cannot_succeed_names_the_option(
-    options: dict[str, object], serve: Serve | None, hint: str
+    options: dict[str, Any], serve: Serve | None, hint: str
 ) -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
     async with serving(serve or silent) as url:
         with pytest.raises(ConnectFailedError, match=hint):
-            await connect(url, **options)  # type: ignore[arg-type]
+            await connect(url, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 
 import pytest
@@ -11,6 +10,7 @@ from headrace import connect, sync
 from headrace.client.metrics import ConnectionStats, prometheus
 from headrace.embedded import Broker
 from headrace.errors import BufferFullError, ConfigurationError, DisconnectedError
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -71,9 +71,7 @@ async def test_what_is_lost_with_a_link_stays_counted() -> None:
         before = connection.stats()
         assert connection._session.link is not None
         connection._session.link.abort(DisconnectedError("by the test"))
-        async with asyncio.timeout(5):
-            while not connection.reconnects:
-                await asyncio.sleep(0.001)
+        await until(lambda: connection.reconnects, within=5)
         after = connection.stats()
         assert after.reconnects == 1
         assert after.in_bytes >= before.in_bytes

@@ -10,6 +10,7 @@ import pytest
 from headrace.client import Connection, JetStream, Stream
 from headrace.client.jetstream.watch import Watch
 from headrace.errors import JetStreamApiError
+from waiting import elapse, until, until_pulling
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -20,9 +21,7 @@ async def lose(connection: Connection) -> None:
     link = connection._session.link
     assert link is not None
     link.abort(ConnectionResetError("by the test"))
-    async with asyncio.timeout(5):
-        while connection.reconnects == before:
-            await asyncio.sleep(0.005)
+    await until(lambda: connection.reconnects != before, within=5)
 
 
 @pytest.mark.parametrize("policy", ["new", "last"])
@@ -36,8 +35,8 @@ async def test_what_came_before_the_first_message_was_read_is_not_skipped(
         if policy == "last":
             assert (await asyncio.wait_for(first, 5)).payload == b"before"
             first = asyncio.ensure_future(anext(messages))
-        await asyncio.sleep(0.01)
         assert ordered._consumer is not None
+        await until_pulling(ordered._consumer)
         await ordered._consumer.delete()  # so that nothing comes until it begins anew
         await js.publish(f"{stream.name}.x", b"one")
         await js.publish(f"{stream.name}.x", b"two")
@@ -125,7 +124,7 @@ async def test_a_consumer_that_is_gone_time_and_again_is_not_made_in_a_hurry(
 
     async def delete() -> None:
         while True:
-            await asyncio.sleep(0.03)  # nats-server says nothing to a pull that meets a deletion
+            await elapse(0.03, "nats-server says nothing to a pull that meets a deletion")
             if ordered._consumer is not None:
                 with contextlib.suppress(JetStreamApiError):
                     await ordered._consumer.delete()

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 from headrace.broker.server import Broker
 from headrace.client import connect
+from waiting import until
 
 
 async def test_a_restart_of_the_server_is_not_seen_in_what_is_read(
     tmp_path: Path, free_port: int
 ) -> None:
     url = f"nats://127.0.0.1:{free_port}"
-    settings = {"store_dir": tmp_path, "port": free_port}
+    settings: dict[str, Any] = {"store_dir": tmp_path, "port": free_port}
     async with Broker(**settings):
         connection = await connect(url, reconnect_wait=0.02, reconnect_wait_max=0.05)
         js = connection.jetstream()
@@ -25,9 +27,7 @@ async def test_a_restart_of_the_server_is_not_seen_in_what_is_read(
         messages = consumed.consume(on_error=lambda error: None)
         got = [int((await anext(messages)).payload) for _ in range(5)]
     async with Broker(**settings):
-        async with asyncio.timeout(5):
-            while not connection.is_connected:
-                await asyncio.sleep(0.01)
+        await until(lambda: connection.is_connected, within=5)
         for number in range(10, 20):
             await js.publish("s", b"%d" % number)
         async with asyncio.timeout(5):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from cluster_work import WORK, Windowed, Work
 from headrace.client import connect
 from headrace.client.events import Event, LeaderWaitOver, WaitingForLeader
 from nats_cluster import Cluster, Node
+from waiting import until, until_here
 
 pytestmark = [pytest.mark.peer, pytest.mark.timeout(180)]
 
@@ -56,10 +56,11 @@ def cut_off(cluster: Cluster, leader: Node, stream: str) -> None:
 
 
 def new_leader(cluster: Cluster, old: Node, stream: str) -> None:
-    deadline = time.monotonic() + NEW_LEADER_S
-    while not any(node.leads(stream) for node in cluster.others(old)):
-        assert time.monotonic() < deadline, f"nobody else leads {stream!r}"
-        time.sleep(0.1)  # no event tells of what another process decides
+    until_here(
+        lambda: any(node.leads(stream) for node in cluster.others(old)),
+        f"nobody else leads {stream!r}",
+        within=NEW_LEADER_S,
+    )
 
 
 FAULTS: list[Callable[[Cluster, Node, str], None]] = [
@@ -73,11 +74,16 @@ FAULTS: list[Callable[[Cluster, Node, str], None]] = [
 async def progress(works: list[Work], running: list[asyncio.Task[None]]) -> None:
     """Until all of them have done something more."""
     before = [work.done for work in works]
-    deadline = time.monotonic() + PROGRESS_S
-    while stuck := [w.name for w, done in zip(works, before, strict=True) if w.done <= done]:
+
+    def stuck() -> list[str]:
         assert not any(task.done() for task in running), [t for t in running if t.done()]
-        assert time.monotonic() < deadline, f"no progress within {PROGRESS_S} s: {stuck}"
-        await asyncio.sleep(0.05)
+        return [w.name for w, done in zip(works, before, strict=True) if w.done <= done]
+
+    try:
+        await until(lambda: not stuck(), "no progress", within=PROGRESS_S)
+    except AssertionError as error:
+        error.add_note(f"{stuck()}")
+        raise
 
 
 @pytest.mark.parametrize("hurt", FAULTS if ROUNDS else FAULTS[:3], ids=lambda hurt: hurt.__name__)

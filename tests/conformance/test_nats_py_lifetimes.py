@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import nats.js.api as js_api
 import nats.js.errors
 import pytest
 from nats.aio.client import Client
 from nats.js.api import KeyValueConfig
+
+from waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -43,9 +43,11 @@ async def test_a_published_message_with_a_lifetime_goes(connection: Client) -> N
     await js.add_stream(name="S", subjects=["s"], allow_msg_ttl=True)
     await js.publish("s", b"1", headers={"Nats-TTL": "1"})
     await js.publish("s", b"2", headers={"Nats-TTL": "never"})
-    async with asyncio.timeout(5):
-        while (await js.stream_info("S")).state.messages == 2:
-            await asyncio.sleep(0.1)
+
+    async def is_gone() -> bool:
+        return (await js.stream_info("S")).state.messages < 2
+
+    await until(is_gone, "it has outlived its time")
     assert (await js.get_last_msg("S", "s")).data == b"2"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import nats
 import nats.errors
@@ -15,6 +16,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StorageType
 
 import peers
 from headrace.broker.server import Broker
+from waiting import until
 
 BOTH = pytest.mark.parametrize("storage", [StorageType.FILE, StorageType.MEMORY])
 
@@ -73,16 +75,17 @@ async def test_members_of_a_queue_share_the_messages(
     await js.subscribe("p.>", queue="mills", cb=first.take)
     await js.subscribe("p.>", queue="mills", cb=second.take)
     await publish(connection, 200)
-    async with asyncio.timeout(5):
-        while len(first.messages) + len(second.messages) < 200:
-            await asyncio.sleep(0.01)
+    await until(lambda: len(first.messages) + len(second.messages) >= 200, within=5)
     sequences = [m.metadata.sequence.stream for m in first.messages + second.messages]
     assert sorted(sequences) == list(range(1, 201))
     assert first.messages
     assert second.messages
-    async with asyncio.timeout(5):  # nats-server takes acknowledgements in its own time
-        while (info := await js.consumer_info("P", "mills")).num_ack_pending:
-            await asyncio.sleep(0.01)
+
+    async def done() -> bool:
+        return not (await js.consumer_info("P", "mills")).num_ack_pending
+
+    await until(done, "nats-server has not taken all acknowledgements")
+    info = await js.consumer_info("P", "mills")
     assert info.config.deliver_group == "mills"
 
 
@@ -139,15 +142,19 @@ async def test_an_ephemeral_goes_with_its_subscription(connection: Client) -> No
     brief = ConsumerConfig(inactive_threshold=0.2)
     subscription = await js.subscribe("p.>", config=brief, deliver_policy=DeliverPolicy.NEW)
     info = await subscription.consumer_info()
-    other = await nats.connect(connection.connected_url.geturl())
+    url = connection.connected_url
+    assert url is not None
+    other = await nats.connect(str(url.geturl()))
     brief = ConsumerConfig(inactive_threshold=0.2)
     await other.jetstream().subscribe("p.>", config=brief)
     assert len(await js.consumers_info("P")) == 2
     await other.close()  # without a word about its consumer
-    await asyncio.sleep(0.5)
-    async with asyncio.timeout(3):
-        while len(left := await js.consumers_info("P")) == 2:
-            await asyncio.sleep(0.1)
+
+    async def fewer() -> list[Any]:
+        found = await js.consumers_info("P")
+        return found if len(found) < 2 else []
+
+    left = await until(fewer, "the ephemeral one stays")
     assert [consumer.name for consumer in left] == [info.name]
 
 
@@ -156,7 +163,7 @@ async def test_subscriptions_of_all_kinds_live_through_a_restart(
     tmp_path: Path, storage: StorageType
 ) -> None:
     port = peers.free_port()
-    settings = {"store_dir": tmp_path, "port": port}
+    settings: dict[str, Any] = {"store_dir": tmp_path, "port": port}
     durable, ordered = Received(), Received()
     async with Broker(**settings):
         client = await nats.connect(f"nats://127.0.0.1:{port}", reconnect_time_wait=0.05)
@@ -171,9 +178,7 @@ async def test_subscriptions_of_all_kinds_live_through_a_restart(
         await client.flush()
     async with Broker(**settings):
         await publisher.flush(timeout=5)
-        async with asyncio.timeout(5):
-            while not client.is_connected or not publisher.is_connected:
-                await asyncio.sleep(0.02)
+        await until(lambda: not (not client.is_connected or not publisher.is_connected), within=5)
         await publish(publisher, 5)
         await durable.until(10)
         await ordered.until(10)

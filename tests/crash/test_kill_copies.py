@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import time
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,13 +16,14 @@ from crash.kill_load import STREAM, Requester
 from headrace.broker.core.jetstream.headers.source import read_origination
 from headrace.broker.store import FileStorage
 from headrace.message import StoredMessage
+from waiting import until_here
 
 KILLS = max(1, int(os.environ.get("HEADRACE_KILLS", "50")) // 16)
 SEED = int(os.environ.get("HEADRACE_SEED", "20130101"))
 MESSAGES = 30_000
 EARLIEST_SECONDS, LATEST_SECONDS = 0.0, 0.12
 PATIENCE_SECONDS = 30.0
-COPIES = {
+COPIES: dict[str, dict[str, Any]] = {
     "SOURCED": {"sources": [{"name": STREAM}]},
     "MIRRORED": {"mirror": {"name": STREAM}},
 }
@@ -38,12 +41,14 @@ def begin(server: peers.ServerProcess) -> None:
 
 def wait(server: peers.ServerProcess) -> None:
     """Until both copies hold as much as their origin."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
     with Requester(server.host, server.port) as requester:
+
+        def is_whole(name: str) -> bool:
+            return bool(requester.ask(f"STREAM.INFO.{name}")["state"]["messages"] >= MESSAGES)
+
         for name in COPIES:
-            while (held := requester.ask(f"STREAM.INFO.{name}")["state"]["messages"]) < MESSAGES:
-                assert time.monotonic() < deadline, f"seed {SEED}: {name} stays at {held}"
-                time.sleep(0.02)
+            complaint = f"seed {SEED}: {name} is not whole"
+            until_here(partial(is_whole, name), complaint, within=PATIENCE_SECONDS)
 
 
 def read(storage: FileStorage, name: str) -> list[StoredMessage]:

@@ -15,6 +15,8 @@ from conformance.scenarios.everything import ALL
 ROOT = Path(__file__).resolve().parents[2]
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
+SLEEP_S_MIN = 0.01
+ELAPSES_MAX = 43
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 
@@ -46,6 +48,63 @@ def test_files_and_functions_are_small_enough_to_read(path: Path) -> None:
         if code_lines(function) > FUNCTION_LINES_MAX
     ]
     assert not too_long
+
+
+def is_fixed(argument: ast.expr) -> bool:
+    """Whether it is a number of at least 10 ms, or made of numbers and CONSTANTS."""
+    if isinstance(argument, ast.Constant):
+        return isinstance(argument.value, int | float) and argument.value >= SLEEP_S_MIN
+    names = [node.id for node in ast.walk(argument) if isinstance(node, ast.Name)]
+    calls = any(isinstance(node, ast.Call | ast.Attribute) for node in ast.walk(argument))
+    return not calls and all(name.isupper() for name in names)
+
+
+def fixed_sleeps(text: str) -> list[int]:
+    """The lines that sleep for a time fixed beforehand."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and node.args:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            name = node.func.id if isinstance(node.func, ast.Name) else name
+            if name == "sleep" and is_fixed(node.args[0]):
+                found.append(node.lineno)
+    return found
+
+
+def test_no_test_sleeps_for_a_fixed_time() -> None:
+    """There is an event, or virtual time, or a reason to say (``waiting.elapse``)."""
+    files = {*(ROOT / "tests").rglob("*.py"), *(ROOT / "bench").rglob("*.py")}
+    files.remove(ROOT / "tests" / "waiting.py")
+    assert len(files) > 300
+    sleeping = {
+        str(path.relative_to(ROOT)): lines
+        for path in files
+        if (lines := fixed_sleeps(path.read_text()))
+    }
+    assert not sleeping, "see tests/waiting.py"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("time.sleep(0.01)", [1]),
+        ("sleep(1)", [1]),
+        ("anyio.sleep(2 * POLL_S)", [1]),
+        ("asyncio.sleep(0)", []),
+        ("asyncio.sleep(0.002)", []),
+        ("time.sleep(seconds)", []),
+        ("time.sleep(self.delay_s)", []),
+    ],
+)
+def test_fixed_sleeps_are_found(line: str, found: list[int]) -> None:
+    assert fixed_sleeps(line) == found
+
+
+def test_what_elapses_is_little_and_has_a_reason() -> None:
+    """Each waits out a time that is really spent: so few that it can be told why each is needed."""
+    texts = [path.read_text() for path in (ROOT / "tests").rglob("*.py")]
+    count = sum(len(re.findall(r"\belapse(?:_here)?\(", text)) for text in texts)
+    assert count <= ELAPSES_MAX
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

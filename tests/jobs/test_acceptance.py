@@ -21,6 +21,7 @@ import pytest
 
 from headrace.jobs.models import http_date
 from jobs_endpoint import Call, Endpoint, answer
+from waiting import elapse, until
 
 CONFIG = """
 rational_delay_seconds = 0.5
@@ -137,7 +138,7 @@ class Scenario:
 
         await asyncio.gather(*(send(number) for number in range(count)))
         calls = await self.endpoint.wait_for(count * 5 + 2, 30)
-        await asyncio.sleep(0.3)
+        await elapse(0.3, "a call too many would come now")
         assert len(calls) == count * 5 + 2
         assert {call.headers["content-type"] for call in calls} == {"application/json"}
         assert {call.body for call in calls} == {b'{"n": %d}' % number for number in range(count)}
@@ -167,10 +168,11 @@ class Scenario:
         await self.until(lambda: self.queued("k1", 40), 39)
 
     async def until(self, read: Any, count: int, seconds: float = 10) -> Any:
-        async with asyncio.timeout(seconds):
-            while len(found := await read()) != count:
-                await asyncio.sleep(0.05)
-        return found
+        async def are_there() -> Any:
+            found = await read()
+            return [found] if len(found) == count else []
+
+        return (await until(are_there, f"never {count} of them", within=seconds))[0]
 
     async def dead(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = (await self.http.get("/channel/a/consumer/h0/dlq")).json()[

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from headrace.jobs.client.aio import Queue
 from headrace.jobs.http import create_app
 from jobs_contract import ContractTransport
 from jobs_world import World
+from waiting import elapse, until
 
-PUBLISHER = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
+PUBLISHER: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
 
 
 @pytest.fixture
@@ -35,10 +37,11 @@ async def states(world: World) -> dict[str, int]:
     return {state: n for state, n in body["jobs"].items() if n}
 
 
-async def until(world: World, expected: dict[str, int]) -> None:
-    async with asyncio.timeout(10):
-        while await states(world) != expected:
-            await asyncio.sleep(0.01)
+async def until_states(world: World, expected: dict[str, int]) -> None:
+    async def are_so() -> bool:
+        return await states(world) == expected
+
+    await until(are_so, f"never {expected}")
 
 
 async def test_what_is_published_is_what_is_claimed(client: AsyncJobsClient, queue: Queue) -> None:
@@ -99,14 +102,14 @@ async def test_a_worker_works_up_to_its_concurrency_and_stops_when_told(
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.02)
+        await elapse(0.02, "work takes a while")
         running -= 1
         done.append(job.payload)
 
     for number in range(20):
         await world.broadcast(str(number))
     task = asyncio.create_task(work.run())
-    await until(world, {"DELIVERED": 20})
+    await until_states(world, {"DELIVERED": 20})
     work.stop()
     async with asyncio.timeout(5):
         await task
@@ -128,10 +131,8 @@ async def test_a_handler_says_how_it_failed(world: World, queue: Queue) -> None:
     task = asyncio.create_task(made.run())
     for payload in ("never", "later", "defect"):
         await world.broadcast(payload)
-    async with asyncio.timeout(10):
-        while made.failed < 3:
-            await asyncio.sleep(0.01)
-    await until(world, {"DEAD": 1, "QUEUED": 2})
+    await until(lambda: made.failed >= 3, within=10)
+    await until_states(world, {"DEAD": 1, "QUEUED": 2})
     made.stop()
     async with asyncio.timeout(5):
         await task
@@ -148,7 +149,7 @@ async def test_a_plain_function_works_on_a_thread(world: World, queue: Queue) ->
     made = Worker(queue, lambda job: seen.append(threading.current_thread()), wait_s=1)
     task = asyncio.create_task(made.run())
     await world.broadcast()
-    await until(world, {"DELIVERED": 1})
+    await until_states(world, {"DELIVERED": 1})
     made.stop()
     async with asyncio.timeout(5):
         await task
@@ -188,7 +189,7 @@ async def test_a_job_is_completed_after_the_handler_ran_whatever_kind_of_callabl
     made = Worker(queue, make(ran), wait_s=1)
     task = asyncio.create_task(made.run())
     await world.broadcast("work")
-    await until(world, {"DELIVERED": 1})
+    await until_states(world, {"DELIVERED": 1})
     assert ran == [b"work"]
     made.stop()
     async with asyncio.timeout(5):
@@ -205,10 +206,8 @@ async def test_a_handler_that_yields_fails_its_jobs_and_says_why(
     made = Worker(queue, work, wait_s=1)
     task = asyncio.create_task(made.run())
     await world.broadcast()
-    async with asyncio.timeout(10):
-        while made.failed < 1:
-            await asyncio.sleep(0.01)
-    await until(world, {"QUEUED": 1})
+    await until(lambda: made.failed >= 1, within=10)
+    await until_states(world, {"QUEUED": 1})
     made.stop()
     async with asyncio.timeout(5):
         await task
@@ -232,13 +231,15 @@ async def test_a_long_job_is_kept_alive_and_a_lost_one_is_cancelled(
     job = (await world.queued())[0]["ID"]
     made = Worker(queue, work, lease_s=1, wait_s=1)
     task = asyncio.create_task(made.run())
-    await until(world, {"INFLIGHT": 1})
+    await until_states(world, {"INFLIGHT": 1})
+
+    async def has_moved(before: Any) -> bool:
+        return bool((await world.job(job))["lease_expires_at"] != before)
+
     for _ in range(3):
         before = (await world.job(job))["lease_expires_at"]
         world.clock.advance(0.5)
-        async with asyncio.timeout(5):
-            while (await world.job(job))["lease_expires_at"] == before:
-                await asyncio.sleep(0.02)
+        await until(partial(has_moved, before), "the lease is not extended")
         assert (await world.sweep()).expired == 0
     assert (await world.sweep(2)).expired == 1
     async with asyncio.timeout(5):
@@ -254,7 +255,7 @@ async def test_a_stopped_worker_finishes_what_it_has(world: World, queue: Queue)
 
     async def work(job: LeasedJob) -> None:
         begun.set()
-        await asyncio.sleep(0.1)
+        await elapse(0.1, "work takes a while")
 
     made = Worker(queue, work, wait_s=30)
     task = asyncio.create_task(made.run())

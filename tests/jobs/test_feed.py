@@ -12,16 +12,18 @@ from headrace.client import JetStream, connect
 from headrace.jobs.config import FeedConfig, OutcomesConfig
 from headrace.jobs.feed import feed_channel, publish_outcomes
 from jobs_world import World, held
+from waiting import elapse, until
 
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
 
 async def until_queued(world: World, count: int) -> list[dict[str, Any]]:
-    async with asyncio.timeout(15):
-        while len(found := await world.queued(100)) < count:
-            await asyncio.sleep(0.02)
-    return found
+    async def are_there() -> list[dict[str, Any]]:
+        found = await world.queued(100)
+        return found if len(found) >= count else []
+
+    return await until(are_there, f"never {count} jobs", within=15)
 
 
 async def stop(*tasks: asyncio.Task[None]) -> None:
@@ -65,7 +67,7 @@ async def test_each_sequence_becomes_one_message_across_crashes(
         await publish(js, 20, 24)
         feeding = asyncio.create_task(feed_channel(world.runtime, config))
         jobs = await until_queued(world, 12)
-        await asyncio.sleep(0.3)
+        await elapse(0.3, "what comes twice would be there now")
         await stop(feeding)
         assert len(await world.queued(100)) == 12
         # Made anew, its sequences begin anew, and are other messages.
@@ -81,7 +83,7 @@ async def test_each_sequence_becomes_one_message_across_crashes(
 async def test_a_feed_waits_for_a_stream_that_is_not_there(world: World, broker: Broker) -> None:
     config = FeedConfig(channel="c", stream="LATER", url=broker.client_url)
     feeding = asyncio.create_task(feed_channel(world.runtime, config))
-    await asyncio.sleep(0.2)
+    await elapse(0.2, "it has asked for the stream, and waits")
     async with connect(broker.client_url) as connection:
         js = connection.jetstream()
         await js.create_stream(name="LATER", subjects=("later",))
@@ -102,16 +104,21 @@ async def test_outcomes_are_published_once_in_order(world: World, broker: Broker
         stream = await js.create_stream(name="OUT", subjects=("out",))
         config = OutcomesConfig(url=broker.client_url, subject="out")
         publishing = asyncio.create_task(publish_outcomes(world.runtime, config))
-        async with asyncio.timeout(15):
-            while (await stream.info()).state.messages < 2:
-                await asyncio.sleep(0.02)
+
+        async def both() -> bool:
+            return (await stream.info()).state.messages >= 2
+
+        await until(both, "the outcomes do not come", within=15)
         found = [json.loads((await stream.get_message(n)).payload) for n in (1, 2)]
         assert [(one["message"], one["state"], one["error"]) for one in found] == [
             ("m0", "DELIVERED", None),
             ("m1", "DEAD", "no"),
         ]
-        async with asyncio.timeout(5):
-            while await world.runtime.database.read(lambda tx: tx.all("list_outcomes", n=5)):
-                await asyncio.sleep(0.02)
+
+        async def all_out() -> bool:
+            left = await world.runtime.database.read(lambda tx: tx.all("list_outcomes", n=5))
+            return not left
+
+        await until(all_out, "outcomes are left")
         await stop(publishing)
         assert (await stream.info()).state.messages == 2

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import time
+from typing import Any
 
 import httpx2
 import pytest
@@ -20,6 +21,7 @@ from headrace.jobs.service import consumers, leases, publishing
 from headrace.jobs.service.retention import Keep
 from headrace.jobs.store import Tx, open_database
 from jobs_world import PULL, World, held
+from waiting import elapse
 
 DAY_S = 86_400.0
 
@@ -158,7 +160,7 @@ async def test_a_leased_job_is_not_finished_by_the_unfenced_route(world: World) 
 
 async def test_a_long_poll_gets_a_job_the_moment_it_is_there(world: World) -> None:
     waiting = asyncio.create_task(world.lease("claim", max=5, wait_seconds=60))
-    await asyncio.sleep(0.05)
+    await elapse(0.05, "it has asked, and waits")
     assert not waiting.done()
     await world.broadcast("now")
     async with asyncio.timeout(0.9):  # less than the backstop of polling
@@ -168,7 +170,7 @@ async def test_a_long_poll_gets_a_job_the_moment_it_is_there(world: World) -> No
 
 async def test_waiting_workers_share_what_comes(world: World) -> None:
     waiting = [asyncio.create_task(world.lease("claim", max=1, wait_seconds=60)) for _ in range(4)]
-    await asyncio.sleep(0.05)
+    await elapse(0.05, "all have asked, and wait")
     for number in range(4):
         await world.broadcast(str(number))
     async with asyncio.timeout(5):
@@ -179,7 +181,7 @@ async def test_waiting_workers_share_what_comes(world: World) -> None:
 @pytest.mark.one_database
 async def test_a_draining_service_lets_its_long_polls_go(world: World) -> None:
     waiting = asyncio.create_task(world.lease("claim", wait_seconds=60))
-    await asyncio.sleep(0.05)
+    await elapse(0.05, "it has asked, and waits")
     world.runtime.draining.set()
     world.runtime.bell.ring(())
     async with asyncio.timeout(0.9):
@@ -263,7 +265,7 @@ async def test_a_paused_consumer_hands_out_nothing_until_resumed(world: World) -
 )
 @pytest.mark.one_database
 async def test_a_request_out_of_range_names_the_field(
-    world: World, what: str, body: dict[str, object], field: str
+    world: World, what: str, body: dict[str, Any], field: str
 ) -> None:
     answer = await world.lease(what, 400, **body)
     assert answer["field"] == field
@@ -296,7 +298,7 @@ async def test_nothing_is_claimed_for_a_client_that_went_away(world: World) -> N
                     "/v2/channel/c/consumer/k/jobs/claim", json={"wait_seconds": 30}, headers=PULL
                 )
         await world.broadcast()
-        await asyncio.sleep(0.2)
+        await elapse(0.2, "who has left would take it now")
         assert len(await world.queued()) == 1
         server.should_exit = True
         await serving

@@ -17,6 +17,7 @@ from headrace.jobs.runtime import Runtime
 from headrace.jobs.service.consumers import find_consumer
 from jobs_endpoint import Call, Endpoint, answer
 from jobs_world import World
+from waiting import elapse
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ async def test_a_failing_endpoint_is_called_by_the_schedule_and_then_given_up(
         await settled(pushing, {"QUEUED": 1})
         pushing.clock.advance(delay - 0.1)
         pushing.runtime.bell.ring(())
-        await asyncio.sleep(0.05)
+        await elapse(0.05, "another call would come now")
         assert len(endpoint.calls) == number
         pushing.clock.advance(0.2)
         pushing.runtime.bell.ring(())
@@ -193,7 +194,7 @@ async def test_the_breaker_opens_probes_and_closes(pushing: World, endpoint: End
     for number in range(6):
         await pushing.broadcast(str(number))
     await endpoint.wait_for(3)
-    await asyncio.sleep(0.05)
+    await elapse(0.05, "another call would come now")
     assert len(endpoint.calls) == 3, "the breaker is open"
     pushing.clock.advance(30.5)
     pushing.runtime.bell.ring(())
@@ -224,7 +225,7 @@ async def test_retry_after_spares_the_endpoint(pushing: World, endpoint: Endpoin
     await pushing.broadcast("1")
     pushing.clock.advance(99)
     pushing.runtime.bell.ring(())
-    await asyncio.sleep(0.05)
+    await elapse(0.05, "another call would come now")
     assert len(endpoint.calls) == 1
     endpoint.respond = lambda call: answer(200)
     pushing.clock.advance(2)
@@ -249,7 +250,7 @@ async def test_a_gone_endpoint_is_disabled_with_an_event_and_can_be_enabled(
     await pushing.broadcast()
     pushing.clock.advance(1000)
     pushing.runtime.bell.ring(())
-    await asyncio.sleep(0.05)
+    await elapse(0.05, "another call would come now")
     assert len(endpoint.calls) == 1
     endpoint.respond = lambda call: answer(200)
     await pushing.http.patch(path, json={"enable": True})

@@ -13,6 +13,7 @@ from headrace.jobs import limits
 from headrace.jobs.push.guard import Guard, RefusedAddressError
 from headrace.jobs.push.sender import Answer, CallError, Sender
 from jobs_endpoint import Call, Endpoint, answer
+from waiting import elapse
 
 
 @pytest.fixture
@@ -148,7 +149,7 @@ async def test_what_is_no_answer_is_an_error(
     endpoint.respond = lambda call: raw
     call = asyncio.create_task(post(sender, endpoint))
     await endpoint.wait_for(1)
-    await asyncio.sleep(0.01)
+    await elapse(0.01, "the answer is under way")
     endpoint.cut()
     with pytest.raises(CallError):
         await call
@@ -165,7 +166,7 @@ async def test_an_answer_without_a_length_ends_with_the_connection(
     endpoint.respond = lambda call: b"HTTP/1.1 200 OK\r\n\r\npart"
     call = asyncio.create_task(post(sender, endpoint))
     await endpoint.wait_for(1)
-    await asyncio.sleep(0.01)
+    await elapse(0.01, "the answer is under way")
     endpoint.cut()
     assert (await call).body == b"part"
 

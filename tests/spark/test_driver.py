@@ -10,6 +10,7 @@ from headrace.errors import ConfigurationError
 from headrace.spark.driver import Driver
 from headrace.spark.offsets import DataLossError, Offset
 from headrace.spark.options import parse_options
+from waiting import elapse_here
 
 from .conftest import Feed
 
@@ -48,9 +49,9 @@ def test_a_start_by_sequence_reads_that_message_first(feed: Feed) -> None:
 
 def test_a_start_by_time_reads_the_first_message_stored_then_or_later(feed: Feed) -> None:
     feed.publish_numbers(1, 3)
-    time.sleep(0.01)
+    elapse_here(0.01, "times are told apart by milliseconds")
     moment = time.time_ns() // 1_000_000
-    time.sleep(0.01)
+    elapse_here(0.01, "times are told apart by milliseconds")
     feed.publish_numbers(4, 6)
     one = driver(feed, startingTimestamp=str(moment))
     assert one.initial_offset().seq == 3

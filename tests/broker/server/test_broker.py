@@ -7,12 +7,14 @@ import json
 import logging
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from headrace.broker import Broker, BrokerOptions
 from headrace.broker.server import connection as connection_module
 from headrace.errors import ConfigurationError
+from waiting import until
 
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 
@@ -23,7 +25,7 @@ class Raw:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
         self.writer = writer
-        self.info: dict[str, object] = {}
+        self.info: dict[str, Any] = {}
 
     @classmethod
     async def connect(cls, broker: Broker, *, greeted: bool = True) -> Raw:
@@ -152,9 +154,7 @@ async def test_a_reader_that_takes_nothing_for_long_is_let_go(
         slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
         payload = bytes(1024 * 1024)
         await publisher.ask(PLAIN + (b"PUB a %d\r\n%b\r\n" % (len(payload), payload)) * 12)
-        async with asyncio.timeout(5):
-            while broker.hub.slow_consumers == 0:
-                await asyncio.sleep(0.01)
+        await until(lambda: broker.hub.slow_consumers != 0, within=5)
         await slow.close()
         await publisher.close()
 
@@ -258,7 +258,7 @@ async def test_the_ipv6_loopback_works_where_there_is_one() -> None:
         ({"user": "u"}, "user and password: each needs the other"),
     ],
 )
-def test_wrong_settings_are_named(settings: dict[str, object], complaint: str) -> None:
+def test_wrong_settings_are_named(settings: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         Broker(**settings)
 

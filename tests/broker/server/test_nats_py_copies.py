@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import nats
@@ -19,6 +19,7 @@ from nats.js.api import (
 from nats.js.errors import BadRequestError
 
 from headrace.broker import Broker
+from waiting import until
 
 
 @asynccontextmanager
@@ -28,12 +29,6 @@ async def streams(broker: Broker) -> AsyncIterator[JetStreamContext]:
         yield client.jetstream()
     finally:
         await client.close()
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(5):
-        while not await condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_mirrored_bucket_answers_for_the_keys_of_another() -> None:

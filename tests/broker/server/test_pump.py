@@ -13,6 +13,7 @@ from headrace.broker import Broker
 from headrace.broker.core.hub import Hub
 from headrace.broker.server.pump import Pump
 from headrace.clock import SystemClock
+from waiting import until
 
 uvloop = pytest.importorskip("uvloop")
 
@@ -32,9 +33,10 @@ def test_the_broker_runs_on_either_loop(name: str) -> None:
                 await client.publish("a", bytes(number * 100))
             for number in range(100):
                 assert len((await subscription.next_msg(timeout=5)).data) == number * 100
-            await asyncio.sleep(0.03)  # the broker pings, which needs its timer
             (session,) = broker.hub.sessions.values()
-            assert session.round_trip_ns > 0
+            await until(
+                lambda: session.round_trip_ns > 0, "the broker pings, which needs its timer"
+            )
             await client.close()
 
     with asyncio.Runner(loop_factory=LOOPS[name]) as runner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from headrace.errors import (
     NoRespondersError,
     PullError,
 )
+from waiting import elapse, until, until_pulling
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -66,7 +68,8 @@ async def test_the_buffer_never_holds_more_than_asked_for(js: JetStream, stream:
     await fill(js, stream, 100)
     consumer = await stream.create_consumer(durable_name="c")
     async with consumer.consume(max_messages=10) as messages:
-        await asyncio.sleep(0.1)
+        await until(lambda: messages.buffered >= 10)
+        await elapse(0.05, "more would come now")
         assert messages.buffered == 10
         assert (await consumer.info()).num_ack_pending == 10
 
@@ -121,7 +124,7 @@ async def test_stopping_sends_the_buffer_back_at_once(js: JetStream, stream: Str
     async with consumer.consume() as messages:
         first = await anext(messages)
         await first.ack()
-        await asyncio.sleep(0.05)
+        await until(lambda: messages.buffered == 49)
     batch = await consumer.fetch(49, max_wait=3)
     assert sorted(m.metadata.stream_seq for m in batch) == list(range(2, 51))
     assert [m async for m in messages] == []
@@ -133,7 +136,7 @@ async def test_draining_hands_out_what_came_and_pulls_no_more(
     await fill(js, stream, 50)
     consumer = await stream.create_consumer(durable_name="c")
     messages = consumer.consume(max_messages=20)
-    await asyncio.sleep(0.1)
+    await until(lambda: messages.buffered == 20)
     draining = asyncio.create_task(messages.drain())
     seen = 0
     async for message in messages:
@@ -158,9 +161,7 @@ async def test_draining_the_connection_drains_a_consume(
         await message.ack()
 
     consumption = (await other.jetstream().consumer(stream.name, "c")).consume(slowly)
-    async with asyncio.timeout(5):
-        while len(seen) < 5:
-            await asyncio.sleep(0.001)
+    await until(lambda: len(seen) >= 5, within=5)
     await other.drain()
     await consumption.wait()
     assert len(seen) == 30
@@ -169,7 +170,7 @@ async def test_draining_the_connection_drains_a_consume(
 async def test_a_deleted_consumer_ends_it_with_an_error(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     consumption = consumer.consume(lambda message: None)
-    await asyncio.sleep(0.05)
+    await until_pulling(consumer)
     await consumer.delete()
     with pytest.raises(PullError, match=r"Consumer Deleted: 'c' of stream"):
         await asyncio.wait_for(consumption.wait(), 5)
@@ -183,7 +184,7 @@ async def test_a_missing_consumer_is_reported_and_waited_for(js: JetStream, stre
     errors: list[Exception] = []
     async with consumer.consume(on_error=errors.append) as messages:
         waiting = asyncio.create_task(anext(messages))
-        await asyncio.sleep(0.1)
+        await until(lambda: errors)
         await stream.create_consumer(durable_name="c")
         await js.publish(f"{stream.name}.a", b"late")
         message = await asyncio.wait_for(waiting, 5)
@@ -215,7 +216,7 @@ async def test_pulls_are_renewed_when_they_expire(js: JetStream, stream: Stream)
     errors: list[Exception] = []
     async with consumer.consume(expires=1, on_error=errors.append) as messages:
         waiting = asyncio.create_task(anext(messages))
-        await asyncio.sleep(1.3)
+        await elapse(1.3, "the first pull lasts a second")
         await js.publish(f"{stream.name}.a", b"late")
         assert (await asyncio.wait_for(waiting, 2)).payload == b"late"
     assert errors == []
@@ -307,11 +308,12 @@ async def test_only_the_pinned_client_receives_until_it_is_unpinned(
         max_ack_pending=-1,
     )
     other = await second.jetstream().consumer(stream.name, "c")
-    pinned, unpinned = [], asyncio.Event()
+    pinned: list[Any] = []
+    unpinned = asyncio.Event()
     mine.on_pinned(pinned.append)
     mine.on_unpinned(unpinned.set)
     async with mine.consume(group="A", expires=1) as ours:
-        await asyncio.sleep(0.05)
+        await until_pulling(mine)
         async with other.consume(group="A", expires=1) as theirs:
             await fill(js, stream, 5)
             for _ in range(5):
@@ -341,7 +343,7 @@ async def test_a_full_buffer_does_not_lose_the_pin(js: JetStream, stream: Stream
     async with consumer.consume(group="A", expires=1, max_messages=10) as messages:
         (await anext(messages)).ack()
         pin = consumer.pin_id
-        await asyncio.sleep(4)  # a slow handler: nothing is taken for longer than the pin lasts
+        await elapse(4, "a slow handler takes nothing for longer than the pin lasts")
         info = await consumer.info()
         assert info.priority_groups[0].pinned_client_id == pin
         assert messages.buffered == 9
@@ -378,9 +380,9 @@ async def test_overflow_and_priority_options_reach_the_server(
         deliver_policy="new",
     )
     late = asyncio.create_task(by_priority.fetch(1, max_wait=0.5, group="A", priority=5))
-    await asyncio.sleep(0.05)
+    await until_pulling(by_priority)
     soon = asyncio.create_task(by_priority.fetch(1, max_wait=5, group="A", priority=1))
-    await asyncio.sleep(0.05)
+    await until_pulling(by_priority, 2)
     await js.publish(f"{stream.name}.a")
     assert len(await soon) == 1
     assert len(await late) == 0

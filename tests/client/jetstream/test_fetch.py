@@ -18,6 +18,7 @@ from headrace.errors import (
     PullError,
     TimeoutError_,
 )
+from waiting import elapse, until_delivered, until_pulling
 
 AckPending = Callable[[Consumer, int], Awaitable[None]]
 
@@ -71,7 +72,7 @@ async def test_an_eager_fetch_returns_with_the_first_messages(
 ) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     fetching = asyncio.create_task(consumer.fetch(10, max_wait=5, eager=True))
-    await asyncio.sleep(0.05)
+    await until_pulling(consumer)
     await js.publish(f"{stream.name}.a")
     assert len(await asyncio.wait_for(fetching, 2)) == 1
 
@@ -111,7 +112,7 @@ async def test_a_missing_consumer_fails_at_once(js: JetStream, stream: Stream) -
 async def test_a_consumer_deleted_meanwhile_ends_the_fetch(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     fetching = asyncio.create_task(consumer.fetch(10, max_wait=5))
-    await asyncio.sleep(0.05)
+    await until_pulling(consumer)
     await consumer.delete()
     with pytest.raises(PullError, match="Consumer Deleted"):
         await asyncio.wait_for(fetching, 2)
@@ -121,7 +122,7 @@ async def test_messages_before_an_error_are_handed_out(js: JetStream, stream: St
     await fill(js, stream, 3)
     consumer = await stream.create_consumer(durable_name="c")
     fetching = asyncio.create_task(consumer.fetch(10, max_wait=5))
-    await asyncio.sleep(0.05)
+    await until_delivered(consumer, 3)
     await consumer.delete()
     batch = await asyncio.wait_for(fetching, 2)
     assert len(batch) == 3
@@ -144,9 +145,9 @@ async def test_a_stalled_no_wait_ends_by_our_own_clock(js: JetStream, stream: St
 async def test_a_cancelled_fetch_sends_its_messages_back(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c", ack_wait=30)
     fetching = asyncio.create_task(consumer.fetch(10, max_wait=10))
-    await asyncio.sleep(0.05)
+    await until_pulling(consumer)
     await fill(js, stream, 3)
-    await asyncio.sleep(0.05)
+    await until_delivered(consumer, 3)
     fetching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await fetching
@@ -216,7 +217,7 @@ async def test_in_progress_gives_more_time(js: JetStream, stream: Stream) -> Non
     consumer = await stream.create_consumer(durable_name="c", ack_wait=0.4)
     message = await consumer.next()
     for _ in range(4):
-        await asyncio.sleep(0.2)
+        await elapse(0.2, "half of the time for an acknowledgement")
         await message.in_progress()
     await message.ack_sync()
     assert not await consumer.fetch(1, max_wait=0.3)
@@ -274,7 +275,7 @@ async def test_a_fetch_goes_on_after_a_reconnect(
         consumer = await stream.create_consumer(durable_name="c")
         await js.publish("s.a", b"1")
         fetching = asyncio.create_task(consumer.fetch(2, max_wait=10))
-        await asyncio.sleep(0.1)
+        await until_delivered(consumer, 1)
         server.kill()
         await asyncio.wait_for(anext(connection.events()), 5)
         again = peers.start_nats_server(server.store_dir.parent, port=free_port)

@@ -9,6 +9,7 @@ import pytest
 from headrace.client import JetStream, JetStreamMessage, Stream
 from headrace.client.jetstream.pin import Pin
 from headrace.wire.headers import encode_headers
+from waiting import elapse, until
 
 
 def learn(pin: Pin, name: str) -> None:
@@ -64,13 +65,11 @@ async def test_a_slow_handler_keeps_a_pin_that_is_lost_quickly(
     first.on_unpinned(lambda: unpinned.append(True))
 
     async def slow(message: JetStreamMessage) -> None:
-        await asyncio.sleep(2.2)
+        await elapse(2.2, "a handler is slower than the pin lasts")
         message.ack()
 
     consumption = first.consume(slow, max_messages=1, group="g")
-    async with asyncio.timeout(5):
-        while not first.pin_id:
-            await asyncio.sleep(0.01)
+    await until(lambda: first.pin_id, within=5)
     standby = second.consume(max_messages=1, group="g")
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(2):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ import peers
 from headrace import sync
 from headrace.client import Connection, Consumer, JetStream, JetStreamMessage, Stream, connect
 from headrace.errors import ConfigurationError, HeartbeatMissedError
+from waiting import elapse, until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -23,7 +26,7 @@ async def publish(js: JetStream, stream: Stream, count: int, size: int = 1) -> N
             await publisher.send(f"{stream.name}.x", b"%*d" % (size, number))
 
 
-async def pushed(stream: Stream, **settings: object) -> Consumer:
+async def pushed(stream: Stream, **settings: Any) -> Consumer:
     subject = f"push.{stream.name}"
     return await stream.create_consumer(durable_name="p", deliver_subject=subject, **settings)
 
@@ -50,7 +53,7 @@ async def test_messages_come_in_order_and_are_acknowledged(
             if callback is None:
                 plain(await messages.next(2))
             else:
-                await asyncio.sleep(0.01)
+                await until(lambda: len(seen) >= 50)
         assert seen == [b"%d" % number for number in range(50)]
         await ack_pending(consumer, 0)
         assert messages.missed == 0
@@ -61,16 +64,19 @@ async def test_a_queue_group_shares_what_is_pushed(
 ) -> None:
     consumer = await pushed(stream, deliver_group="workers")
     seen: list[tuple[int, bytes]] = []
+
+    def note(number: int, message: JetStreamMessage) -> None:
+        seen.append((number, message.payload))
+        message.ack()
+
     async with connect(reference_server.url) as other:
         again = await other.jetstream().consumer(stream.name, "p")
         for number, one in enumerate((consumer, again)):
-            await one.listen(lambda m, n=number: seen.append((n, m.payload)) or m.ack())
+            await one.listen(partial(note, number))
         await other.flush()
         await js.connection.flush()
         await publish(js, stream, 60)
-        async with asyncio.timeout(5):
-            while len(seen) < 60:
-                await asyncio.sleep(0.01)
+        await until(lambda: len(seen) >= 60, within=5)
         assert sorted(payload for _, payload in seen) == sorted(b"%d" % n for n in range(60))
         assert {number for number, _ in seen} == {0, 1}
         await js.connection.drain()
@@ -97,7 +103,7 @@ async def test_silence_is_reported(js: JetStream, stream: Stream) -> None:
     consumer = await pushed(stream, idle_heartbeat=0.1)
     told: asyncio.Queue[Exception] = asyncio.Queue()
     async with await consumer.listen(on_error=told.put_nowait):
-        await asyncio.sleep(0.35)  # heartbeats come
+        await elapse(0.35, "heartbeats come, and nothing is missed")
         assert told.empty()
         await consumer.delete()
         assert isinstance(await asyncio.wait_for(told.get(), 2), HeartbeatMissedError)
@@ -112,13 +118,12 @@ async def test_what_went_missing_is_counted_and_reported(
         await publish(js, stream, 1)
         await messages.next(2)
         arriving = messages._route.receive
-        messages._route.receive = lambda frames: None  # lost on the way
+        lost: list[Any] = []
+        messages._route.receive = lost.extend  # on the way
         await publish(js, stream, 2)
-        await asyncio.sleep(0.05)
+        await until(lambda: len(lost) >= 2)
         messages._route.receive = arriving
-        async with asyncio.timeout(2):
-            while not messages.missed:
-                await asyncio.sleep(0.01)
+        await until(lambda: messages.missed, within=2)
         assert messages.missed == 2
         assert "2 messages" in str(told[0])
         await connection.publish(messages.subject, b"somebody else's")

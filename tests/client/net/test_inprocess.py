@@ -25,6 +25,7 @@ from headrace.errors import (
     SlowConsumerError,
 )
 from headrace.subjects import SubjectFilter
+from waiting import until
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 
@@ -153,7 +154,8 @@ async def test_permissions_hold() -> None:
         User("some", "secret", permissions=only_ok),
     )
     async with Broker(port=-1, users=users) as broker:
-        for wrong in ({}, {"user": "some", "password": "wrong"}):
+        refused: tuple[dict[str, Any], ...] = ({}, {"user": "some", "password": "wrong"})
+        for wrong in refused:
             with pytest.raises(AuthorizationError):
                 await broker.connect(**wrong)
         events: list[Event] = []
@@ -261,9 +263,7 @@ async def test_a_client_whose_credentials_are_taken_away_is_hung_up_on() -> None
         import dataclasses
 
         broker.reload(dataclasses.replace(broker.options, users=users[:1]))
-        async with asyncio.timeout(5):
-            while not connection.is_closed:
-                await asyncio.sleep(0.001)
+        await until(lambda: connection.is_closed, within=5)
         await connection.close()
 
 

@@ -6,7 +6,9 @@ import asyncio
 import ssl
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from headrace import connect
 from headrace.client.events import Event, Reconnected
 from headrace.client.net.handshake import parse_server
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
+from waiting import until
 
 
 @pytest.fixture(scope="module", params=["nats-server", "headrace"])
@@ -82,15 +85,21 @@ async def test_a_broken_websocket_is_restored(port: int) -> None:
     events: list[Event] = []
     async with chaos.ChaosProxy("127.0.0.1", port) as proxy:
         url = f"ws://127.0.0.1:{proxy.port}"
-        options = {"reconnect_wait": 0.005, "reconnect_wait_max": 0.01, "discover_servers": False}
+        options: dict[str, Any] = {
+            "reconnect_wait": 0.005,
+            "reconnect_wait_max": 0.01,
+            "discover_servers": False,
+        }
         async with connect(url, on_event=events.append, **options) as connection:
             heard = await connection.subscribe("again")
             await connection.flush()
+
+            def reached(number: int) -> bool:
+                return connection.reconnects >= number
+
             for number in range(1, 6):
                 proxy.reset()
-                async with asyncio.timeout(5):
-                    while connection.reconnects < number:
-                        await asyncio.sleep(0.002)
+                await until(partial(reached, number), within=5)
                 await connection.publish("again", b"%d" % number)
                 assert (await heard.next(5)).payload == b"%d" % number
     assert sum(isinstance(event, Reconnected) for event in events) == 5

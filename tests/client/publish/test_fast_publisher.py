@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from headrace.errors import (
     ProtocolError,
     TimeoutError_,
 )
+from waiting import until
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -171,8 +173,8 @@ async def test_what_is_like_bytes_is_sent_as_it_was_when_given(js: JetStream, fa
     subject, buffer = f"{fast.name}.a", bytearray(b"1")
     async with js.publisher(fast=True) as publisher:
         await publisher.send(subject, b"0")
-        await publisher.send(subject, buffer)
-        await publisher.send_many([(subject, memoryview(buffer))])
+        await publisher.send(subject, buffer)  # type: ignore[arg-type]
+        await publisher.send_many([(subject, memoryview(buffer))])  # type: ignore[list-item]
         buffer[0] = ord("9")
         with pytest.raises(ConfigurationError):
             await publisher.send(subject, "text")  # type: ignore[arg-type]
@@ -192,11 +194,13 @@ async def test_what_is_sent_now_and_then_is_acked_without_a_flush(
     js: JetStream, fast: Stream
 ) -> None:
     async with js.publisher(fast=True) as publisher:
+
+        def acked(number: int) -> bool:
+            return publisher.acked >= number
+
         for number in range(1, 4):
             await publisher.send(f"{fast.name}.a")
-            async with asyncio.timeout(5):
-                while publisher.acked < number:
-                    await asyncio.sleep(0.02)
+            await until(partial(acked, number), within=5)
 
 
 async def test_several_tasks_may_send(js: JetStream, fast: Stream) -> None:

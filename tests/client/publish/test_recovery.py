@@ -63,6 +63,11 @@ def run(main: Coroutine[Any, Any, None]) -> None:
         runner.run(main)
 
 
+async def later(seconds: float) -> None:
+    """In the virtual time of these tests, which costs none."""
+    await asyncio.sleep(seconds)
+
+
 class Cluster:
     """A stream and the way to it: what a publisher's session is to it, as far as it goes.
 
@@ -125,7 +130,7 @@ class Cluster:
     async def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Message:
         """Who has the subject? The rest of the cluster knows."""
         self.asked += 1
-        await asyncio.sleep(2 * LATENCY_S)
+        await later(2 * LATENCY_S)
         mine = f'"{self.subjects}.'.encode() in payload
         answer = StreamNamesResponse(total=1, streams=("S",) if mine else ())
         return Message(self, (MSG, b"", b"1", b"", b"", encode(answer)))  # type: ignore[arg-type]
@@ -186,7 +191,7 @@ class Cluster:
         """
         if publisher._recovery.stalled:
             self._healing = after
-            await asyncio.sleep(3)
+            await later(3)
         self._healing, self.mode = -1, "up"
 
     def publisher(self, **options: Any) -> Publisher:
@@ -223,7 +228,7 @@ def test_what_has_no_leader_waits_and_comes_in_order(mode: str, deduplicate: boo
             cluster.mode = mode
             for number in range(150, 230):
                 await publisher.send(f"s.{number % 3}", b"%d" % number)
-            await asyncio.sleep(7)
+            await later(7)
             assert (cluster.waits.count, publisher.failed) == (1, 0)
             assert cluster.arrivals < 300  # three a second, not the window again and again
             cluster.mode = "up"
@@ -247,9 +252,9 @@ def test_what_waits_too_long_fails_and_the_rest_is_stored() -> None:
         cluster.mode = "gone"
         async with cluster.publisher(delivery_timeout=30, on_failure=failures.append) as publisher:
             await publisher.send("s.a", b"0")
-            await asyncio.sleep(20)
+            await later(20)
             await publisher.send("s.a", b"1")
-            await asyncio.sleep(15)
+            await later(15)
             assert [failure.index for failure in failures] == [0]
             cluster.mode = "up"
         assert isinstance(failures[0].error, NoRespondersError)
@@ -287,7 +292,7 @@ def test_a_server_that_was_only_slow_is_not_sent_everything_again() -> None:
         cluster._arrive = lambda *given: held.append(given)  # type: ignore[method-assign]
         async with cluster.publisher(window=200) as publisher:
             await publisher.send_many(("s.a", b"%d" % n) for n in range(100))
-            await asyncio.sleep(5)
+            await later(5)
             assert len(held) > 3  # waves of one message behind the hundred
             cluster.mode, cluster._arrive = "up", arrive  # type: ignore[method-assign]
             for given_ in held:

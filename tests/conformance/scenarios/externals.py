@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 from conformance.driver import Session, Step
 from conformance.scenarios.sources import caught_up
 from conformance.steps import api, connect, consumer, publish_all, request, stream
 from conformance.table import Scenario, Settings, Table
+from waiting import elapse_here
 
 ACCOUNTS = """
 accounts {
@@ -53,7 +55,7 @@ def abroad(title: str, *steps: Step) -> Scenario:
     return Scenario(f"external: {title}", [*beginning, *steps, *ending], settings)
 
 
-def made(title: str, **config: object) -> Scenario:
+def made(title: str, **config: Any) -> Scenario:
     """What creating T with this says."""
     return Scenario(title, [api(CREATE, {"name": "T", **config})])
 
@@ -113,7 +115,7 @@ CHECKS: Table = [
 ]
 
 
-def made_abroad(**config: object) -> Step:
+def made_abroad(**config: Any) -> Step:
     """Create T in the other account without recording the answer."""
 
     def step(session: Session) -> None:
@@ -133,7 +135,7 @@ def look(count: int) -> Step:
     return request(subject, {"batch": count, "seq": 1}, replies=count + 1, on="b")
 
 
-def copied(kind: str, source: dict[str, object]) -> Scenario:
+def copied(kind: str, source: dict[str, Any]) -> Scenario:
     config = {"mirror": source} if kind == "mirror" else {"sources": [source]}
     return abroad(
         f"a {kind}",
@@ -157,14 +159,14 @@ COPIES: Table = [
     copied("source with a filter", {**S, "filter_subject": "s.*"}),
 ]
 
-FLOW = {"ack_policy": "flow_control", "max_ack_pending": 2}
+FLOW: dict[str, Any] = {"ack_policy": "flow_control", "max_ack_pending": 2}
 CONSUMER_INFO = "CONSUMER.INFO.S.C"
 
 
-def led(kind: str, **config: object) -> Scenario:
+def led(kind: str, **config: Any) -> Scenario:
     """A copy in the same account, through a consumer of its own."""
     source = {"name": "S", "consumer": CONSUMER}
-    copy: dict[str, object] = {"mirror": source} if kind == "mirror" else {"sources": [source]}
+    copy: dict[str, Any] = {"mirror": source} if kind == "mirror" else {"sources": [source]}
     return Scenario(
         f"{kind} consumer: led by it",
         [
@@ -194,7 +196,7 @@ def floor(sequence: int) -> Step:
             frame = session.wire("set-up").frame()
             if frame and json.loads(frame[-1])["ack_floor"]["stream_seq"] == sequence:
                 return
-            time.sleep(0.02)
+            elapse_here(0.02, "either server is asked again")
         session.note(f"the floor was never {sequence}")
 
     return step
@@ -211,7 +213,7 @@ def failing() -> Step:
             frame = session.wire("set-up").frame()
             if frame and "error" in json.loads(frame[-1])["sources"][0]:
                 return
-            time.sleep(0.02)
+            elapse_here(0.02, "either server is asked again")
         session.note("nothing failed")
 
     return step

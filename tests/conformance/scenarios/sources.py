@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 from conformance.driver import Session, Step
 from conformance.steps import (
@@ -18,6 +19,7 @@ from conformance.steps import (
     update_stream,
 )
 from conformance.table import Scenario, Table
+from waiting import elapse_here
 
 CREATE = "STREAM.CREATE.T"
 UPDATE = "STREAM.UPDATE.T"
@@ -37,20 +39,20 @@ def caught_up(messages: int, name: str = "T", field: str = "messages", seconds: 
             session.wire("watcher").send(b"UNSUB 1\r\n")
             if state.get(field) == messages:
                 return
-            time.sleep(0.02)
+            elapse_here(0.02, "either server is asked again")
         session.note(f"{name} never had {messages} messages")
 
     return step
 
 
-def sourced(*sources: object, **config: object) -> Step:
+def sourced(*sources: object, **config: Any) -> Step:
     """A stream T of these sources."""
     return stream("T", subjects=[], sources=list(sources), allow_direct=True, **config)
 
 
-def mirrored(name: str = "S", **config: object) -> Step:
+def mirrored(name: str = "S", **config: Any) -> Step:
     """A stream T that mirrors."""
-    mirror = {"name": name, **config.pop("mirror", {})}  # type: ignore[dict-item]
+    mirror = {"name": name, **config.pop("mirror", {})}
     return stream("T", subjects=[], mirror=mirror, allow_direct=True, **config)
 
 
@@ -66,7 +68,7 @@ def look_all(count: int) -> Step:
 ORIGIN = [stream(subjects=["s.>"]), publish_all("s.a", "s.b", "s.a", "s.c")]
 
 
-def made(title: str, *, before: list[Step] | None = None, **config: object) -> Scenario:
+def made(title: str, *, before: list[Step] | None = None, **config: Any) -> Scenario:
     """What creating T with this says."""
     return Scenario(title, [*(before or []), api(CREATE, {"name": "T", **config}), api(INFO)])
 
