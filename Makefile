@@ -42,7 +42,7 @@ format: env  ## rewrite the sources in the house style
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-types: env  ## mypy --strict
+types: env  ## mypy --strict, over the tests, too
 	@$(BIN)/mypy
 
 contracts: env  ## who may import whom

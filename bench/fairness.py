@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import contenders
 import cpu
@@ -229,7 +230,7 @@ def run(
     scale = 0.2 if quick else 1.0
     seconds = seconds or (2.5 if quick else 10.0)
     rows: list[list[str]] = []
-    figures: dict[str, object] = {}
+    figures: dict[str, Any] = {}
     for attack in ATTACKS:
         if only and not any(part.lower() in attack.name.lower() for part in only):
             continue

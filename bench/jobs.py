@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -139,7 +140,7 @@ async def claim_and_complete(runtime: Runtime, jobs: int) -> tuple[float, list[f
         held = [Held(job.seq, job.lease) for job in claimed]
         now = runtime.now_us()
         results = await runtime.database.write(
-            lambda tx, held=held, now=now: leases.complete(tx, consumer, held, now)
+            partial(leases.complete, consumer=consumer, items=held, now=now)
         )
         assert all(result.code == "ok" for result in results)
         done += len(claimed)
@@ -291,7 +292,7 @@ def _define_push(address: str, port: int) -> None:
 
 async def _publish(address: str, messages: int) -> float:
     """Broadcast over HTTP, 16 at once; the seconds it took."""
-    tokens = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
+    tokens: dict[str, Any] = {"channel_token": "ct", "producer": "p", "producer_token": "pt"}
     async with AsyncJobsClient(address) as client:
         left = iter(range(messages))
 
@@ -314,8 +315,13 @@ async def bench_broadcast(url: str, name: str, messages: int) -> None:
             for _ in left:
                 message, now = NewMessage(payload=b"{}"), runtime.now_us()
                 await runtime.database.write(
-                    lambda tx, m=message, now=now: publishing.broadcast(
-                        tx, channel, None, m, now, replay=False
+                    partial(
+                        publishing.broadcast,
+                        channel_seq=channel,
+                        producer_seq=None,
+                        message=message,
+                        now=now,
+                        replay=False,
                     )
                 )
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -127,7 +127,7 @@ def _factory(
 ) -> Iterator[Callable[..., peers.ServerProcess]]:
     started: list[peers.ServerProcess] = []
 
-    def make(**options: object) -> peers.ServerProcess:
+    def make(**options: Any) -> peers.ServerProcess:
         server = start(tmp_path / f"{name}-{len(started)}", **options)
         started.append(server)
         return server

@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -224,11 +224,11 @@ def start_headrace(
     return _launch("headrace", [*command, *flags], port, store_dir, directory / "headrace.log", env)
 
 
-def info_of(server: ServerProcess) -> dict[str, object]:
+def info_of(server: ServerProcess) -> dict[str, Any]:
     """The server's INFO, as it greets."""
     with socket.create_connection((server.host, server.port), timeout=5.0) as probe:
         line = probe.makefile("rb").readline()
-    info: dict[str, object] = json.loads(line[5:])
+    info: dict[str, Any] = json.loads(line[5:])
     return info
 
 

@@ -164,7 +164,7 @@ def test_a_filter_is_a_value() -> None:
     assert pickle.loads(pickle.dumps(one)) == one
     assert "b'a.>'" in repr(one)
     with pytest.raises(AttributeError, match="immutable"):
-        one.patterns = ()  # type: ignore[misc]
+        one.patterns = ()
     with pytest.raises(AttributeError, match="immutable"):
         del one.patterns
 

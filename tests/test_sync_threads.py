@@ -189,7 +189,7 @@ def test_a_callback_that_is_a_coroutine_function_is_refused(
     with pytest.raises(HeadraceError, match="plain function"):
         stream.create_consumer(durable_name="c").consume(handle)
     with pytest.raises(HeadraceError, match="plain function"):
-        stream.consumer("c").on_pinned(handle)  # type: ignore[arg-type]
+        stream.consumer("c").on_pinned(handle)
     assert connection.stats().subscriptions == 0
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import argparse
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from headrace.cli.serve_config import SETTINGS, broker_options, given_flags, rea
 from headrace.errors import ConfigurationError
 
 
-def flags(*arguments: str) -> dict[str, object]:
+def flags(*arguments: str) -> dict[str, Any]:
     parser = argparse.ArgumentParser(allow_abbrev=False)
     add_arguments(parser)
     return given_flags(parser.parse_args(spell(arguments, parser)))
@@ -44,7 +45,7 @@ def write(tmp_path: Path, text: str) -> Path:
         (["--sync=interval:0.1", "--insecure"], {"sync": "interval:0.1", "insecure": True}),
     ],
 )
-def test_flags_are_those_a_nats_user_types(arguments: list[str], values: dict[str, object]) -> None:
+def test_flags_are_those_a_nats_user_types(arguments: list[str], values: dict[str, Any]) -> None:
     assert flags(*arguments) == values
 
 

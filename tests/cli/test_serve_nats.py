@@ -6,6 +6,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -171,7 +172,7 @@ def test_toml_gives_the_same_permissions(read: Read) -> None:
     ],
 )
 def test_each_way_of_writing_a_setting(
-    read: Read, text: str, values: dict[str, object] | None
+    read: Read, text: str, values: dict[str, Any] | None
 ) -> None:
     if values is None:
         with pytest.raises(ConfigurationError):

@@ -44,7 +44,7 @@ class Client:
     def hear(self) -> list[str]:
         """What is said until the answer to a PING, or until the server hangs up."""
         self.say("PING")
-        heard = []
+        heard: list[str] = []
         for line in self.lines:
             text = line.decode().rstrip("\r\n")
             if text == "PONG":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from headrace.client.nats_context import read_context
 from headrace.errors import ConfigurationError
 
 
-def keep(home: Path, name: str, **settings: object) -> dict[str, str]:
+def keep(home: Path, name: str, **settings: Any) -> dict[str, str]:
     directory = home / ".config" / "nats" / "context"
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.json").write_text(json.dumps(settings))
@@ -89,7 +90,7 @@ def test_of_several_ways_to_log_in_the_tool_s_first_one_counts(tmp_path: Path) -
         ({"inbox_prefix": "a b"}, "inbox_prefix"),
     ],
 )
-def test_a_wrong_setting_is_named(tmp_path: Path, settings: dict[str, object], reason: str) -> None:
+def test_a_wrong_setting_is_named(tmp_path: Path, settings: dict[str, Any], reason: str) -> None:
     home = keep(tmp_path, "bad", **settings)
     with pytest.raises(ConfigurationError, match=reason):
         read_context("bad", environ=home)

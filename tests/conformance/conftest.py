@@ -36,5 +36,5 @@ async def connection(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         client = await nats.connect(url, allow_reconnect=False)
         yield client
         for info in await client.jetstream().streams_info():
-            await client.jetstream().delete_stream(info.config.name)
+            await client.jetstream().delete_stream(str(info.config.name))
         await client.close()

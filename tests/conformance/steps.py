@@ -233,7 +233,7 @@ def pull(
     return step
 
 
-def pull_pinned(body: dict[str, object], frames: int = 1, *, on: str = "a") -> Step:
+def pull_pinned(body: dict[str, Any], frames: int = 1, *, on: str = "a") -> Step:
     """Ask for messages with the id of the last pin that was seen."""
     return lambda session: pull({**body, "id": session.pin}, frames, on=on)(session)
 

@@ -11,6 +11,7 @@ import nats.js.api as js_api
 import nats.js.errors
 import pytest
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 import peers
 
@@ -41,7 +42,7 @@ async def test_publishes_and_subscribes(client: Client) -> None:
 
 
 async def test_requests_and_is_told_when_nobody_listens(client: Client) -> None:
-    async def answer(message: nats.aio.msg.Msg) -> None:
+    async def answer(message: Msg) -> None:
         await message.respond(message.data.upper())
 
     await client.subscribe("shout", queue="workers", cb=answer)
@@ -113,6 +114,7 @@ async def test_pulls_in_batches_and_acknowledges(client: Client) -> None:
     for message in messages:
         await message.ack_sync(timeout=2)
     info = await subscription.consumer_info()
+    assert info.ack_floor is not None
     assert (info.ack_floor.stream_seq, info.num_pending, info.num_ack_pending) == (6, 4, 0)
     assert len(await subscription.fetch(10, timeout=0.5)) == 4
     with pytest.raises(nats.errors.TimeoutError):
@@ -156,7 +158,7 @@ async def test_manages_consumers(client: Client) -> None:
 async def test_drains(client: Client) -> None:
     received = []
 
-    async def note(message: nats.aio.msg.Msg) -> None:
+    async def note(message: Msg) -> None:
         received.append(message.data)
 
     await client.subscribe("foo", cb=note)

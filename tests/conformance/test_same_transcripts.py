@@ -33,7 +33,9 @@ def pool(
 def _asked_for(items: Iterable[pytest.Item]) -> Iterator[Scenario]:
     for item in items:
         if isinstance(item, pytest.Function) and item.function is test_both_servers_say_the_same:
-            yield item.callspec.params["scenario"]
+            scenario = item.callspec.params["scenario"]
+            assert isinstance(scenario, Scenario)
+            yield scenario
 
 
 @pytest.mark.peer

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
+from disks import disk_of
 from headrace.api.base import to_wire
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.engine.registry import Registry
@@ -224,7 +225,7 @@ def check(known: Known, fs: FaultFS, what: str, path: str, *, thorough: bool) ->
         assert fs.exists(path)
     if thorough:
         before = [(name, owed_of(registry, name)) for name in sorted(shown)]
-        world.restart(lambda: open_store(storage._fs.kill()))
+        world.restart(lambda: open_store(disk_of(storage).kill()))
         again = registry_of(world)
         assert [(name, owed_of(again, name)) for name in sorted(shown)] == before
         check_deliveries(known, world)
@@ -292,7 +293,8 @@ def check_deliveries(known: Known, world: World) -> None:
     world.advance(600)  # this life's clock began where the one before did
     for name, stream in registry_of(world).streams.items():
         for consumer in list(stream.consumers.values()):
-            expected, received = owed(consumer), set()
+            expected = owed(consumer)
+            received: set[int] = set()
             for _ in range(40):
                 if expected <= received:
                     break

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
@@ -39,7 +40,7 @@ class World:
     def __init__(self, seed: int, fs: FaultFS, *, segment_bytes: int = 8192, sync: str = "always"):
         self.rng = random.Random(seed)
         self.fs = fs
-        self.options = {"segment_bytes": segment_bytes, "sync": sync}
+        self.options: dict[str, Any] = {"segment_bytes": segment_bytes, "sync": sync}
         self.streams: dict[str, StreamModel] = {}  # as staged
         self.acked_streams: dict[str, StreamModel] = {}  # as acknowledged
         self.meta_history: list[dict[str, tuple[bytes, list[bytes]]]] = [{}]
@@ -258,6 +259,6 @@ def _differs(model: StreamModel, store: object, shown: dict[int, StoredMessage])
     return ""
 
 
-def _said(meta):
+def _said(meta: Any) -> Any:
     """What metadata says, beside keys of which nothing is said."""
     return {key: entry for key, entry in meta.items() if entry != (b"", [])}

@@ -48,12 +48,13 @@ class Life:
 
     def create(self, step: int) -> None:
         name = self.random.choice("SWIT")
-        config: dict[str, Any] = {
+        configs: dict[str, dict[str, Any]] = {
             "S": {"max_msgs": 8, "max_msgs_per_subject": 3, "allow_rollup_hdrs": True},
             "W": {"retention": "workqueue"},
             "I": {"retention": "interest"},
             "T": {"subjects": [], "sources": [{"name": "S"}], "max_msgs": 4, "discard": "new"},
-        }[name]
+        }
+        config = configs[name]
         self.in_doubt = name
         if name not in self.streams and "error" not in self.client.stream(name, **config):
             self.streams.add(name)

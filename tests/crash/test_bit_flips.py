@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+from typing import Any
 
 import pytest
 
@@ -45,11 +46,11 @@ def play(stores: dict[str, Known], seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", CAUGHT)
-def test_damage_that_caught_a_mistake(stores, seed: int) -> None:
+def test_damage_that_caught_a_mistake(stores: Any, seed: int) -> None:
     play(stores, seed)
 
 
 @pytest.mark.timeout(0)
-def test_damage_to_one_file_costs_at_most_one_record_and_no_start(stores) -> None:
+def test_damage_to_one_file_costs_at_most_one_record_and_no_start(stores: Any) -> None:
     for number in range(FLIPS):
         play(stores, SEED * 1_000_000 + number)

@@ -7,6 +7,7 @@ whose messages are taken out again as they are acknowledged.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,7 @@ def make(world: World) -> Client:
 def copy(client: Client) -> None:
     """Everything that copies; some of it may be there already."""
     rule = {"src": "s.*", "dest": "{{partition(4,1)}}.{{wildcard(1)}}"}
-    configs = [
+    configs: list[dict[str, Any]] = [
         {"name": "T", "sources": [{"name": "S"}]},
         {"name": "M", "mirror": {"name": "S", "filter_subject": "s.1"}},
         {

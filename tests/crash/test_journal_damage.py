@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ class Place:
         self.world = World(open_store(fs))
         self.client = self.world.client()
 
-    def deliver(self, count: int, name: str = "C", stream: str = "S") -> list:
+    def deliver(self, count: int, name: str = "C", stream: str = "S") -> list[Any]:
         inbox = self.client.pull({"batch": count, "no_wait": True}, name, stream)
         return [message for message in inbox.take() if message.reply]
 
@@ -121,7 +122,7 @@ def test_without_a_copy_deltas_behind_a_lost_snapshot_tell_what_is_over() -> Non
 
 
 @pytest.mark.parametrize("which", [0, 1, 2, -1])
-def test_a_lost_delta_means_redelivery_and_never_a_skip(which) -> None:
+def test_a_lost_delta_means_redelivery_and_never_a_skip(which: int) -> None:
     place = consumed()
     before = place.owed("S/C")
     fs = place.stop()
@@ -154,7 +155,7 @@ def test_a_lost_record_of_a_stream_is_in_the_copy() -> None:
 
 @pytest.mark.parametrize("key", ["stream/S", "consumer/S/C", "state/S/C"])
 @pytest.mark.parametrize("again", [False, True])
-def test_a_lost_record_of_a_deletion_brings_nothing_back(key, again) -> None:
+def test_a_lost_record_of_a_deletion_brings_nothing_back(key: str, again: bool) -> None:
     place = consumed()
     place.client.api("STREAM.DELETE.S")
     if again:
@@ -183,7 +184,7 @@ def test_a_lost_record_of_a_consumers_deletion_does_not_bring_it_back() -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "emptied", "zeroed", "header"])
-def test_a_missing_journal_is_filled_from_the_copies_and_said(how) -> None:
+def test_a_missing_journal_is_filled_from_the_copies_and_said(how: str) -> None:
     place = consumed()
     place.client.stream("KV_b", subjects=["$KV.b.>"], max_msgs_per_subject=1)
     fs = place.stop()

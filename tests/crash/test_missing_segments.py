@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ class Store:
         at = self.segments().index(path)
         return bases[at], bases[at + 1] - 1
 
-    def header(self, path: str):
+    def header(self, path: str) -> Any:
         header, _ = decode_header(self.fs.content(path), path)
         assert header is not None
         return header
@@ -102,7 +103,9 @@ def made() -> Store:
 @pytest.mark.parametrize("at", [0, 2, -1])
 @pytest.mark.parametrize("error", [errno.EIO, errno.EACCES])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_segment_that_cannot_be_opened_is_put_back_when_it_can(at, error, clean) -> None:
+def test_a_segment_that_cannot_be_opened_is_put_back_when_it_can(
+    at: int, error: int, clean: bool
+) -> None:
     store = made()
     path = store.segments()[at]
     low, high = store.range_of(path)
@@ -169,7 +172,7 @@ def test_too_few_handles_at_a_start_refuse_it_instead_of_going_on_without() -> N
 
 @pytest.mark.parametrize("at", [0, 2, 3])
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_deleted_segment_is_reported_with_its_messages(at, clean) -> None:
+def test_a_deleted_segment_is_reported_with_its_messages(at: int, clean: bool) -> None:
     store = made()
     store.remove({s for s in store.there if s % 7 == 0})
     path = store.segments()[at]
@@ -212,10 +215,12 @@ def test_segments_that_were_removed_are_not_reported() -> None:
     assert store.shown() == {5000}
 
 
-def test_gaps_of_a_store_that_did_not_record_them_are_taken_as_they_are(monkeypatch) -> None:
+def test_gaps_of_a_store_that_did_not_record_them_are_taken_as_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from headrace.broker.store.format.segment import encode_header as encode
     from headrace.broker.store.log import file_log as filestore
 
-    encode = filestore.encode_header
     monkeypatch.setattr(filestore, "encode_header", lambda h: encode(h._replace(tells=False)))
     monkeypatch.setattr(filestore, "place_of", lambda segments, dead: (dead.base, dead.base))
     store = made()
@@ -258,7 +263,9 @@ def test_a_damaged_removal_record_brings_nothing_back() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("content", [b"", bytes(4096)])
-def test_a_long_name_is_known_by_its_directory_when_no_file_says_it(clean, content) -> None:
+def test_a_long_name_is_known_by_its_directory_when_no_file_says_it(
+    clean: bool, content: Any
+) -> None:
     store = Store(FaultFS(), name="N" * 240)
     store.storage = FileStorage("/s", fs=store.fs, threaded=False, segment_bytes=8192)
     store.log = store.storage.create_stream(store.name)

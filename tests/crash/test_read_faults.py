@@ -156,10 +156,10 @@ class Play:
         for chosen in (None, ODD, RARE, SOLE):
             for start in (1, 90, 250):
                 expected = len(self.live(chosen, start))
-                self.expect(lambda c=chosen, s=start: store.count(c, s), expected)
+                self.expect(partial(store.count, chosen, start), expected)
             self.consume(chosen, 1000 if chosen is ODD else 90)
         for sequence in (1, 3, 120, COUNT):
-            self.expect(lambda s=sequence: store.get(s), model.get(sequence))
+            self.expect(partial(store.get, sequence), model.get(sequence))
         states: dict[bytes, list[int]] = {}
         for sequence, message in sorted(model.items()):
             states.setdefault(message.subject, []).append(sequence)
@@ -270,7 +270,9 @@ def quiet() -> Play:
     return play
 
 
-def test_without_faults_the_scenario_reads_what_it_is_about(monkeypatch) -> None:
+def test_without_faults_the_scenario_reads_what_it_is_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     finished: list[bool] = []
     install = Compaction.install
 
@@ -287,7 +289,7 @@ def test_without_faults_the_scenario_reads_what_it_is_about(monkeypatch) -> None
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_each_read_may_fail(error) -> None:
+def test_each_read_may_fail(error: int) -> None:
     calls = quiet().fs.reads
     assert calls > 100
     refused = unwritten = 0
@@ -306,7 +308,7 @@ def test_each_read_may_fail(error) -> None:
 
 
 @pytest.mark.parametrize("error", ERRORS)
-def test_all_reads_may_fail_for_a_while(error) -> None:
+def test_all_reads_may_fail_for_a_while(error: int) -> None:
     steps = quiet().steps
     hit = 0
     for number in range(1, steps + 1):

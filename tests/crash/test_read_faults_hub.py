@@ -8,11 +8,11 @@ import random
 from typing import Any
 
 import pytest
-from tests.jetstream_world import Inbox, Received, World
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
+from jetstream_world import Inbox, Received, World
 
 ROOT = "/store"
 COUNT = 240
@@ -169,7 +169,7 @@ def test_the_scenario_reads_from_the_disk() -> None:
 
 
 @pytest.mark.parametrize(("error", "step"), [(errno.EIO, 1), (errno.EMFILE, 4)])
-def test_reads_may_fail_for_a_while_from_each_one_on(error, step) -> None:
+def test_reads_may_fail_for_a_while_from_each_one_on(error: int, step: int) -> None:
     """One alone is hardly ever noticed: what can be read otherwise is."""
     quiet = Play()
     begun = quiet.fs.reads

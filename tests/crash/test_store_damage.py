@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import random
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
+from disks import disk_of
 from headrace.broker.store import FileStorage
 from headrace.broker.store.format.record import MESSAGE, Found, scan
 from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
@@ -37,7 +39,8 @@ class Known:
 
 
 def everything(storage: FileStorage) -> dict[int, StoredMessage]:
-    store, found = storage.open_stream("S"), {}
+    store = storage.open_stream("S")
+    found: dict[Any, Any] = {}
     while messages := store.read(max(found, default=0) + 1, None, BIG, BIG, BIG):
         found |= {message.sequence: message for message in messages}
     return found
@@ -79,13 +82,13 @@ def check_goes_on(storage: FileStorage, known: Known) -> None:
     store = storage.open_stream("S")
     assert store.append(b"next", b"", b"", 1) > known.last
     storage.flush(lambda error: None)
-    again = everything(open_store(storage._fs.kill()))
+    again = everything(open_store(disk_of(storage).kill()))
     assert {s: m for s, m in again.items() if s <= known.last} == shown
     assert len(again) == len(shown) + 1
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_a_flipped_bit_in_any_file_costs_at_most_one_record_and_is_reported(clean) -> None:
+def test_a_flipped_bit_in_any_file_costs_at_most_one_record_and_is_reported(clean: bool) -> None:
     known = made(300, clean=clean)
     rng = random.Random(9)
     paths = [path for path in known.fs.files() if known.fs.content(path) and "lock" not in path]
@@ -112,7 +115,7 @@ def test_a_flipped_bit_in_any_file_costs_at_most_one_record_and_is_reported(clea
 
 
 @pytest.mark.parametrize("mode", ["cut", "zeros", "garbage"])
-def test_whatever_becomes_of_the_tail_the_records_before_it_stay(mode) -> None:
+def test_whatever_becomes_of_the_tail_the_records_before_it_stay(mode: str) -> None:
     known = made(150, clean=False)
     tail = [path for path in known.fs.files() if path.endswith(".seg")][-1]
     content = known.fs.content(tail)
@@ -161,14 +164,14 @@ def test_damage_is_reported_at_every_start_and_kept_in_quarantine() -> None:
         reports.append({finding for finding in storage.report if finding.lost})
         storage.open_stream("S").append(b"a", b"", b"x" * 3000, 1)
         storage.flush(lambda error: None)
-        fs = storage._fs.kill()
+        fs = disk_of(storage).kill()
     assert reports[0]
     assert reports[0] == reports[1] == reports[2]
     assert any(path.startswith("/s/quarantine/streams~S~") for path in fs.files())
 
 
 @pytest.mark.parametrize("what", ["header", "alien", "other stream", "not a directory", "leftover"])
-def test_files_that_do_not_belong_are_put_aside_or_left_alone_and_not_deleted(what) -> None:
+def test_files_that_do_not_belong_are_put_aside_or_left_alone_and_not_deleted(what: str) -> None:
     known = made(300, clean=True)
     fs = known.copy()
     first = "/s/streams/S/0000000001.seg"
@@ -230,7 +233,8 @@ def test_damage_in_the_middle_of_a_long_tail_is_skipped_even_after_a_power_cut()
 
 
 def what_is_readable(storage: FileStorage) -> dict[int, StoredMessage]:
-    store, found = storage.open_stream("S"), {}
+    store = storage.open_stream("S")
+    found: dict[Any, Any] = {}
     for sequence in range(1, store.last_seq + 1):
         with contextlib.suppress(StoreReadError):
             message = store.get(sequence)
@@ -256,7 +260,7 @@ def test_a_place_the_disk_cannot_read_now_costs_nothing() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_places_the_disk_cannot_read_do_not_keep_a_store_from_opening(clean) -> None:
+def test_places_the_disk_cannot_read_do_not_keep_a_store_from_opening(clean: bool) -> None:
     known = made(300, clean=clean)
     for path in known.fs.files():
         if "lock" in path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -226,10 +227,14 @@ def test_who_waits_for_a_flush_is_called_although_another_one_goes_wrong(tmp_pat
     storage.meta.put("a", b"1")
     storage._completing = True  # or the commit thread may be done with the first before the last
     storage.flush(wrong)
+
+    def note(number: int, error: Exception | None) -> None:
+        called.append(f"{number} {error}")
+
     for number in range(3):
         store.append(b"s", b"", b"x", 1)
         storage.meta.append("a", b"+")
-        storage.flush(lambda error, number=number: called.append(f"{number} {error}"))
+        storage.flush(partial(note, number))
     storage._committer.stop()
     storage._completing = False
     with pytest.raises(OSError, match="Input/output"):
@@ -249,7 +254,7 @@ def test_a_stream_that_cannot_complete_does_not_hold_up_the_metadata(tmp_path: P
     def broken(part: object) -> None:
         raise OSError(24, "Too many open files")
 
-    store.complete = broken  # type: ignore[method-assign, assignment]
+    store.complete = broken  # type: ignore[method-assign]
     store.append(b"s", b"", b"x", 1)
     storage.meta.put("a", b"1")
     outcome: list[Exception | None] = []

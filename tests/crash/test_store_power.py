@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from crash.store_world import World
 from headrace.errors import StoreError, StoreFailedError, StoreFullError
-from headrace.testing.faultfs import FaultFS, PowerCut
+from headrace.testing.faultfs import Fault, FaultFS, PowerCut
 
 SEEDS_PER_TEST = 25
 
@@ -40,13 +41,14 @@ def come_back(world: World, rng: random.Random) -> None:
 
 
 @pytest.mark.parametrize("block", range(8))
-def test_nothing_acknowledged_is_lost_whenever_the_power_goes(block) -> None:
+def test_nothing_acknowledged_is_lost_whenever_the_power_goes(block: Any) -> None:
     for seed in range(block * SEEDS_PER_TEST, (block + 1) * SEEDS_PER_TEST):
         rng = random.Random(seed)
         world = World(seed, FaultFS())
         world.open()
         for _ in range(3):
-            fault = rng.choice(["crash", "crash after"])
+            faults: list[Fault] = ["crash", "crash after"]
+            fault = rng.choice(faults)
             world.fs.fail(world.fs.operations + rng.randrange(1, 250), fault)
             live(world, 120)
             come_back(world, rng)
@@ -72,7 +74,9 @@ def test_every_operation_of_one_workload_is_a_place_where_the_power_may_go() -> 
 
 
 @pytest.mark.parametrize("kinds", [["enospc", "short"], ["eio"], ["enospc", "eio", "short"]])
-def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(kinds) -> None:
+def test_refused_batches_leave_nothing_and_failed_ones_make_the_store_read_only(
+    kinds: list[Fault],
+) -> None:
     for seed in range(40):
         rng = random.Random(seed)
         world = World(seed, FaultFS())

@@ -127,13 +127,15 @@ def test_a_twin_has_the_same_members_arguments_types_and_words(aio: Any, twin: A
 def test_a_twin_has_no_more_than_the_asyncio_class(aio: Any, twin: Any) -> None:
     if not isinstance(aio, type):
         return
-    made = inspect.getsource(aio.__init__) if "__init__" in vars(aio) else ""
+    made = inspect.getsource(vars(aio)["__init__"]) if "__init__" in vars(aio) else ""
     attributes = set(re.findall(r"self\.([a-z]\w*)\b", made)) | set(inspect.get_annotations(aio))
     inherited = {n for base in aio.__mro__ for n in vars(base)} | attributes
     inherited |= {RENAMED.get(name, name) for name in inherited}
     for base in aio.__mro__[1:]:
         if base.__module__.startswith("headrace") and "__init__" in vars(base):
-            inherited |= set(re.findall(r"self\.([a-z]\w*)\b", inspect.getsource(base.__init__)))
+            inherited |= set(
+                re.findall(r"self\.([a-z]\w*)\b", inspect.getsource(vars(base)["__init__"]))
+            )
     assert not [name for name in members(twin) if name not in inherited]
 
 

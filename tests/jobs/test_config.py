@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from headrace.jobs.config import load_config
 from headrace.jobs.models import Options
 from headrace.jobs.runtime import Runtime
 from headrace.jobs.seeds import Seeds, apply_seeds
+from headrace.jobs.store.base import Tx
 from jobs_world import PULL, World
 
 DOCUMENT = """
@@ -111,6 +114,9 @@ async def test_definitions_are_applied_once_and_again_when_they_change(
 
 
 async def test_wrong_definitions_leave_nothing_behind(world: World, runtime: Runtime) -> None:
+    def apply(document: Any, tx: Tx) -> bool:
+        return apply_seeds(tx, Seeds.read(document), Options(), 1)
+
     for document in (
         {"producers": {"new": {"token": "t"}}, "channels": {"a b": {"token": "t"}}},
         {
@@ -119,9 +125,7 @@ async def test_wrong_definitions_leave_nothing_behind(world: World, runtime: Run
         },
     ):
         with pytest.raises(ConfigurationError, match="definitions"):
-            await runtime.database.write(
-                lambda tx, d=document: apply_seeds(tx, Seeds.read(d), Options(), 1)
-            )
+            await runtime.database.write(partial(apply, document))
     assert (await world.http.get("/producer/new")).status_code == 404
     with pytest.raises(ConfigurationError, match="tokn"):
         Seeds.read({"producers": {"new": {"tokn": "t"}}})

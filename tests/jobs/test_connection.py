@@ -127,9 +127,7 @@ async def test_where_every_connection_has_its_request_one_more_is_told_so() -> N
     ],
     ids=["silent", "head", "body"],
 )
-async def test_what_does_not_arrive_in_time_is_cut_off(
-    said: bytes, times: dict[str, float]
-) -> None:
+async def test_what_does_not_arrive_in_time_is_cut_off(said: bytes, times: dict[str, Any]) -> None:
     async with serving(20, **times) as port:
         client = await Client.opened(port, said)
         assert await client.status() == 0

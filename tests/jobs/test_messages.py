@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from headrace.jobs.models import Options, rfc3339
@@ -112,7 +114,7 @@ async def test_payloads_have_a_limit_and_are_not_empty(world: World) -> None:
     assert str(limit) in response.text
     await world.broadcast(b"", 400)
 
-    async def endless():  # type: ignore[no-untyped-def]
+    async def endless() -> AsyncIterator[bytes]:
         for _ in range(40):
             yield b"x" * 65536
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +33,7 @@ ASKED = [
     "other",
     "",
 ]
-TABLE = {
+TABLE: dict[State, list[Any]] = {
     State.QUEUED: [C, C, NO, NO, NO, NO, SAME, NO, NO],
     State.INFLIGHT: [SAME, NO, D, B, NO, NO, NO, NO, NO],
     State.DELIVERED: [NO, NO, SAME, NO, NO, NO, NO, NO, NO],

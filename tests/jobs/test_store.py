@@ -22,7 +22,7 @@ DIALECTS = ("sqlite", "postgres")
 
 
 def test_both_dialects_have_the_same_queries_with_the_same_values() -> None:
-    shared = [load_queries(dialect) for dialect in DIALECTS]  # type: ignore[arg-type]
+    shared = [load_queries(dialect) for dialect in DIALECTS]
     # SQLite's clock is the machine's, which needs no query.
     assert set(shared[0]) == set(shared[1]) - {"clock_us"}
     for name in shared[0]:
@@ -150,7 +150,7 @@ async def test_a_postgres_that_went_away_is_503_and_comes_back() -> None:
         server.remove()
 
 
-HOT = {
+HOT: dict[str, dict[str, Any]] = {
     "claim_jobs": {"consumer_seq": 1, "n": 10, "lease": "l", "now": 5, "expires": 6},
     "promote_due": {"consumer_seq": 1, "now": 5, "n": 10},
     "list_queued": {"consumer_seq": 1, "n": 25},
@@ -207,7 +207,7 @@ def test_the_quick_statements_move_jobs_as_the_table_says() -> None:
             (key, rule) for key, rule in TRANSITIONS.items() if key[1] is event
         )
         for dialect in DIALECTS:
-            query = load_queries(dialect)[name]  # type: ignore[arg-type]
+            query = load_queries(dialect)[name]
             assert (
                 f"state = {int(rule.target)}" in query.split("WHERE")[0]
                 or f"SET\n    state = {int(rule.target)}" in query

@@ -81,7 +81,7 @@ class PullConsumer(RuleBasedStateMachine):
         self.world = self.open(options)
         self.client = self.world.client()
         self.client.stream()
-        self.config = {
+        self.config: dict[str, Any] = {
             "filter_subject": subject,
             "max_deliver": max_deliver,
             "max_ack_pending": max_ack_pending,

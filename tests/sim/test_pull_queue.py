@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, rule
@@ -32,7 +34,11 @@ class PullQueue(PullConsumer):
         self.world = self.open(JetStreamOptions())
         self.client = self.world.client()
         self.client.stream()
-        config = {"max_waiting": max_waiting, "max_deliver": max_deliver, "ack_wait": wait}
+        config: dict[str, Any] = {
+            "max_waiting": max_waiting,
+            "max_deliver": max_deliver,
+            "ack_wait": wait,
+        }
         config |= {"max_ack_pending": max_ack_pending}
         config |= {"ack_policy": "all" if acks_all else "explicit"}
         assert "error" not in self.client.consumer(**config)

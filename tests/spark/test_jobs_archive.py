@@ -50,8 +50,10 @@ def job(consumer: str, state: State, changed_us: int) -> dict[str, Any]:
 def test_the_archive_is_a_table_by_day_without_its_manifests(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    messages = [message(n, NEW_YEAR_US + n % 2 * DAY_US, b'{"n": %d}' % n) for n in range(1, 101)]
-    jobs = {
+    messages: list[Any] = [
+        message(n, NEW_YEAR_US + n % 2 * DAY_US, b'{"n": %d}' % n) for n in range(1, 101)
+    ]
+    jobs: dict[int, list[Any]] = {
         each["seq"]: [
             job("mill", State.DELIVERED, each["received_us"] + 2),
             job("press", State.DEAD, each["received_us"] + 3),

@@ -4,7 +4,8 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from headrace.spark.reader import Chunk, ReadPlan, read_range
 from .conftest import Feed
 
 
-def plan(feed: Feed, lo: int, hi: int, **changes: object) -> ReadPlan:
+def plan(feed: Feed, lo: int, hi: int, **changes: Any) -> ReadPlan:
     base = ReadPlan(feed.name, lo, hi, lambda config: "", 1000, 5.0, True)
     return base._replace(**changes)
 
@@ -66,6 +67,7 @@ def test_a_reader_that_stops_early_leaves_nothing_behind_and_a_usable_link(feed:
     link = feed.connect()
     chunks = read_range(lambda: link, plan(feed, 0, 3000, rows_per_chunk=10))
     next(chunks)
+    assert isinstance(chunks, Generator)
     chunks.close()
     assert feed.consumers() == 0
     assert sequences(list(read_range(lambda: link, plan(feed, 10, 20)))) == list(range(11, 21))

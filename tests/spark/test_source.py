@@ -33,8 +33,8 @@ def best_server(request: pytest.FixtureRequest) -> str:
     import peers
 
     if peers.nats_server_binary() is None and importlib.util.find_spec("headrace.cli.serve"):
-        return request.getfixturevalue("headrace_process").url
-    return request.getfixturevalue("reference_server").url
+        return str(request.getfixturevalue("headrace_process").url)
+    return str(request.getfixturevalue("reference_server").url)
 
 
 def stream(spark: SparkSession, feed: Feed, **options: Any) -> DataFrame:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.testing.faultfs import FaultFS, PowerCut
+from headrace.testing.faultfs import Fault, FaultFS, PowerCut
 
 
 def written(fs: FaultFS, path: str, data: bytes) -> int:
@@ -88,7 +88,8 @@ def test_killing_the_process_loses_nothing_and_frees_its_locks() -> None:
 
 
 def test_the_power_goes_at_the_chosen_operation_and_stays_away() -> None:
-    for fault, expected in (("crash", b""), ("crash after", b"x")):
+    expectations: list[tuple[Fault, bytes]] = [("crash", b""), ("crash after", b"x")]
+    for fault, expected in expectations:
         fs = FaultFS()
         handle = fs.open("/f", create=True)
         fs.fail(2, fault)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -260,7 +261,7 @@ SERVER_FRAMES = st.one_of(
     st.just((OK,)),
     BOTH,
 )
-ENCODERS = {
+ENCODERS: dict[bytes, Any] = {
     PUB: encode.pub,
     SUB: encode.sub,
     UNSUB: encode.unsub,

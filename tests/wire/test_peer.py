@@ -80,7 +80,8 @@ def mutations(count: int) -> Iterator[bytes]:
 
 def theirs(server: peers.ServerProcess, data: bytes, pings: int) -> list[Frame]:
     """What the reference server answers to ``data``, until so many PONGs or its close."""
-    reader, frames = Parser.for_client(), []
+    reader = Parser.for_client()
+    frames: list[Frame] = []
     with socket.create_connection((server.host, server.port), timeout=10) as connection:
         try:
             connection.sendall(CONNECT + data)

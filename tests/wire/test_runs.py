@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -37,7 +38,7 @@ DELIVERIES = st.builds(
 
 
 def encoded(frames: list[Frame]) -> bytes:
-    encoders = {PUB: encode.pub, MSG: encode.msg}
+    encoders: dict[bytes, Any] = {PUB: encode.pub, MSG: encode.msg}
     return b"".join(encoders[frame[0]](*frame[1:]) for frame in frames)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -40,7 +41,7 @@ class Disk:
         self.hub.configure_accounts(accounts)
         self.hub.start_jetstream(self.storage, JetStreamOptions())
         self.client = self.hub.connect(Peer())
-        self.answers: list[tuple[str, dict[str, object]]] = []
+        self.answers: list[tuple[str, dict[str, Any]]] = []
         for name in NAMES:
             self.account(name).router.add_sink(
                 b"answers", lambda *message, name=name: self._answered(name, message[3])
@@ -58,7 +59,7 @@ class Disk:
         router = self.account(name).router
         router.deliver(router.find(subject), subject, b"answers", b"", payload, self.client, 0)
 
-    def tick(self, seconds: float = 0) -> list[tuple[str, dict[str, object]]]:
+    def tick(self, seconds: float = 0) -> list[tuple[str, dict[str, Any]]]:
         """The answers of this tick, and of the time after it."""
         self.hub.end_of_tick()
         self.clock.advance(seconds)

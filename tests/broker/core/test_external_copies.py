@@ -65,7 +65,8 @@ def copy_info(client: Client) -> dict[str, Any]:
 
 def without(options: AccountOptions, field: str, kind: str) -> AccountOptions:
     kept = tuple(entry for entry in getattr(options, field) if entry.kind != kind)
-    return dataclasses.replace(options, **{field: kept})
+    changed: dict[str, Any] = {field: kept}
+    return dataclasses.replace(options, **changed)
 
 
 @pytest.mark.parametrize("as_mirror", [False, True])

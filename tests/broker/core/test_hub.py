@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import random
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,8 @@ from headrace.limits import OUTBOUND_BLOCKED_BYTES
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"n","lang":"l"}\r\n'
 
 
-def make_hub(**options: object) -> Hub:
-    return Hub(ManualClock(), random.Random(1), HubOptions(**options))  # type: ignore[arg-type]
+def make_hub(**options: Any) -> Hub:
+    return Hub(ManualClock(), random.Random(1), HubOptions(**options))
 
 
 def greeted(hub: Hub) -> Session:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.broker.core.ports import Timer
 from headrace.broker.core.timers import TimerQueue
 
 
@@ -92,11 +93,11 @@ def test_timers_run_like_a_sorted_list(steps: list[tuple[str, int]]) -> None:
     timers = TimerQueue()
     ran: list[int] = []
     expected: list[int] = []
-    waiting: dict[int, tuple[int, object]] = {}
+    waiting: dict[int, tuple[int, Timer]] = {}
     now = 0
     for number, (step, value) in enumerate(steps):
         if step == "add":
-            timer = timers.call_at(value, lambda number=number: ran.append(number))
+            timer: Timer = timers.call_at(value, partial(ran.append, number))
             waiting[number] = (value, timer)
         elif step == "cancel" and waiting:
             _value, timer = waiting.pop(list(waiting)[value % len(waiting)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -41,6 +42,6 @@ async def test_a_stream_may_ask_for_no_more_than_there_is(
         ({"payload_cache_bytes": -1}, "payload_cache_bytes: -1; accepted is 0 or more"),
     ],
 )
-def test_a_limit_that_makes_no_sense_is_refused(setting: dict[str, int], complaint: str) -> None:
+def test_a_limit_that_makes_no_sense_is_refused(setting: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=complaint):
         Broker(**setting)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -158,7 +159,7 @@ trees = st.dictionaries(
 
 
 @given(trees)
-def test_what_is_written_is_read_again(tree: dict[str, object]) -> None:
+def test_what_is_written_is_read_again(tree: dict[str, Any]) -> None:
     text = written(tree, "")
     assert plain(parse(text)) == tree
 

@@ -13,13 +13,14 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.jetstream_world import World
 
 from headrace import connect
 from headrace.broker.server import descriptors
 from headrace.broker.store import FileStorage, LocalFiles
+from jetstream_world import World
 
 MESSAGES = 1500
 STRANGERS = 400
@@ -152,7 +153,9 @@ def test_a_reserve_is_enough_when_nothing_else_is_left(tmp_path: Path) -> None:
     ("limit", "store", "connections"),
     [(256, 64, 100), (1024, 256, 500), (65_536, 512, 60_000)],
 )
-def test_what_is_there_is_shared_out(monkeypatch, limit, store, connections) -> None:
+def test_what_is_there_is_shared_out(
+    monkeypatch: pytest.MonkeyPatch, limit: int, store: Any, connections: int
+) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
     monkeypatch.setattr(descriptors, "_in_use", lambda: 12)
     shares = descriptors.share_out(store=True, monitor_max=256)

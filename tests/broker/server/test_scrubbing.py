@@ -13,6 +13,7 @@ from headrace.broker import Broker
 from headrace.broker.core.monitor.server import jsz
 from headrace.broker.server import scrubbing
 from headrace.broker.server.scrubbing import Scrubbing
+from headrace.broker.store.format.segment import HEADER_BYTES
 from headrace.broker.store.storage import scrub
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
@@ -49,7 +50,7 @@ async def test_damage_is_found_told_and_shown(
         assert hub is not None
         shown = jsz(hub)
         assert (shown["scrub"]["passes"], shown["scrub"]["damaged"]) == (1, 1)
-        assert shown["scrub"]["bytes"] == file.end - scrub.HEADER_BYTES
+        assert shown["scrub"]["bytes"] == file.end - HEADER_BYTES
         assert shown["store_report"][-1]["stream"] == "S"
     assert any("scrub:" in record.getMessage() for record in caplog.records)
 

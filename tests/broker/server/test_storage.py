@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -129,7 +130,7 @@ async def test_the_commit_thread_may_be_done_before_the_opening_is(
     completed = threading.Event()
     real = FileStorage.__init__
 
-    def early(self: FileStorage, *args: object, notify: Callable[[], None], **rest: object) -> None:
+    def early(self: FileStorage, *args: object, notify: Callable[[], None], **rest: Any) -> None:
         real(self, *args, notify=notify, **rest)  # type: ignore[arg-type]
         notify()
         loop.call_soon_threadsafe(completed.set)

@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import nats
 import pytest
@@ -52,8 +53,8 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def tls_options(certificates: Path, **more: object) -> TlsOptions:
-    return TlsOptions(certificates / "server.pem", certificates / "server.key", **more)  # type: ignore[arg-type]
+def tls_options(certificates: Path, **more: Any) -> TlsOptions:
+    return TlsOptions(certificates / "server.pem", certificates / "server.key", **more)
 
 
 def client_context(certificates: Path, *, with_certificate: bool = False) -> ssl.SSLContext:

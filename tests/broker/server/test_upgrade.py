@@ -8,6 +8,7 @@ import ssl
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,7 +142,7 @@ async def test_who_is_gone_before_the_handshake_begins_is_no_fault(
             loop.call_soon(over.set)
             return None  # type: ignore[return-value]  # as uvloop says it of a closed transport
 
-    async def wait(*_: object, **__: object) -> None:
+    async def wait(*_: object, **__: Any) -> None:
         await over.wait()
 
     monkeypatch.setattr(loop, "start_tls", wait)

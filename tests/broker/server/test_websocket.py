@@ -10,6 +10,7 @@ import struct
 import subprocess
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ async def open_raw(broker: Broker, more: bytes = b"", *, upgrade: bool = True) -
     return raw
 
 
-def broker(websocket: WebSocketOptions | None = None, **settings: object) -> Broker:
+def broker(websocket: WebSocketOptions | None = None, **settings: Any) -> Broker:
     return Broker(websocket=websocket or WebSocketOptions(port=0), **settings)
 
 
@@ -261,7 +262,7 @@ async def test_it_speaks_tls(tmp_path: Path) -> None:
         ({"listen": "x", "no_tls": True}, "listen: not accepted"),
     ],
 )
-def test_wrong_settings_are_told(table: dict[str, object], complaint: str) -> None:
+def test_wrong_settings_are_told(table: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigurationError, match=re.escape(complaint)):
         read_websocket(from_plain(table, "websocket", ""))
 

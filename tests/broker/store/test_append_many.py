@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -21,8 +22,10 @@ runs = st.lists(
     st.tuples(
         st.sampled_from([b"a", b"b.c"]),
         st.one_of(  # without headers, with headers, and mixed
-            st.lists(st.tuples(heads, payloads), max_size=12)
-            for heads in (st.just(b""), blocks, st.just(b"") | blocks)
+            [
+                st.lists(st.tuples(heads, payloads), max_size=12)
+                for heads in (st.just(b""), blocks, st.just(b"") | blocks)
+            ]
         ),
         st.booleans(),  # whether what was staged is flushed afterwards
     ),
@@ -41,7 +44,7 @@ def _must_work(error: Exception | None) -> None:
     assert error is None
 
 
-def fill(storage, work, *, at_once: bool):
+def fill(storage: Any, work: Any, *, at_once: bool) -> Any:
     store = storage.create_stream("S")
     for time_ns, (subject, messages, flushes) in enumerate(work):
         heads, payloads = [head for head, _ in messages], [payload for _, payload in messages]
@@ -56,7 +59,7 @@ def fill(storage, work, *, at_once: bool):
     return store
 
 
-def seen(store) -> tuple[object, ...]:
+def seen(store: Any) -> tuple[object, ...]:
     messages = store.read(1, None, BIG, BIG, BIG)
     with_headers = [store.next_with_headers(position) for position in range(1, store.last_seq + 2)]
     counted = sorted(store.subjects(None))
@@ -64,13 +67,13 @@ def seen(store) -> tuple[object, ...]:
 
 
 @given(runs)
-def test_a_run_leaves_the_same_as_its_messages_in_memory(work) -> None:
+def test_a_run_leaves_the_same_as_its_messages_in_memory(work: Any) -> None:
     one, other = MemoryStorage(), MemoryStorage()
     assert seen(fill(one, work, at_once=True)) == seen(fill(other, work, at_once=False))
 
 
 @given(runs)
-def test_a_run_leaves_the_same_files_and_is_read_back(work) -> None:
+def test_a_run_leaves_the_same_files_and_is_read_back(work: Any) -> None:
     one, other = FaultFS(), FaultFS()
     store = fill(open_file(one), work, at_once=True)
     assert seen(store) == seen(fill(open_file(other), work, at_once=False))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from headrace.broker.store import FileStorage, MemoryStorage
@@ -16,7 +20,7 @@ BIG = 1 << 30
 class Bench:
     """A storage with one stream `S`, and helpers that keep the tests short."""
 
-    def __init__(self, storage, *, memory: bool) -> None:
+    def __init__(self, storage: Any, *, memory: bool) -> None:
         self.storage = storage
         self.store = storage.create_stream("S", memory=memory)
         self.flush()
@@ -40,7 +44,8 @@ def only(*patterns: str) -> SubjectFilter:
 
 
 @pytest.fixture(params=["memory", "file", "mixed"])
-def bench(request, tmp_path):
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    storage: FileStorage | MemoryStorage
     if request.param == "memory":
         storage = MemoryStorage()
     else:
@@ -49,14 +54,14 @@ def bench(request, tmp_path):
     storage.close()
 
 
-def test_a_fresh_stream_is_empty_with_sequences_zero(bench):
+def test_a_fresh_stream_is_empty_with_sequences_zero(bench: Bench) -> None:
     assert bench.store.state == StreamState(0, 0, 0, 0, 0, 0, 0, 0)
     assert bench.store.first_seq == bench.store.last_seq == bench.store.durable_seq == 0
     assert bench.store.read(0, None, 10, BIG, BIG) == []
     assert bench.store.get(0) is bench.store.get(1) is None
 
 
-def test_appended_messages_come_back_as_they_were(bench):
+def test_appended_messages_come_back_as_they_were(bench: Bench) -> None:
     assert bench.store.append(b"a.b", b"NATS/1.0\r\nk: v\r\n\r\n", b"payload", T0) == 1
     assert bench.store.append(b"a.c", b"", b"", T0 + 5) == 2
     expected = [
@@ -69,14 +74,14 @@ def test_appended_messages_come_back_as_they_were(bench):
         bench.flush()
 
 
-def test_only_a_completed_flush_moves_the_durable_sequence(bench):
+def test_only_a_completed_flush_moves_the_durable_sequence(bench: Bench) -> None:
     bench.add("a", "b")
     assert (bench.store.last_seq, bench.store.durable_seq) == (2, 0)
     bench.flush()
     assert bench.store.durable_seq == 2
 
 
-def test_reading_stops_at_the_last_sequence_the_count_and_the_bytes(bench):
+def test_reading_stops_at_the_last_sequence_the_count_and_the_bytes(bench: Bench) -> None:
     bench.add("a", "b", "a", "b", "a", payload=b"12345678")
     assert bench.sequences(start=2, last=4) == [2, 3, 4]
     assert bench.sequences(n=2) == [1, 2]
@@ -86,7 +91,7 @@ def test_reading_stops_at_the_last_sequence_the_count_and_the_bytes(bench):
     assert bench.sequences("a", start=2) == [3, 5]
 
 
-def test_filters_with_wildcards_and_several_patterns_select_in_order(bench):
+def test_filters_with_wildcards_and_several_patterns_select_in_order(bench: Bench) -> None:
     bench.add("o.1.x", "o.2.x", "p.1", "o.1.y", "o.3.x", "p.2")
     assert bench.sequences("o.*.x") == [1, 2, 5]
     assert bench.sequences("o.1.>", "p.2") == [1, 4, 6]
@@ -98,7 +103,7 @@ def test_filters_with_wildcards_and_several_patterns_select_in_order(bench):
     assert bench.sequences("o.*.x", start=2) == [2, 5, 8]
 
 
-def test_counts_are_exact_for_any_start(bench):
+def test_counts_are_exact_for_any_start(bench: Bench) -> None:
     bench.add(*(f"s.{i % 3}" for i in range(30)))
     bench.store.remove([4, 7, 30])
     live = [(m.sequence, m.subject) for m in bench.store.read(1, None, 100, BIG, BIG)]
@@ -111,7 +116,7 @@ def test_counts_are_exact_for_any_start(bench):
     assert bench.store.count(None, 5) == 24
 
 
-def test_removed_messages_are_gone_and_leave_gaps(bench):
+def test_removed_messages_are_gone_and_leave_gaps(bench: Bench) -> None:
     bench.add("a", "b", "a", "b", "a")
     assert bench.store.remove([2, 4, 4, 99, 0]) == 2
     assert bench.sequences() == [1, 3, 5]
@@ -130,7 +135,7 @@ def test_removed_messages_are_gone_and_leave_gaps(bench):
     assert (state.first_ns, state.last_ns, state.num_deleted) == (0, 0, 0)
 
 
-def test_trimming_by_count_bytes_and_age_removes_from_the_head(bench):
+def test_trimming_by_count_bytes_and_age_removes_from_the_head(bench: Bench) -> None:
     bench.add(*["a"] * 10)
     each = bench.store.bytes // 10
     assert bench.store.trim(max_messages=8) == 2
@@ -143,7 +148,7 @@ def test_trimming_by_count_bytes_and_age_removes_from_the_head(bench):
     assert bench.store.first_seq == 11
 
 
-def test_purging_everything_keeps_the_last_sequence(bench):
+def test_purging_everything_keeps_the_last_sequence(bench: Bench) -> None:
     bench.add("a", "b", "c")
     assert bench.store.purge(None) == 3
     state = bench.store.state
@@ -152,7 +157,7 @@ def test_purging_everything_keeps_the_last_sequence(bench):
     assert bench.sequences() == [4]
 
 
-def test_purging_by_subject_sequence_and_keep(bench):
+def test_purging_by_subject_sequence_and_keep(bench: Bench) -> None:
     bench.add("a", "b", "a", "b", "a", "b", "a")
     assert bench.store.purge(only("a"), keep=2) == 2
     assert bench.sequences() == [2, 4, 5, 6, 7]
@@ -165,7 +170,7 @@ def test_purging_by_subject_sequence_and_keep(bench):
     assert bench.store.purge(only("zz")) == 0
 
 
-def test_subject_states_follow_appends_and_removals(bench):
+def test_subject_states_follow_appends_and_removals(bench: Bench) -> None:
     bench.add("a", "b", "a", "a", "b", "a")
     assert bench.store.subject(b"a") == SubjectState(1, 6, 4)
     assert bench.store.subject(b"zz") is None
@@ -182,7 +187,7 @@ def test_subject_states_follow_appends_and_removals(bench):
     assert dict(bench.store.subjects(only("a", "c"))) == {}
 
 
-def test_the_last_matching_sequence_is_found_for_any_filter(bench):
+def test_the_last_matching_sequence_is_found_for_any_filter(bench: Bench) -> None:
     bench.add("a.1", "a.2", "b.1", "a.1")
     assert bench.store.last_matching(only("a.*")) == 4
     assert bench.store.last_matching(only("a.2")) == 2
@@ -193,7 +198,7 @@ def test_the_last_matching_sequence_is_found_for_any_filter(bench):
     assert bench.store.last_matching(only(">")) == 3
 
 
-def test_the_subjects_of_a_range_are_named_once(bench):
+def test_the_subjects_of_a_range_are_named_once(bench: Bench) -> None:
     bench.add("a.1", "a.2", "a.1", "b", "a.3")
     assert sorted(bench.store.subjects_between(1, 3)) == [b"a.1", b"a.2"]
     assert sorted(bench.store.subjects_between(4, 99)) == [b"a.3", b"b"]
@@ -201,7 +206,7 @@ def test_the_subjects_of_a_range_are_named_once(bench):
     assert list(bench.store.subjects_between(6, 99)) == []
 
 
-def test_a_time_leads_to_the_first_live_message_stored_then_or_later(bench):
+def test_a_time_leads_to_the_first_live_message_stored_then_or_later(bench: Bench) -> None:
     for offset in (10, 20, 20, 15, 40):
         bench.store.append(b"a", b"", b"", T0 + offset)
     at = bench.store.sequence_at
@@ -210,7 +215,7 @@ def test_a_time_leads_to_the_first_live_message_stored_then_or_later(bench):
     assert at(T0 + 11) == 3
 
 
-def test_an_empty_stream_can_be_given_its_next_sequence(bench):
+def test_an_empty_stream_can_be_given_its_next_sequence(bench: Bench) -> None:
     bench.store.reset_first(100)
     assert (bench.store.first_seq, bench.store.last_seq) == (100, 99)
     bench.add("a", "b")
@@ -226,7 +231,7 @@ def test_an_empty_stream_can_be_given_its_next_sequence(bench):
     assert bench.store.state.num_deleted == 0
 
 
-def test_a_stream_can_be_deleted_and_made_again(bench):
+def test_a_stream_can_be_deleted_and_made_again(bench: Bench) -> None:
     bench.add("a")
     old = bench.store
     bench.storage.delete_stream("S")
@@ -244,7 +249,7 @@ def test_a_stream_can_be_deleted_and_made_again(bench):
     assert bench.storage.streams() == ["S"]
 
 
-def test_metadata_is_values_with_deltas(bench):
+def test_metadata_is_values_with_deltas(bench: Bench) -> None:
     meta = bench.storage.meta
     meta.put("k", b"1")
     meta.append("k", b"+2")
@@ -258,7 +263,7 @@ def test_metadata_is_values_with_deltas(bench):
     assert meta.load()["k"] == (b"4", [])
 
 
-def test_flushes_complete_in_order_even_when_nothing_is_staged(bench):
+def test_flushes_complete_in_order_even_when_nothing_is_staged(bench: Bench) -> None:
     seen: list[int] = []
     for number in range(5):
         if number % 2:
@@ -273,7 +278,7 @@ def test_flushes_complete_in_order_even_when_nothing_is_staged(bench):
     assert seen == [0, 1, 2, 3, 4]
 
 
-def test_many_subjects_keep_exact_states_when_each_keeps_its_newest(bench):
+def test_many_subjects_keep_exact_states_when_each_keeps_its_newest(bench: Bench) -> None:
     store, newest = bench.store, 2
     for number in range(3000):
         subject = b"k.%d" % (number * 7 % 50)
@@ -290,7 +295,9 @@ def test_many_subjects_keep_exact_states_when_each_keeps_its_newest(bench):
     )
 
 
-def test_subjects_that_come_and_go_do_not_pile_up(bench, monkeypatch):
+def test_subjects_that_come_and_go_do_not_pile_up(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headrace.broker.store.log.edits._RENUMBER_MIN", 20)
     for number in range(500):
         bench.add(f"once.{number}", "always")

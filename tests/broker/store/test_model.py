@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -30,7 +31,7 @@ class StreamLife(RuleBasedStateMachine):
     sequences = Bundle("sequences")
 
     @initialize(cache=st.sampled_from([0, 3000, 1 << 20]))
-    def begin(self, cache) -> None:
+    def begin(self, cache: Any) -> None:
         self.cache = cache
         self.model: dict[int, StoredMessage] = {}
         self.last = 0
@@ -52,7 +53,7 @@ class StreamLife(RuleBasedStateMachine):
         )
 
     @property
-    def stores(self):
+    def stores(self) -> tuple[Any, Any]:
         return (self.file, self.twin)
 
     @rule(
@@ -63,7 +64,7 @@ class StreamLife(RuleBasedStateMachine):
         count=st.integers(1, 9),
         ago=st.integers(-3, 3),
     )
-    def append(self, subject, headers, size, count, ago) -> int:
+    def append(self, subject: Any, headers: Any, size: Any, count: Any, ago: Any) -> int:
         for _ in range(count):
             self.last += 1
             payload = b"%d," % self.last * (size // 3)
@@ -74,18 +75,18 @@ class StreamLife(RuleBasedStateMachine):
         return self.last
 
     @rule(chosen=st.lists(sequences, max_size=4), near=st.integers(-2, 2))
-    def remove(self, chosen, near) -> None:
+    def remove(self, chosen: Any, near: Any) -> None:
         chosen = [sequence + near for sequence in chosen]
         removed = sum(self.model.pop(sequence, None) is not None for sequence in chosen)
         for store in self.stores:
             assert store.remove(chosen) == removed
 
     @rule(keep=st.integers(1, 40))
-    def trim_by_count(self, keep) -> None:
+    def trim_by_count(self, keep: int) -> None:
         self.drop(sorted(self.model)[:-keep], lambda store: store.trim(max_messages=keep))
 
     @rule(share=st.floats(0.1, 1.2))
-    def trim_by_bytes(self, share) -> None:
+    def trim_by_bytes(self, share: Any) -> None:
         room = max(1, int(self.file.bytes * share))
         sizes = {s: self.size(m) for s, m in self.model.items()}
         total, gone = sum(sizes.values()), []
@@ -103,7 +104,7 @@ class StreamLife(RuleBasedStateMachine):
             self.twin.purge(None)
 
     @rule(back=st.integers(0, 60))
-    def trim_by_age(self, back) -> None:
+    def trim_by_age(self, back: Any) -> None:
         before = 1000 + self.last - back
         gone = []
         for sequence in sorted(self.model):
@@ -113,7 +114,7 @@ class StreamLife(RuleBasedStateMachine):
         self.drop(gone, lambda store: store.trim(before_ns=before))
 
     @rule(patterns=st.sampled_from(FILTERS), keep=st.integers(0, 3), back=st.integers(-1, 30))
-    def purge(self, patterns, keep, back) -> None:
+    def purge(self, patterns: Any, keep: int, back: Any) -> None:
         chosen = SubjectFilter(patterns) if patterns else None
         below = max(0, self.last - back) if back >= 0 else 0
         gone = [
@@ -128,7 +129,7 @@ class StreamLife(RuleBasedStateMachine):
     @rule(
         chosen=st.lists(st.one_of(subjects, st.just(b"never")), max_size=5), keep=st.integers(1, 4)
     )
-    def thin(self, chosen, keep) -> None:
+    def thin(self, chosen: Any, keep: int) -> None:
         gone = []
         for subject in dict.fromkeys(chosen):
             found = [s for s, message in sorted(self.model.items()) if message.subject == subject]
@@ -149,7 +150,7 @@ class StreamLife(RuleBasedStateMachine):
     def thin_superseded(self) -> None:
         self.keep_newest(lambda store: store.thin_superseded())
 
-    def keep_newest(self, act) -> None:
+    def keep_newest(self, act: Any) -> None:
         newest = {message.subject: sequence for sequence, message in sorted(self.model.items())}
         gone = sorted(self.model.keys() - set(newest.values()))
         for store in self.stores:
@@ -158,7 +159,7 @@ class StreamLife(RuleBasedStateMachine):
             del self.model[sequence]
 
     @rule(ahead=st.integers(1, 1000))
-    def reset(self, ahead) -> None:
+    def reset(self, ahead: Any) -> None:
         if not self.model:
             self.last += ahead
             for store in self.stores:
@@ -174,7 +175,7 @@ class StreamLife(RuleBasedStateMachine):
         assert all(store.durable_seq == self.last for store in self.stores)
 
     @rule(clean=st.booleans())
-    def reopen(self, clean) -> None:
+    def reopen(self, clean: bool) -> None:
         self.flush()
         if clean:
             self.storage.close()
@@ -200,7 +201,7 @@ class StreamLife(RuleBasedStateMachine):
         assert self.file.deleted() == self.twin.deleted()
 
     @rule(patterns=st.sampled_from(FILTERS[1:]), start=st.integers(0, 80), n=st.integers(1, 7))
-    def ask_by_subject(self, patterns, start, n) -> None:
+    def ask_by_subject(self, patterns: Any, start: Any, n: Any) -> None:
         chosen = SubjectFilter(patterns)
         matching = [s for s, m in sorted(self.model.items()) if chosen.matches(m.subject)]
         start = max(0, self.last - start)
@@ -219,7 +220,7 @@ class StreamLife(RuleBasedStateMachine):
             }
 
     @rule(back=st.integers(-5, 60), limit=st.integers(0, 4000))
-    def ask_by_time_and_place(self, back, limit) -> None:
+    def ask_by_time_and_place(self, back: Any, limit: int) -> None:
         stamp = 1000 + self.last - back
         later = [s for s, m in sorted(self.model.items()) if m.timestamp_ns >= stamp]
         for store in self.stores:
@@ -232,7 +233,7 @@ class StreamLife(RuleBasedStateMachine):
                 sequence >= self.last - back for sequence in self.model
             )
 
-    def drop(self, gone, act) -> None:
+    def drop(self, gone: Any, act: Any) -> None:
         for store in self.stores:
             assert act(store) == len(gone)
         for sequence in gone:

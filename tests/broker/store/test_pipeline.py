@@ -5,13 +5,14 @@ from __future__ import annotations
 import copy
 import errno
 import random
+from typing import Any
 
 import pytest
 
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
 from headrace.message import StoredMessage
-from headrace.testing.faultfs import FaultFS
+from headrace.testing.faultfs import Fault, FaultFS
 
 BIG = 1 << 40
 Streams = dict[str, tuple[int, dict[int, StoredMessage]]]  # last sequence, live messages
@@ -25,7 +26,7 @@ class CrampedFS(FaultFS):
         self._rng = rng
         self.share = 0.0
 
-    def _step(self, what, about):
+    def _step(self, what: str, about: str) -> Fault | None:
         if what in {"write", "allocate", "create", "mkdir"} and self._rng.random() < self.share:
             raise OSError(errno.ENOSPC, "No space left on device", about)
         return super()._step(what, about)
@@ -40,7 +41,7 @@ class Owner:
         self.storage = FileStorage("/s", fs=self.fs, segment_bytes=8192, cache_bytes=2000)
         self.committer = self.storage._committer
         by_hand = self.committer._queue.append  # in place of the thread
-        self.committer.submit = by_hand
+        self.committer.submit = by_hand  # type: ignore[method-assign, assignment]
         self.storage._shelf.chore = self.storage._shelf.compactor._submit = by_hand
         self.staged: Streams = {}
         self.acked: Streams = {}
@@ -128,7 +129,9 @@ class Owner:
 
 
 @pytest.mark.parametrize("block", range(4))
-def test_the_owner_sees_what_was_staged_and_after_a_refusal_what_was_acknowledged(block) -> None:
+def test_the_owner_sees_what_was_staged_and_after_a_refusal_what_was_acknowledged(
+    block: Any,
+) -> None:
     refused = 0
     for seed in range(block * 40, block * 40 + 40):
         owner = Owner(seed)

@@ -107,7 +107,9 @@ async def test_answers_that_do_not_come(js: JetStream, full: Stream) -> None:
     await heard.unsubscribe()
     reading = asyncio.ensure_future(full.get_batch(100, max_bytes=BATCH_BYTES))
     await asyncio.sleep(0)
-    js.connection._session.link.transport.abort()
+    link = js.connection._session.link
+    assert link is not None
+    link.transport.abort()
     with pytest.raises(DisconnectedError):
         await reading
     await js.connection.flush()

@@ -97,11 +97,12 @@ async def test_a_call_without_an_answer_is_made_again_only_if_it_does_no_harm(ma
     made = make([SILENCE, SILENCE, INFO])
     assert (await made.js.stream("S")).name == "S"
     assert len(made.asked) == 3
-    for call in (
+    calls: tuple[Callable[[JetStream], Any], ...] = (
         lambda js: js.delete_stream("S"),
         lambda js: js.delete_consumer("S", "c"),
         lambda js: js.create_consumer("S"),
-    ):
+    )
+    for call in calls:
         made = make([SILENCE])
         with pytest.raises(TimeoutError_):
             await call(made.js)

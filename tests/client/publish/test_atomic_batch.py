@@ -179,7 +179,9 @@ async def test_a_lost_connection_leaves_the_answer_open(
     batch.add("atomic.a")
     committing = asyncio.ensure_future(batch.commit())
     await asyncio.sleep(0)
-    js.connection._session.link.transport.abort()
+    link = js.connection._session.link
+    assert link is not None
+    link.transport.abort()
     with pytest.raises(DisconnectedError):
         await committing
     batch = js.batch()

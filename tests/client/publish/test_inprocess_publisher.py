@@ -28,7 +28,7 @@ async def new_stream(connection: Connection) -> Stream:
 async def stored(stream: Stream) -> list[tuple[str, bytes, str]]:
     consumer = await stream.create_consumer(ack_policy="none", inactive_threshold=60)
     batch = await consumer.fetch(10_000, no_wait=True)
-    return [(m.subject, m.payload, m.headers.get("H", "")) for m in batch]
+    return [(m.subject, m.payload, m.headers.get("H") or "") for m in batch]
 
 
 async def test_messages_of_any_kind_are_stored_in_their_order(connection: Connection) -> None:

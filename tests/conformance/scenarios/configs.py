@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from conformance.driver import Step
 from conformance.scenarios.consumers import INFO, SECOND, case, change, create
-from conformance.steps import Step, api, consumer, publish_all, pull, stream
+from conformance.steps import api, consumer, publish_all, pull, stream
 from conformance.table import Scenario, Table
 
 MS = SECOND // 1000
 EXPLICIT = {"ack_policy": "explicit"}
 
 
-def limited(
-    title: str, config: dict[str, object], limits: dict[str, object], **more: object
-) -> Scenario:
+def limited(title: str, config: dict[str, Any], limits: dict[str, Any], **more: Any) -> Scenario:
     """A consumer on a stream that limits its consumers."""
     steps = [stream(subjects=["a.>"], consumer_limits=limits), create(config, **more)]
     return Scenario(f"config: {title}", steps)
 
 
-def pedantic(field: str, value: object, **more: object) -> Scenario:
+def pedantic(field: str, value: object, **more: Any) -> Scenario:
     config = {**EXPLICIT, "max_deliver": -1, **more, field: value}
     return case(f"config: pedantic, {field} {value}", config, pedantic=True)
 
 
-def same(title: str, first: dict[str, object], second: dict[str, object]) -> Scenario:
+def same(title: str, first: dict[str, Any], second: dict[str, Any]) -> Scenario:
     """Created, and created again with ``create``: the same or not."""
     steps: list[Step] = [stream(subjects=["a.>"])]
     steps += [create({**EXPLICIT, **config}, action="create") for config in (first, second)]

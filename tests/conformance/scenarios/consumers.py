@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from conformance.steps import Step, api, consumer, publish_all, pull, stream
+from typing import Any
+
+from conformance.driver import Step
+from conformance.steps import api, consumer, publish_all, pull, stream
 from conformance.table import Scenario, Table
 
 SECOND = 1_000_000_000
 INFO = "CONSUMER.INFO.S.C"
 
 
-def create(config: dict[str, object], name: str = "C", **request: object) -> Step:
+def create(config: dict[str, Any], name: str = "C", **request: Any) -> Step:
     """Create a named durable consumer and record the reply."""
     body = {"stream_name": "S", "config": {"durable_name": name, **config}, **request}
     return api(f"CONSUMER.CREATE.S.{name}", body)
 
 
-def case(title: str, config: dict[str, object], **request: object) -> Scenario:
+def case(title: str, config: dict[str, Any], **request: Any) -> Scenario:
     """A consumer on a stream with subjects ``a.>``: created or refused."""
     return Scenario(title, [stream(subjects=["a.>"]), create(config, **request)])
 
 
-def change(title: str, before: dict[str, object], after: dict[str, object]) -> Scenario:
+def change(title: str, before: dict[str, Any], after: dict[str, Any]) -> Scenario:
     steps = [stream(subjects=["a.>"]), consumer(**before)]
     return Scenario(title, [*steps, create({"ack_policy": "explicit", **after}), api(INFO)])
 

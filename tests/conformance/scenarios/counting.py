@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.steps import api, publish, publish_all, stream
 from conformance.table import Scenario, Table
@@ -15,6 +17,15 @@ def _count(by: str, subject: str = "c.a", payload: str = "", **more: str) -> Ste
     headers = {"Nats-Incr": by, **{key.replace("_", "-"): value for key, value in more.items()}}
     return publish(subject, payload, headers)
 
+
+_NAMED: list[tuple[str, dict[str, Any]]] = [
+    ("A", {"discard": "new"}),
+    ("B", {"allow_msg_ttl": True}),
+    ("C", {"allow_msg_schedules": True}),
+    ("D", {"retention": "workqueue"}),
+    ("E", {"retention": "interest"}),
+    ("G", {"compression": "s2"}),
+]
 
 TABLE: Table = [
     Scenario(
@@ -81,14 +92,7 @@ TABLE: Table = [
         [
             *[
                 api(f"STREAM.CREATE.{name}", {"name": name, "allow_msg_counter": True, **config})
-                for name, config in [
-                    ("A", {"discard": "new"}),
-                    ("B", {"allow_msg_ttl": True}),
-                    ("C", {"allow_msg_schedules": True}),
-                    ("D", {"retention": "workqueue"}),
-                    ("E", {"retention": "interest"}),
-                    ("G", {"compression": "s2"}),
-                ]
+                for name, config in _NAMED
             ],
             api("STREAM.UPDATE.G", {"name": "G"}),
         ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.steps import api, publish, publish_all, stream
 from conformance.table import Scenario, Table
@@ -9,7 +11,7 @@ from conformance.table import Scenario, Table
 GET = "DIRECT.GET.S"
 
 
-def filled(**config: object) -> list[Step]:
+def filled(**config: Any) -> list[Step]:
     """A stream of six messages on three subjects, the third of them deleted."""
     return [
         stream(subjects=["a.>"], allow_direct=True, **config),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from conformance.driver import Step
 from conformance.scenarios.consumers import create
 from conformance.scenarios.push import listen
 from conformance.steps import (
-    Step,
     ack,
     answer_flow_control,
     api,
@@ -24,13 +26,13 @@ INFO = "CONSUMER.INFO.S.C"
 FLOW = {"deliver_subject": "d", "ack_policy": "flow_control"}
 
 
-def case(title: str, on: dict[str, object] | None = None, **config: object) -> Scenario:
+def case(title: str, on: dict[str, Any] | None = None, **config: Any) -> Scenario:
     """A consumer on a stream with subjects ``a.>``: created or refused."""
     steps = [stream(subjects=["a.>"], **(on or {})), create({**FLOW, **config}), api(INFO)]
     return Scenario(f"flow acks: {title}", steps)
 
 
-def pedantic(title: str, **config: object) -> Scenario:
+def pedantic(title: str, **config: Any) -> Scenario:
     body = {
         "stream_name": "S",
         "pedantic": True,
@@ -42,7 +44,7 @@ def pedantic(title: str, **config: object) -> Scenario:
     )
 
 
-def pushed(title: str, messages: int, *steps: Step, **config: object) -> Scenario:
+def pushed(title: str, messages: int, *steps: Step, **config: Any) -> Scenario:
     """A consumer to ``d`` on a stream with some messages, in which three may be pending."""
     settings = {**FLOW, "max_ack_pending": 3, **config}
     on = config.pop("retention", "limits")

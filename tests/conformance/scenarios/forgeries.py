@@ -6,6 +6,8 @@ stored, or sent to who asked for it, is a client's own affair.
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Session, Step
 from conformance.steps import (
     api,
@@ -73,7 +75,7 @@ def _get(sequence: int) -> Step:
     return api("STREAM.MSG.GET.S", {"seq": sequence})
 
 
-def _forge(name: str, **config: object) -> Scenario:
+def _forge(name: str, **config: Any) -> Scenario:
     steps: list[Step] = [stream(subjects=["a", "a.>"], **config)]
     for header, value in HEADERS:
         steps += [

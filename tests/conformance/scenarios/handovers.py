@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.scenarios.consumers import create
 from conformance.scenarios.priorities import INFO, LISTEN, MS, UNPIN, A, policy, say
 from conformance.steps import ack, api, ask, pull, pull_pinned, quiet, stream
@@ -11,13 +13,13 @@ GROUP = {"priority_groups": ["A"]}
 EXPLICIT = {"ack_policy": "explicit"}
 
 
-def asked(title: str, config: dict[str, object], **request: object) -> Scenario:
+def asked(title: str, config: dict[str, Any], **request: Any) -> Scenario:
     """A consumer with a priority policy: created or refused, and what it is then."""
     steps = [stream(subjects=["a.>"]), create(config, **request), api(INFO)]
     return Scenario(f"groups: {title}", steps)
 
 
-def changed(title: str, before: dict[str, object], after: dict[str, object]) -> Scenario:
+def changed(title: str, before: dict[str, Any], after: dict[str, Any]) -> Scenario:
     steps = [
         stream(subjects=["a.>"]),
         create({**EXPLICIT, **before}),
@@ -26,7 +28,7 @@ def changed(title: str, before: dict[str, object], after: dict[str, object]) -> 
     return Scenario(f"groups: {title}", [*steps, api(INFO)])
 
 
-def both(title: str, config: dict[str, object], **request: object) -> Table:
+def both(title: str, config: dict[str, Any], **request: Any) -> Table:
     return [
         asked(f"{title}, {name}", {"priority_policy": name, **GROUP, **config}, **request)
         for name in ("overflow", "pinned_client")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.steps import api, connect, drain, greet, quiet, raw, read, request, unanswered
 from conformance.table import Scenario, Settings, Table
@@ -49,7 +51,7 @@ TO_TOWN = {
 FORGED = '{"acc":"MILL","user":"miller"}'
 
 
-def _as(name: str, **options: object) -> Step:
+def _as(name: str, **options: Any) -> Step:
     return connect(name, user=name, **{"pass": "p"}, **options)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.scenarios.control import listen
 from conformance.scenarios.pulls import ready
@@ -28,7 +30,7 @@ A = {"group": "A", "expires": 30 * SECOND}
 IMMEDIATE = Settings(pin_handover="immediate")
 
 
-def policy(name: str, messages: int = 0, **config: object) -> list[Step]:
+def policy(name: str, messages: int = 0, **config: Any) -> list[Step]:
     return ready(messages, priority_policy=name, priority_groups=["A"], **config)
 
 
@@ -390,7 +392,7 @@ PRIORITIZED: Table = [
 ]
 
 
-def refused(name: str, config: dict[str, object], body: dict[str, object]) -> Scenario:
+def refused(name: str, config: dict[str, Any], body: dict[str, Any]) -> Scenario:
     settings = {"priority_groups": ["A"], **config}
     return Scenario(f"groups: {name}", [*ready(1, **settings), pull(body, 1)])
 

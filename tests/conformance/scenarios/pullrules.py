@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.scenarios.pulls import ready
 from conformance.steps import (
@@ -35,7 +37,7 @@ def bodies(title: str, *texts: object) -> Scenario:
     return Scenario(f"pull: {title}", [*ready(9), *[pull(text, 1) for text in texts]])
 
 
-def order(title: str, body: dict[str, object], **config: object) -> Scenario:
+def order(title: str, body: dict[str, Any], **config: Any) -> Scenario:
     """Two things are wrong with a request: which is told."""
     return Scenario(f"pull: {title}", [*ready(1, **config), pull(body, 1)])
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from conformance.driver import Step
 from conformance.steps import (
-    Step,
     api,
     ask,
     consumer,
@@ -24,7 +26,7 @@ SECOND = 1000 * MS
 INFO = "CONSUMER.INFO.S.C"
 
 
-def ready(messages: int, **config: object) -> list[Step]:
+def ready(messages: int, **config: Any) -> list[Step]:
     """A stream of ``messages`` messages and a consumer with explicit acks."""
     steps = [stream(subjects=["a.>"])]
     if messages:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from conformance.driver import Step
 from conformance.scenarios.consumers import change, create
 from conformance.steps import (
-    Step,
     ack,
     answer_flow_control,
     api,
@@ -27,13 +29,13 @@ PUSH = {"deliver_subject": "d"}
 ACKED = {**PUSH, "ack_policy": "explicit"}
 
 
-def case(title: str, config: dict[str, object], on: dict[str, object] | None = None) -> Scenario:
+def case(title: str, config: dict[str, Any], on: dict[str, Any] | None = None) -> Scenario:
     """A push consumer on a stream with subjects ``a.>``: created or refused."""
     steps = [stream(subjects=["a.>"], **(on or {})), create({**PUSH, **config}), api(INFO)]
     return Scenario(f"push: {title}", steps)
 
 
-def update(title: str, before: dict[str, object], after: dict[str, object]) -> Scenario:
+def update(title: str, before: dict[str, Any], after: dict[str, Any]) -> Scenario:
     return change(f"push: {title}", {**ACKED, **before}, {**ACKED, **after})
 
 
@@ -42,7 +44,7 @@ def listen(line: str = "d 7", on: str = "a") -> Step:
     return raw(f"SUB {line}\n", on=on)
 
 
-def pushed(title: str, messages: int, *steps: Step, **config: object) -> Scenario:
+def pushed(title: str, messages: int, *steps: Step, **config: Any) -> Scenario:
     """A push consumer with explicit acks, to ``d``, on a stream with some messages."""
     settings = {**ACKED, **config}
     return Scenario(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.steps import api, drain, publish, publish_all, quiet, raw, stream
 from conformance.table import Scenario, Table
@@ -13,11 +15,11 @@ def listening(pattern: str) -> list[Step]:
     return [raw(f"SUB {pattern} 1\n", on="b"), drain(on="b")]
 
 
-def rule(**settings: object) -> Step:
+def rule(**settings: Any) -> Step:
     return stream(subjects=["a.>", "b"], republish=settings)
 
 
-def _create(name: str, **config: object) -> Step:
+def _create(name: str, **config: Any) -> Step:
     return api(f"STREAM.CREATE.{name}", {"name": name, **config})
 
 

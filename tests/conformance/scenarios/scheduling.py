@@ -53,6 +53,14 @@ def everything(frames: int) -> list[Step]:
     ]
 
 
+_NAMED: list[tuple[str, dict[str, Any]]] = [
+    ("A", {}),
+    ("B", {"discard": "new"}),
+    ("C", {"deny_purge": True}),
+    ("D", {"pedantic": True}),
+    ("E", {"pedantic": True, "allow_rollup_hdrs": True}),
+]
+
 TABLE: Table = [
     Scenario(
         "schedules: at a time that has passed, and at one that comes",
@@ -204,13 +212,7 @@ TABLE: Table = [
         [
             *[
                 api(f"STREAM.CREATE.{name}", {"name": name, "allow_msg_schedules": True, **config})
-                for name, config in [
-                    ("A", {}),
-                    ("B", {"discard": "new"}),
-                    ("C", {"deny_purge": True}),
-                    ("D", {"pedantic": True}),
-                    ("E", {"pedantic": True, "allow_rollup_hdrs": True}),
-                ]
+                for name, config in _NAMED
             ],
             api("STREAM.UPDATE.A", {"name": "A"}),
         ],

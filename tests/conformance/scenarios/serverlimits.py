@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.scenarios.consumers import create
 from conformance.steps import api, request, stream
@@ -22,16 +24,16 @@ def limited(title: str, *steps: Step) -> Scenario:
     return Scenario(f"server limits: {title}", steps, LIMITS)
 
 
-def made(title: str, **config: object) -> Scenario:
+def made(title: str, **config: Any) -> Scenario:
     """What creating a stream with this says."""
     return limited(title, api("STREAM.CREATE.S", {"name": "S", "subjects": ["a.>"], **config}))
 
 
-def consuming(title: str, on: dict[str, object] | None = None, **config: object) -> Scenario:
+def consuming(title: str, on: dict[str, Any] | None = None, **config: Any) -> Scenario:
     return limited(title, stream(subjects=["a.>"], **(on or {})), create(config))
 
 
-def pedantic(title: str, **config: object) -> Scenario:
+def pedantic(title: str, **config: Any) -> Scenario:
     body = {
         "stream_name": "S",
         "pedantic": True,

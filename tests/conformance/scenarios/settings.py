@@ -35,6 +35,14 @@ def _update(**config: Any) -> Step:
     return api("STREAM.UPDATE.S", {"name": "S", "subjects": ["a"], **config})
 
 
+_NAMED: list[tuple[str, dict[str, Any]]] = [
+    ("A", {}),
+    ("B", {"max_ack_pending": 6}),
+    ("C", {"max_ack_pending": 5, "inactive_threshold": 61 * _SECOND}),
+    ("D", {"durable_name": "D", "max_ack_pending": 2}),
+    ("E", {"ack_policy": "none"}),
+]
+
 TABLE: Table = [
     Scenario(
         "settings: enumerations",
@@ -177,13 +185,7 @@ TABLE: Table = [
                         "config": {"name": name, "ack_policy": "explicit", **more},
                     },
                 )
-                for name, more in [
-                    ("A", {}),
-                    ("B", {"max_ack_pending": 6}),
-                    ("C", {"max_ack_pending": 5, "inactive_threshold": 61 * _SECOND}),
-                    ("D", {"durable_name": "D", "max_ack_pending": 2}),
-                    ("E", {"ack_policy": "none"}),
-                ]
+                for name, more in _NAMED
             ],
             _update(consumer_limits={"max_ack_pending": 3}),
             _update(consumer_limits={"inactive_threshold": 10 * _SECOND}),

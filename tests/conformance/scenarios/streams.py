@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.steps import (
     api,
     consumer,
@@ -17,12 +19,12 @@ UPDATE = "STREAM.UPDATE.S"
 INFO = "STREAM.INFO.S"
 
 
-def refused(title: str, **config: object) -> Scenario:
+def refused(title: str, **config: Any) -> Scenario:
     """A configuration that must not become a stream."""
     return Scenario(title, [api(CREATE, {"name": "S", **config}), api(INFO)])
 
 
-def update(title: str, before: dict[str, object], after: dict[str, object]) -> Scenario:
+def update(title: str, before: dict[str, Any], after: dict[str, Any]) -> Scenario:
     steps = [stream(**before), api(UPDATE, {"name": "S", **after}), api(INFO)]
     return Scenario(title, steps)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from conformance.driver import Step
 from conformance.scenarios.consumers import create
 from conformance.steps import api, connect, publish, stream
@@ -21,7 +23,7 @@ STRICT = {
 }
 
 
-def _settings(**limits: object) -> Settings:
+def _settings(**limits: Any) -> Settings:
     account = token(OPERATOR, ACCOUNT, "account", limits={**ANY, **limits})
     system = token(OPERATOR, SYSTEM, "account", limits=ANY)
     return Settings(
@@ -48,7 +50,7 @@ def allowed(title: str, settings: Settings, *steps: Step) -> Scenario:
     return Scenario(f"tiers: {title}", [*logins, *steps, api("STREAM.DELETE.S")], settings)
 
 
-def made(title: str, settings: Settings, **config: object) -> Scenario:
+def made(title: str, settings: Settings, **config: Any) -> Scenario:
     """What creating a stream with this says, and what the account is told then."""
     body = {"name": "S", "subjects": ["a.>"], **config}
     return allowed(title, settings, api("STREAM.CREATE.S", body), api("INFO"))

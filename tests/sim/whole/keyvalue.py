@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from sim.whole.ledger import Ledger
@@ -39,7 +41,7 @@ class Bucket:
     def write(self, way: str, key: bytes) -> None:
         stage = self.stage
         ledger = stage.streams["KV_B"]
-        headers: dict[str, object] = {}
+        headers: dict[str, Any] = {}
         expected = -1
         if way == "create":
             expected = 0

@@ -19,7 +19,7 @@ __all__ = ["Stage", "block", "publication"]
 Answer = dict[str, Any]
 
 
-def block(**headers: object) -> bytes:
+def block(**headers: Any) -> bytes:
     """A header block; ``Nats_Msg_Id="x"`` is the header ``Nats-Msg-Id``."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
     return f"NATS/1.0\r\n{lines}\r\n".encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -56,7 +57,7 @@ class Worker:
 
     def fetch(self) -> None:
         rng = self.stage.rng
-        request: dict[str, object] = {"batch": rng.choice((1, 2, 5, 20))}
+        request: dict[str, Any] = {"batch": rng.choice((1, 2, 5, 20))}
         way = rng.choice(("no_wait", "no_wait expires", "expires", "expires", "max_bytes"))
         self.stage.counts[f"fetch {way}"] += 1
         if "no_wait" in way:
@@ -67,7 +68,7 @@ class Worker:
             request["max_bytes"] = rng.choice((100, 3000))
         self.pull(request)
 
-    def pull(self, request: dict[str, object]) -> None:
+    def pull(self, request: dict[str, Any]) -> None:
         self.inboxes += 1
         left = request["batch"]
         assert isinstance(left, int)

@@ -609,7 +609,7 @@ def test_nobody_names_a_reply_that_answers_somebody_in_another_account(together:
 
 
 def test_an_import_of_exactly_its_subject_is_no_listener_of_a_push_consumer() -> None:
-    link = {"account": "A", "subject": b"to.b", "local": b"from.a"}
+    link: dict[str, Any] = {"account": "A", "subject": b"to.b", "local": b"from.a"}
     accounts = [
         AccountOptions(
             name="A", jetstream=STREAMS, exports=(Export(kind="stream", subject=b"to.b"),)

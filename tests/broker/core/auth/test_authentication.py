@@ -3,12 +3,13 @@ from __future__ import annotations
 import pytest
 
 from headrace.broker.core.auth.authentication import (
+    Identity,
     NoAuthentication,
-    Permissions,
     TokenAuthentication,
     User,
     UserAuthentication,
 )
+from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.core.connect_options import ConnectOptions, decode_connect
 from headrace.errors import ConfigurationError
 from headrace.subjects import SubjectFilter
@@ -32,11 +33,11 @@ def test_users_are_told_apart_and_named() -> None:
     permissions = Permissions()
     users = UserAuthentication([User("ann", "a", permissions), User("bob", "ü")])
     ann = users.authenticate(ConnectOptions(user="ann", password="a"))
-    assert ann is not None
+    assert isinstance(ann, Identity)
     assert ann.name == "ann"
     assert ann.permissions is permissions
     bob = users.authenticate(ConnectOptions(user="bob", password="ü"))
-    assert bob is not None
+    assert isinstance(bob, Identity)
     assert bob.name == "bob"
     assert users.authenticate(ConnectOptions(user="ann", password="ü")) is None
     assert users.authenticate(ConnectOptions(user="eve", password="a")) is None

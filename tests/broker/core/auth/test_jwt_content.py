@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -99,7 +99,7 @@ def _fields(kind: Any, path: str, wrap: Any) -> Iterator[tuple[str, Any, Any]]:
 
 def _fits(kind: Any, value: Any) -> bool:
     """Whether JSON of this value is of this type, on its surface; written without the decoder."""
-    types = {
+    types: dict[Any, Callable[[], bool]] = {
         inspect.BoolType: lambda: isinstance(value, bool),
         inspect.IntType: lambda: isinstance(value, int) and not isinstance(value, bool),
         inspect.StrType: lambda: isinstance(value, str),

@@ -82,7 +82,7 @@ def test_what_a_consumer_adds_is_said_once() -> None:
     client = World().client()
     client.stream()
     client.put(b"s.1", b"four", **{"Nats-Msg-Size": "9", "Nats-Pin-Id": "mine"})
-    groups = {"priority_groups": ["g"], "priority_policy": "pinned_client"}
+    groups: dict[str, Any] = {"priority_groups": ["g"], "priority_policy": "pinned_client"}
     client.consumer(headers_only=True, **groups, priority_timeout=10**10)
     (message,) = client.pull({"batch": 1, "group": "g"}).take()
     size, pin = headers_of(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -65,7 +66,9 @@ def publish(client: Client, headers: list[tuple[str, str]], payload: bytes) -> N
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(KINDS), st.lists(st.tuples(block, st.sampled_from([b"", b"x"])), max_size=8))
-def test_every_message_is_answered_and_the_stream_goes_on(kind, messages) -> None:
+def test_every_message_is_answered_and_the_stream_goes_on(
+    kind: dict[str, Any], messages: Any
+) -> None:
     world = World()
     client = world.client()
     client.stream(subjects=["s.*"], **kind)

@@ -156,9 +156,9 @@ def test_what_was_copied_leaves_a_work_queue_after_a_restart_too() -> None:
             storage.release()
         world.tick()
         world.advance(0.01)
-        if world.hub.engine.registry.streams["T"].store.durable_seq >= 2:
+        if world.streams["T"].store.durable_seq >= 2:
             break
-    assert world.hub.engine.registry.streams["T"].store.durable_seq == 2
+    assert world.streams["T"].store.durable_seq == 2
     world.advance(1)
     storage.hold = False
     while storage.held:
@@ -206,7 +206,7 @@ def test_what_was_copied_leaves_its_origin_when_the_power_went_in_between(
     client.stream("T", subjects=[], sources=[{"name": "S", "filter_subject": "s.a"}])
     client.stream(retention=retention)
     client.consumer(filter_subject="s.b")
-    store = world.hub.engine.registry.streams["S"].store
+    store = world.streams["S"].store
     client.publish(b"s.b")
     client.publish(b"s.a")
     for _ in range(100):
@@ -255,13 +255,13 @@ def test_a_stream_that_is_deleted_leaves_no_timer_and_is_forgotten() -> None:
         client.put(b"o.x")
     world.advance(3)
     assert listening.take()
-    seen = [weakref.ref(stream) for stream in world.hub.engine.registry.streams.values()]
+    seen = [weakref.ref(stream) for stream in world.streams.values()]
     for name in ("S", "T", "O", "M"):
         client.api(f"STREAM.DELETE.{name}")
     world.advance(5)
     assert len(world.hub.timers) == before
     gc.collect()
-    assert [ref().name for ref in seen if ref() is not None] == []
+    assert [stream.name for ref in seen if (stream := ref()) is not None] == []
 
 
 def test_a_work_queue_gives_up_what_was_copied_although_a_flush_failed() -> None:

@@ -252,7 +252,7 @@ class TestARestart:
         assert contents(client) == before
         fill(client, 2, start=7)
         assert contents(client) == contents(client, "S")
-        assert not world.storage.report  # type: ignore[union-attr]
+        assert not world.storage.report
 
 
 def test_a_mirrored_bucket_reads_like_the_bucket(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -49,8 +50,10 @@ odd = st.sampled_from(
 )
 replies = st.sampled_from([b"_R.a", b"_R.a", b"_R.b", b"_R.1.x.2.gap.1.0.$FI"])
 chunks = st.one_of(
-    st.lists(st.tuples(st.just(b"s.a"), replies, blocks), min_size=1, max_size=8)
-    for blocks in (ids, st.just(b""), ids | odd)
+    [
+        st.lists(st.tuples(st.just(b"s.a"), replies, blocks), min_size=1, max_size=8)
+        for blocks in (ids, st.just(b""), ids | odd)
+    ]
 ) | st.lists(
     st.tuples(st.sampled_from([b"s.a", b"s.b"]), replies | st.just(b""), ids),
     min_size=1,
@@ -62,7 +65,7 @@ steps = st.lists(chunks | st.sampled_from([0.5, 1.0, WINDOW_S]), max_size=12)
 class Twin:
     """A stream, and somebody who hears every acknowledgement."""
 
-    def __init__(self, storage: HeldStorage | None = None, **config: object) -> None:
+    def __init__(self, storage: HeldStorage | None = None, **config: Any) -> None:
         self.storage = storage or HeldStorage()
         self.world = World(self.storage)
         self.client: Client = self.world.client()
@@ -91,7 +94,7 @@ class Twin:
         known = [window.find(b"id.%d" % number, now_ns) for number in range(31)]
         return [heard, list(rows), known, window.last_id, window.last_sequence, store.state]
 
-    def answers(self) -> list[dict[str, object]]:
+    def answers(self) -> list[dict[str, Any]]:
         return [json.loads(answer.payload) for answer in self.inbox.take()]
 
 
@@ -104,7 +107,7 @@ def frames_of(messages: list[tuple[bytes, bytes, bytes]]) -> list[Frame]:
 
 @given(steps, st.sampled_from([{}, {"allow_rollup_hdrs": True}, {"max_msgs": 5}, {"no_ack": True}]))
 def test_a_chunk_leaves_what_its_messages_leave_one_by_one(
-    work: list[list[tuple[bytes, bytes, bytes]] | float], config: dict[str, object]
+    work: list[list[tuple[bytes, bytes, bytes]] | float], config: dict[str, Any]
 ) -> None:
     one, other = Twin(**config), Twin(**config)
     for step in work:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jetstream_world import Client, World, publication
 
 NEXT = b"$JS.API.CONSUMER.MSG.NEXT.S.C"
 SECOND = 1_000_000_000
 
 
-def world_with_consumer(**config: object) -> tuple[World, Client]:
+def world_with_consumer(**config: Any) -> tuple[World, Client]:
     world = World()
     client = world.client()
     client.stream()

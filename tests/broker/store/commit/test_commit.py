@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -48,10 +49,12 @@ def batch(epoch: int = 0, nbytes: int = 10, *, deletes: bool = False) -> Batch:
     return made
 
 
-def committer(recorder: Recorder, *, threaded: bool = True, interval_ns: int | None = None):
+def committer(
+    recorder: Recorder, *, threaded: bool = True, interval_ns: int | None = None
+) -> tuple[Committer, threading.Semaphore]:
     notified = threading.Semaphore(0)
     made = Committer(
-        recorder,
+        recorder,  # type: ignore[arg-type]
         clock=ManualClock(),
         threaded=threaded,
         notify=notified.release,
@@ -60,7 +63,7 @@ def committer(recorder: Recorder, *, threaded: bool = True, interval_ns: int | N
     return made, notified
 
 
-def queued_behind_a_running_one(recorder: Recorder, items) -> Committer:
+def queued_behind_a_running_one(recorder: Recorder, items: Any) -> Committer:
     """Submit while the thread is busy with a first batch, then let it go on to the end."""
     recorder.gate.clear()
     made, _ = committer(recorder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,7 +40,7 @@ def log_of(contents: list[tuple[bytes, bytes, bytes]], salt: int = SALT) -> tupl
 
 
 @given(st.lists(messages, max_size=8))
-def test_a_scan_finds_every_record_where_it_is(contents) -> None:
+def test_a_scan_finds_every_record_where_it_is(contents: Any) -> None:
     data, offsets = log_of(contents)
     found = list(scan(data + bytes(100), 0, len(data) + 100, SALT))
     assert [item.offset for item in found] == offsets
@@ -52,7 +54,7 @@ def test_a_scan_finds_every_record_where_it_is(contents) -> None:
 
 
 @given(messages)
-def test_a_record_is_as_long_as_the_message_is_accounted(content) -> None:
+def test_a_record_is_as_long_as_the_message_is_accounted(content: Any) -> None:
     subject, headers, payload = content
     record = encode_message(1, subject, headers, payload, 0, SALT)
     accounted = 22 + len(subject) + (4 + len(headers) if headers else 0) + len(payload) + 8
@@ -60,7 +62,7 @@ def test_a_record_is_as_long_as_the_message_is_accounted(content) -> None:
 
 
 @given(st.lists(messages, min_size=1, max_size=6), st.data())
-def test_a_flipped_bit_costs_one_record_and_is_noticed(contents, data) -> None:
+def test_a_flipped_bit_costs_one_record_and_is_noticed(contents: Any, data: Any) -> None:
     log, offsets = log_of(contents)
     bit = data.draw(st.integers(0, 8 * len(log) - 1))
     damaged = bytearray(log)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from typing import Any
 
 import pytest
 
@@ -34,7 +35,7 @@ def footer(rel: array[int] | None = None) -> bytes:
     return encode_footer(4400, 1010, arrays, NAMES, [(1, 5), (9, 9)])
 
 
-def parts(data: bytes):
+def parts(data: bytes) -> tuple[Any, bytes, bytes]:
     size = 4400 + len(data)
     found = decode_trailer(data[-TRAILER_BYTES:], size)
     assert found is not None
@@ -51,7 +52,7 @@ def test_a_header_comes_back_and_fits_its_space() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 9, 12, 30, 2048, 2060])
-def test_one_damaged_copy_of_the_header_is_survived_and_noticed(place) -> None:
+def test_one_damaged_copy_of_the_header_is_survived_and_noticed(place: Any) -> None:
     data = bytearray(encode_header(HEADER))
     data[place] ^= 4
     assert decode_header(bytes(data), "f") == (HEADER, True)
@@ -76,7 +77,7 @@ def test_a_newer_format_is_refused_by_name_and_version() -> None:
 
 
 @pytest.mark.parametrize("rel", [None, array("I", [0, 4, 9])])
-def test_a_footer_comes_back(rel) -> None:
+def test_a_footer_comes_back(rel: Any) -> None:
     found, block, raw = parts(footer(rel))
     assert found.data_end == 4400
     summary = decode_summary(raw, found)

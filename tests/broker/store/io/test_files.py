@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from headrace.testing.faultfs import FaultFS
 
 
 @pytest.fixture(params=["local", "fault"])
-def place(request, tmp_path: Path):
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[LocalFiles | FaultFS, str]:
     """A file system and a directory in it."""
     if request.param == "local":
         return LocalFiles(), str(tmp_path)
@@ -23,7 +24,7 @@ def place(request, tmp_path: Path):
     return fs, "/d"
 
 
-def test_files_are_made_written_read_and_cut(place) -> None:
+def test_files_are_made_written_read_and_cut(place: Any) -> None:
     fs, root = place
     handle = fs.open(root + "/f", create=True)
     with pytest.raises(FileExistsError):
@@ -42,7 +43,7 @@ def test_files_are_made_written_read_and_cut(place) -> None:
         fs.open(root + "/g")
 
 
-def test_what_lies_at_a_path_and_whether_a_file_still_does(place) -> None:
+def test_what_lies_at_a_path_and_whether_a_file_still_does(place: Any) -> None:
     fs, root = place
     handle = fs.open(root + "/f", create=True)
     fs.mkdir(root + "/d")
@@ -60,7 +61,7 @@ def test_what_lies_at_a_path_and_whether_a_file_still_does(place) -> None:
     fs.close(other)
 
 
-def test_directories_are_made_listed_renamed_and_removed(place) -> None:
+def test_directories_are_made_listed_renamed_and_removed(place: Any) -> None:
     fs, root = place
     fs.mkdir(root + "/b")
     fs.close(fs.open(root + "/b/f", create=True))
@@ -80,7 +81,7 @@ def test_directories_are_made_listed_renamed_and_removed(place) -> None:
     assert fs.listdir(root) == ["d"]
 
 
-def test_a_lock_is_exclusive_and_ends_with_its_handle(place) -> None:
+def test_a_lock_is_exclusive_and_ends_with_its_handle(place: Any) -> None:
     fs, root = place
     one = fs.open(root + "/lock", create=True)
     two = fs.open(root + "/lock")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from disks import disk_of
 from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.broker.store.log.file_log import FileLog
 from headrace.errors import StoreError
 from headrace.testing.faultfs import FaultFS, PowerCut
 
@@ -14,23 +17,23 @@ BIG = 1 << 40
 HEADERS = b"NATS/1.0\r\nNats-TTL: 5\r\n\r\n"
 
 
-def open_store(fs: FaultFS, **options) -> FileStorage:
+def open_store(fs: FaultFS, **options: Any) -> FileStorage:
     options = {"segment_bytes": 8192, **options}
     return FileStorage("/store", fs=fs, threaded=False, salts=random.Random(1), **options)
 
 
-def reopen(storage: FileStorage):
-    found = open_store(storage._fs.kill())
+def reopen(storage: FileStorage) -> tuple[FileStorage, Any]:
+    found = open_store(disk_of(storage).kill())
     return found, found.open_stream("S", lambda headers, stamp: stamp + len(headers))
 
 
-def flush(storage) -> None:
+def flush(storage: Any) -> None:
     outcome: list[Exception | None] = []
     storage.flush(outcome.append)
     assert outcome == [None]
 
 
-def payloads(store) -> list[bytes]:
+def payloads(store: Any) -> list[bytes]:
     return [message.payload for message in store.read(1, None, BIG, BIG, BIG)]
 
 
@@ -38,20 +41,20 @@ def together(*bodies: bytes) -> list[tuple[bytes, bytes, bytes, int, int]]:
     return [(b"s", b"", body, 1, 0) for body in bodies]
 
 
-def _watermark(storage) -> tuple[str, bytes]:
-    path = next(path for path in storage._fs.files() if path.endswith("watermark"))
-    return path, storage._fs.content(path)
+def _watermark(storage: Any) -> tuple[str, bytes]:
+    path = next(path for path in disk_of(storage).files() if path.endswith("watermark"))
+    return path, disk_of(storage).content(path)
 
 
 # -- expiring
 
 
 @pytest.fixture(params=["memory", "file"])
-def storage(request):
+def storage(request: pytest.FixtureRequest) -> FileStorage | MemoryStorage:
     return MemoryStorage() if request.param == "memory" else open_store(FaultFS())
 
 
-def test_only_messages_that_expire_have_a_time(storage) -> None:
+def test_only_messages_that_expire_have_a_time(storage: Any) -> None:
     store = storage.create_stream("S")
     store.append(b"a", b"", b"", 1)
     assert store.append_expiring(b"a", HEADERS, b"x", 2, 77) == 2
@@ -124,7 +127,7 @@ def test_times_of_messages_taken_back_are_gone_with_them() -> None:
 # -- together
 
 
-def test_messages_appended_together_are_ordinary_messages(storage) -> None:
+def test_messages_appended_together_are_ordinary_messages(storage: Any) -> None:
     store = storage.create_stream("S")
     store.append(b"s", b"", b"0", 1)
     messages = [*together(b"1", b"2"), (b"t", HEADERS, b"3", 1, 9)]
@@ -146,7 +149,9 @@ def test_messages_together_larger_than_a_segment_stay_in_one() -> None:
     assert payloads(again) == payloads(store)
 
 
-def test_too_much_together_is_refused_and_nothing_staged(storage, monkeypatch) -> None:
+def test_too_much_together_is_refused_and_nothing_staged(
+    storage: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("headrace.broker.store.log.appends.TOGETHER_BYTES_MAX", 1000)
     store = storage.create_stream("S")
     with pytest.raises(StoreError, match="may take 1000 bytes"):
@@ -163,14 +168,15 @@ def test_wherever_the_file_ends_a_restart_finds_all_or_none() -> None:
     store.append(b"s", b"", b"0", 1)
     flush(storage)
     mark = _watermark(storage)
+    assert isinstance(store, FileLog)
     begin = store._end
     store.append_together(together(b"1", b"22", b"333"))
     end = store._end
     flush(storage)
-    path = next(path for path in storage._fs.files() if path.endswith(".seg"))
-    whole = storage._fs.content(path)
+    path = next(path for path in disk_of(storage).files() if path.endswith(".seg"))
+    whole = disk_of(storage).content(path)
     for cut in range(begin, end + 1):
-        fs = storage._fs.kill()
+        fs = disk_of(storage).kill()
         fs.overwrite(path, whole[:cut] + bytes(64))
         fs.overwrite(*mark)
         expected = [b"0", b"1", b"22", b"333"] if cut == end else [b"0"]
@@ -185,7 +191,7 @@ def test_wherever_the_file_ends_a_restart_finds_all_or_none() -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_power_cut_never_leaves_a_part(seed) -> None:
+def test_a_power_cut_never_leaves_a_part(seed: int) -> None:
     rng = random.Random(seed)
     for _ in range(25):
         fs = FaultFS()

@@ -16,6 +16,7 @@ from headrace.broker.store.format.record import OVERHEAD
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.index.views import View
 from headrace.broker.store.log import bulk, edits
+from headrace.broker.store.log.file_log import FileLog
 from headrace.broker.store.storage import memory
 from headrace.broker.store.storage.memory import MemoryLog
 from headrace.message import StoredMessage
@@ -46,7 +47,7 @@ class Life:
         self.storage: FileStorage | MemoryStorage = MemoryStorage()
         if kind == "file":
             self.open()
-        self.store = self.storage.create_stream("S")
+        self.store: FileLog | MemoryLog = self.storage.create_stream("S")
         self.model: dict[int, StoredMessage] = {}
         self.last = 0
 
@@ -114,6 +115,7 @@ class Life:
         assert store.present(range(1, self.last + 3)) == sorted(model)
         assert store.headings(1, 10_000) == [(s, model[s].subject) for s in sorted(model)]
         for patterns in FILTERS[1:]:
+            assert patterns is not None
             scope = SubjectFilter(patterns)
             chosen = [s for s, m in model.items() if scope.matches(m.subject)]
             assert store.count(scope, 0) == len(chosen)
@@ -146,7 +148,7 @@ kinds = st.sampled_from(["file", "memory"])
     between=betweens,
 )
 def test_a_purge_in_slices_removes_what_one_go_would(
-    kind, fill, patterns, keep, back, work, between
+    kind: str, fill: Any, patterns: Any, keep: int, back: Any, work: Any, between: Any
 ) -> None:
     life = Life(kind)
     life.append(fill * 3)
@@ -192,7 +194,7 @@ def test_a_purge_keeps_as_many_as_are_left_when_it_has_counted_them(kind: str) -
 @settings(max_examples=150, deadline=None)
 @given(kind=kinds, fill=fills, keep=st.integers(1, 6), work=st.integers(1, 900), between=betweens)
 def test_a_thinning_in_slices_leaves_the_newest_of_each_subject(
-    kind, fill, keep, work, between
+    kind: str, fill: Any, keep: int, work: Any, between: Any
 ) -> None:
     life = Life(kind)
     life.append(fill * 3)
@@ -207,6 +209,7 @@ def test_a_thinning_in_slices_leaves_the_newest_of_each_subject(
         what, value = next(pace, ("flush", None))
         life.between(what, value)
         if what == "append":  # a stream sees to it at the end of a tick
+            assert value is not None
             life.lose(set(life.store.thin([subject for subject, _ in value], keep)))
         assert life.live() == set(life.model)
     counts = Counter(message.subject for message in life.model.values())
@@ -223,7 +226,9 @@ def test_a_thinning_in_slices_leaves_the_newest_of_each_subject(
     keep=st.integers(1, 99),
     share=st.floats(0.05, 1),
 )
-def test_a_trim_in_slices_ends_where_one_go_would(kind, fill, work, keep, share) -> None:
+def test_a_trim_in_slices_ends_where_one_go_would(
+    kind: str, fill: Any, work: Any, keep: int, share: Any
+) -> None:
     life, whole = Life(kind), Life(kind)
     for each in (life, whole):
         each.append(fill * 3)
@@ -249,7 +254,9 @@ def test_a_trim_in_slices_ends_where_one_go_would(kind, fill, work, keep, share)
     work=st.integers(1, 900),
     runs=st.integers(1, 4),
 )
-def test_slices_that_do_not_become_durable_are_taken_back(kind, fill, patterns, work, runs) -> None:
+def test_slices_that_do_not_become_durable_are_taken_back(
+    kind: str, fill: Any, patterns: Any, work: Any, runs: Any
+) -> None:
     life = Life(kind)
     life.append(fill * 2)
     life.flush()
@@ -322,7 +329,7 @@ class TestWork:
     @pytest.mark.parametrize(
         ("patterns", "keep"), [(None, 0), (None, 100), ([b"s.1"], 0), ([b"s.1"], 20_000)]
     )
-    def test_of_a_purge_is_bounded(self, log, looked, patterns, keep) -> None:
+    def test_of_a_purge_is_bounded(self, log: Any, looked: Any, patterns: Any, keep: int) -> None:
         scope = SubjectFilter(patterns) if patterns else None
         purge, work, slices = log.purging(scope, 0, keep), 20_000, 0
         log._segments[0].live_counts()  # in smaller segments, made while appending
@@ -335,14 +342,14 @@ class TestWork:
         assert slices >= (3 if scope is None else 10)
         assert purge.removed == (60_000 if scope is None else 30_000) - keep
 
-    def test_of_a_thinning_is_bounded(self, log) -> None:
+    def test_of_a_thinning_is_bounded(self, log: Any) -> None:
         thinning, sizes = log.thinning(10), []
         while not thinning.done:
             sizes.append(len(thinning.run(20_000)))
         assert max(sizes) <= 1_001
         assert sum(sizes) == 60_000 - 20
 
-    def test_of_a_trim_is_bounded(self, log) -> None:
+    def test_of_a_trim_is_bounded(self, log: Any) -> None:
         sizes = []
         while not log.is_within(max_messages=10):
             sizes.append(log.trim(max_messages=10, work=20_000))

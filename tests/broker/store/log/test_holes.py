@@ -223,7 +223,7 @@ def test_zeros_in_place_of_messages_that_were_not_removed_are_damage() -> None:
     assert full.store.first_seq == lost[0][1] + 1
 
 
-def test_the_machines_own_files(tmp_path) -> None:
+def test_the_machines_own_files(tmp_path: Any) -> None:
     fs = LocalFiles()
     handle = fs.open(str(tmp_path / "file"), create=True)
     fs.pwrite(handle, b"x" * PUNCH_BYTES * 4, 0)

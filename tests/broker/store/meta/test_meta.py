@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from disks import disk_of
 from headrace.broker.store import FileStorage
 from headrace.broker.store.commit.writer import MetaChange
 from headrace.broker.store.format.entries import DELETE, PUT, Entry
@@ -38,14 +40,14 @@ def test_values_and_deltas_come_back() -> None:
     storage.meta.put("c", b"")
     storage.meta.delete("b")
     flush(storage)
-    storage = open_store(storage._fs.kill())
+    storage = open_store(disk_of(storage).kill())
     assert dict(storage.meta.load()) == {"a": (b"1", [b"+1", b"+3"]), "c": (b"", [])}
 
 
 def test_what_was_not_flushed_is_not_there() -> None:
     storage = open_store(FaultFS())
     storage.meta.put("a", b"1")
-    assert dict(open_store(storage._fs.kill()).meta.load()) == {}
+    assert dict(open_store(disk_of(storage).kill()).meta.load()) == {}
 
 
 def test_a_journal_that_is_mostly_superseded_is_rewritten() -> None:
@@ -134,7 +136,7 @@ class Direct:
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last"])
-def test_a_damaged_entry_costs_that_entry_and_is_reported_and_kept(place) -> None:
+def test_a_damaged_entry_costs_that_entry_and_is_reported_and_kept(place: Any) -> None:
     direct = Direct(FaultFS())
     for key in (b"first", b"middle", b"last"):
         direct.write((PUT, key, b"value of " + key))
@@ -223,7 +225,7 @@ def test_deltas_behind_a_lost_one_are_handed_out_apart() -> None:
     storage.meta.put("a", b"again")
     assert storage.meta.loose("a") == []
     flush(storage)
-    storage = open_store(storage._fs.kill())
+    storage = open_store(disk_of(storage).kill())
     assert storage.meta.load()["a"] == (b"again", [])
     assert storage.report == []
 
@@ -247,11 +249,11 @@ def test_what_is_kept_beside_a_stream_outlives_the_journal() -> None:
     flush(storage)
     storage.meta.delete("c")
     flush(storage)
-    fs = storage._fs.kill()
+    fs = disk_of(storage).kill()
     fs.unlink("/s/meta/journal-00000001")
     storage = open_store(fs)
     assert dict(storage.meta.load()) == {"a": (b"value-a", [])}
     flush(storage)  # the new journal has it by itself
-    fs = storage._fs.kill()
+    fs = disk_of(storage).kill()
     fs.unlink("/s/streams/S/spare")
     assert dict(open_store(fs).meta.load()) == {"a": (b"value-a", [])}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.store import FileStorage
+from headrace.broker.store.format.segment import HEADER_BYTES
 from headrace.broker.store.io.findings import Finding
 from headrace.broker.store.storage import scrub
 from headrace.broker.store.storage.scrub import ScrubState
@@ -49,7 +50,7 @@ def test_a_sound_store_is_read_whole_and_nothing_is_found() -> None:
     assert len(files) >= 3
     found, state = scrubbed(fs, storage)
     assert (found, state.damaged, state.files) == ([], 0, len(files))
-    assert state.nbytes == sum(file.end - scrub.HEADER_BYTES for file in files)
+    assert state.nbytes == sum(file.end - HEADER_BYTES for file in files)
 
 
 @given(
@@ -63,7 +64,7 @@ def test_flipped_bits_are_found_whatever_the_pieces(
     fs, storage = filled()
     files = storage.sealed_files()
     file = files[which % len(files)]
-    first, size = scrub.HEADER_BYTES * 8, (file.end - scrub.HEADER_BYTES) * 8
+    first, size = HEADER_BYTES * 8, (file.end - HEADER_BYTES) * 8
     bits = {first + flip % size for flip in flips}
     for bit in bits:
         fs.flip_bit(file.path, bit)

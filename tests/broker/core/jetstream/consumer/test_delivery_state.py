@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.broker.core.jetstream.consumer.delivery_state import DeliveryState
 
 SECOND = 1_000_000_000
 
 
-def state(**settings: object) -> DeliveryState:
-    options: dict[str, object] = {"start_seq": 1, "tracks": True, "ack_wait_ns": SECOND}
-    return DeliveryState(**{**options, **settings})  # type: ignore[arg-type]
+def state(**settings: Any) -> DeliveryState:
+    options: dict[str, Any] = {"start_seq": 1, "tracks": True, "ack_wait_ns": SECOND}
+    return DeliveryState(**{**options, **settings})
 
 
 def deliver(subject: DeliveryState, *sequences: int, now_ns: int = 0) -> None:

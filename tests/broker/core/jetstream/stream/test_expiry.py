@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disks import disk_of
 from headrace.broker.core.jetstream.headers.ttl import (
     NEVER,
     expires_at,
@@ -82,7 +83,7 @@ def test_markers_are_known_by_their_headers() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(0, 10**10))))
-def test_a_wheel_gives_everything_once_in_time_and_nothing_early(steps: list) -> None:
+def test_a_wheel_gives_everything_once_in_time_and_nothing_early(steps: list[Any]) -> None:
     wheel, waiting, now = Wheel(), {}, 0
     for number, (time_ns, step) in enumerate(steps):
         wheel.add(time_ns, number)
@@ -132,7 +133,7 @@ def test_reading_does_not_go_through_the_head_again_and_again() -> None:
         calls.append(1)
         return read(self, *args)
 
-    MemoryLog.read = counting  # type: ignore[method-assign]
+    MemoryLog.read = counting  # type: ignore[method-assign, assignment]
     try:
         for sequence in range(1, 10):
             client.api("STREAM.MSG.GET.S", {"seq": sequence})
@@ -192,7 +193,7 @@ def test_a_message_that_never_expires_does_not_wake_the_timer_all_the_time() -> 
     world.advance(10)
     assert subjects(client) == {"s.a": 1}
     assert world.hub.next_deadline_ns() is None or (
-        world.hub.next_deadline_ns() > world.clock.monotonic_ns() + 60 * SECOND
+        (world.hub.next_deadline_ns() or 0) > world.clock.monotonic_ns() + 60 * SECOND
     )
     client.put(b"s.c")
     world.advance(3)
@@ -239,7 +240,7 @@ def test_what_expired_does_not_come_back_and_the_rest_still_expires(clean: bool)
         old = world.storage
         assert isinstance(old, FileStorage)
         world.clock.advance(4)
-        return file_storage(old._fs.kill())
+        return file_storage(disk_of(old).kill())
 
     world.restart(reopen) if clean else kill(world, reopen)
     client = world.client()
@@ -250,7 +251,7 @@ def test_what_expired_does_not_come_back_and_the_rest_still_expires(clean: bool)
     assert subjects(client) == {"s.never": 1}
 
 
-def kill(world: World, reopen) -> None:
+def kill(world: World, reopen: Any) -> None:
     """As ``restart``, but nothing is closed in order."""
     world.storage = reopen()
     world.clients.clear()

@@ -29,63 +29,69 @@ class Waiter:
         self.state.next_seq = max(self.state.next_seq, sequence)
 
 
-def woken(hungry: Hungry, *subjects: bytes, first: int = 1) -> list[Any]:
-    return hungry.wake(first, lambda: subjects)
+def empty() -> Any:
+    """Nobody waits yet; those who will are no consumers, only as much of one as it takes."""
+    return Hungry()
+
+
+def woken(hungry: Any, *subjects: bytes, first: int = 1) -> list[Any]:
+    found: list[Any] = hungry.wake(first, lambda: subjects)
+    return found
 
 
 def test_who_waits_for_anything_is_woken_by_whatever_and_once() -> None:
-    hungry, waiter = Hungry(), Waiter()
-    hungry.add(waiter, None)  # type: ignore[arg-type]
+    hungry, waiter = empty(), Waiter()
+    hungry.add(waiter, None)
     assert woken(hungry) == [waiter]
     assert not hungry
     assert woken(hungry) == []
 
 
 def test_subjects_are_asked_for_only_if_somebody_is_choosy() -> None:
-    hungry, waiter = Hungry(), Waiter()
-    hungry.add(waiter, None)  # type: ignore[arg-type]
+    hungry, waiter = empty(), Waiter()
+    hungry.add(waiter, None)
     assert hungry.wake(1, lambda: pytest.fail("nobody asked")) == [waiter]
 
 
 def test_what_lies_between_is_skipped_by_who_had_seen_everything() -> None:
-    hungry = Hungry()
+    hungry = empty()
     seen, behind, moved = (Waiter(b"a", next_seq=5) for _ in range(3))
-    hungry.add(seen, seen.filter, 5)  # type: ignore[arg-type]
-    hungry.add(behind, behind.filter)  # type: ignore[arg-type]
-    hungry.add(moved, moved.filter, 5)  # type: ignore[arg-type]
+    hungry.add(seen, seen.filter, 5)
+    hungry.add(behind, behind.filter)
+    hungry.add(moved, moved.filter, 5)
     moved.state.next_seq = 2  # it was reset
     assert len(woken(hungry, b"a", first=90)) == 3
     assert [w.state.next_seq for w in (seen, behind, moved)] == [90, 5, 2]
 
 
 def test_who_changes_its_mind_waits_for_the_new_one() -> None:
-    hungry, waiter = Hungry(), Waiter(b"a")
+    hungry, waiter = empty(), Waiter(b"a")
     for number in range(20):  # enough for a tree
         other = Waiter(b"x.%d" % number)
-        hungry.add(other, other.filter)  # type: ignore[arg-type]
-    hungry.add(waiter, waiter.filter)  # type: ignore[arg-type]
+        hungry.add(other, other.filter)
+    hungry.add(waiter, waiter.filter)
     assert woken(hungry, b"q") == []
-    hungry.add(waiter, SubjectFilter([b"b"]))  # type: ignore[arg-type]
+    hungry.add(waiter, SubjectFilter([b"b"]))
     assert woken(hungry, b"a") == []
     assert waiter in hungry
     assert woken(hungry, b"b") == [waiter]
-    hungry.add(waiter, None)  # type: ignore[arg-type]
-    hungry.discard(waiter)  # type: ignore[arg-type]
+    hungry.add(waiter, None)
+    hungry.discard(waiter)
     assert waiter not in hungry
 
 
 def test_long_filters_wait_beside_the_tree_until_there_are_many() -> None:
-    hungry = Hungry()
+    hungry = empty()
     waiting = [
         Waiter(*(b"w%d.%d.>" % (number, each) for each in range(20))) for number in range(90)
     ]
     for waiter in waiting:
-        hungry.add(waiter, waiter.filter)  # type: ignore[arg-type]
+        hungry.add(waiter, waiter.filter)
     for number in (0, 50, 63, 64, 89):
         assert woken(hungry, b"w%d.7.x" % number) == [waiting[number]]
         assert waiting[number] not in hungry
     for waiter in waiting:
-        hungry.discard(waiter)  # type: ignore[arg-type]
+        hungry.discard(waiter)
     assert not hungry
 
 
@@ -100,10 +106,10 @@ SUBJECTS = st.sampled_from([b"a", b"b", b"c", b"a.b", b"a.c", b"b.b", b"b.c.d", 
 def test_exactly_those_whose_filter_matches_are_woken(
     filters: list[list[bytes]], batches: list[list[bytes]]
 ) -> None:
-    hungry = Hungry()
+    hungry = empty()
     waiting = [Waiter(*patterns) for patterns in filters]
     for waiter in waiting:
-        hungry.add(waiter, waiter.filter)  # type: ignore[arg-type]
+        hungry.add(waiter, waiter.filter)
     for subjects in batches:
         found = woken(hungry, *subjects)
         expected = [w for w in waiting if w.filter and any(map(w.filter.matches, subjects))]
@@ -111,7 +117,7 @@ def test_exactly_those_whose_filter_matches_are_woken(
         assert len(found) == len(expected)
         waiting = [waiter for waiter in waiting if waiter not in expected]
         for waiter in expected[::2]:  # some come back
-            hungry.add(waiter, waiter.filter)  # type: ignore[arg-type]
+            hungry.add(waiter, waiter.filter)
             waiting.append(waiter)
 
 

@@ -50,7 +50,8 @@ def begin(client: Client, verb: str, document: Any) -> Inbox:
 
 
 def state(client: Client) -> dict[str, Any]:
-    return client.api("STREAM.INFO.S")["state"]
+    found: dict[str, Any] = client.api("STREAM.INFO.S")["state"]
+    return found
 
 
 def turns(world: World, inbox: Inbox) -> list[dict[str, Any]]:
@@ -66,11 +67,12 @@ def turns(world: World, inbox: Inbox) -> list[dict[str, Any]]:
 
 def answer(inbox: Inbox) -> dict[str, Any]:
     (message,) = inbox.take()
-    return json.loads(message.payload)
+    found: dict[str, Any] = json.loads(message.payload)
+    return found
 
 
 class TestAPurge:
-    def test_is_answered_when_its_last_slice_is_durable(self, world, client) -> None:
+    def test_is_answered_when_its_last_slice_is_durable(self, world: World, client: Client) -> None:
         client.stream()
         fill(client, 2_000)
         inbox = begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
@@ -83,23 +85,25 @@ class TestAPurge:
         assert state(client)["messages"] == 1_000
         assert state(client)["num_subjects"] == 1
 
-    def test_waits_for_the_disk_between_two_slices(self, world, client) -> None:
+    def test_waits_for_the_disk_between_two_slices(self, world: World, client: Client) -> None:
         client.stream()
         fill(client, 1_000)
-        world.storage.hold = True
+        storage = world.storage
+        assert isinstance(storage, HeldStorage)
+        storage.hold = True
         inbox = begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
         before = state(client)["messages"]
         world.settle()
         assert state(client)["messages"] == before > 500
         while not inbox.messages:
-            assert world.storage.held
-            world.storage.release()
+            assert storage.held
+            storage.release()
             world.tick()
             world.settle()
         assert answer(inbox)["purged"] == 500
 
     def test_leaves_alone_what_is_published_meanwhile_and_is_seen_exactly(
-        self, world, client
+        self, world: World, client: Client
     ) -> None:
         client.stream()
         client.consumer(filter_subject="s.1")
@@ -124,7 +128,7 @@ class TestAPurge:
         got = client.pull({"batch": 100, "no_wait": True}).take()
         assert [m.stream_seq for m in got if m.reply] == list(range(1_001, 1_001 + published))
 
-    def test_ends_deliveries_of_what_it_removes(self, world, client) -> None:
+    def test_ends_deliveries_of_what_it_removes(self, world: World, client: Client) -> None:
         client.stream()
         client.consumer(max_ack_pending=5_000)
         fill(client, 1_000)
@@ -138,7 +142,7 @@ class TestAPurge:
             world.tick()
         assert client.info()["num_ack_pending"] == 500
 
-    def test_meets_another_one(self, world, client) -> None:
+    def test_meets_another_one(self, world: World, client: Client) -> None:
         client.stream()
         fill(client, 1_000)
         one = begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
@@ -149,7 +153,7 @@ class TestAPurge:
         assert sum(purged) == 1_000 - left
         assert 5 <= left <= 10
 
-    def test_of_a_stream_that_is_deleted_is_refused(self, world, client) -> None:
+    def test_of_a_stream_that_is_deleted_is_refused(self, world: World, client: Client) -> None:
         client.stream()
         fill(client, 1_000)
         inbox = begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
@@ -159,7 +163,7 @@ class TestAPurge:
         client.stream()
         assert state(client)["messages"] == 0
 
-    def test_goes_on_beside_an_update(self, world, client) -> None:
+    def test_goes_on_beside_an_update(self, world: World, client: Client) -> None:
         client.stream()
         fill(client, 2_000)
         purge = begin(client, "STREAM.PURGE.S", {"filter": "s.1"})
@@ -171,7 +175,9 @@ class TestAPurge:
         assert 0 < state(client)["messages"] <= 50
         assert state(client)["num_subjects"] == 1
 
-    def test_that_the_disk_refuses_is_answered_so_and_comes_back(self, world, client) -> None:
+    def test_that_the_disk_refuses_is_answered_so_and_comes_back(
+        self, world: World, client: Client
+    ) -> None:
         fs = FaultFS()
         world = World(FileStorage("/store", fs=fs, threaded=False))
         client = world.client()
@@ -207,7 +213,7 @@ class TestAPurge:
 class TestLimits:
     @pytest.mark.parametrize("limit", [{"max_msgs": 50}, {"max_bytes": 1_000}])
     def test_that_are_lowered_are_met_when_the_update_is_answered(
-        self, world, client, limit
+        self, world: World, client: Client, limit: dict[str, int]
     ) -> None:
         client.stream()
         fill(client, 8_000)
@@ -220,7 +226,7 @@ class TestLimits:
         client.put(b"s.1")
         assert state(client)["messages"] <= 50
 
-    def test_of_each_subject_take_one_pass(self, world, client) -> None:
+    def test_of_each_subject_take_one_pass(self, world: World, client: Client) -> None:
         client.stream(max_msgs_per_subject=100)
         fill(client, 2_000, subjects=20)
         config = {"name": "S", "subjects": ["s.>"], "max_msgs_per_subject": 10}
@@ -240,7 +246,7 @@ class TestLimits:
         ] == (2_000 - 20 * 10 + 8)
 
     def test_of_one_message_per_subject_replace_while_the_pass_is_under_way(
-        self, world, client
+        self, world: World, client: Client
     ) -> None:
         client.stream()
         fill(client, 2_000, subjects=20)
@@ -286,7 +292,7 @@ class TestLimits:
         world.advance(1)
         assert state(client)["messages"] == 200
 
-    def test_of_age_remove_much_in_turns(self, world, client) -> None:
+    def test_of_age_remove_much_in_turns(self, world: World, client: Client) -> None:
         client.stream(max_age=5_000_000_000)
         fill(client, 8_000)
         world.clock.advance(6)
@@ -302,7 +308,7 @@ class TestLimits:
             before, steps = after, steps + 1
         assert steps > 4
 
-    def test_of_single_messages_that_expire_together(self, world, client) -> None:
+    def test_of_single_messages_that_expire_together(self, world: World, client: Client) -> None:
         client.stream(allow_msg_ttl=True)
         for _ in range(450):
             client.publish(b"s.1", Nats_TTL="5s")
@@ -317,7 +323,9 @@ class TestLimits:
 
 class TestARollup:
     @pytest.mark.parametrize("scope", ["sub", "all"])
-    def test_is_acknowledged_when_everything_before_it_is_gone(self, world, client, scope) -> None:
+    def test_is_acknowledged_when_everything_before_it_is_gone(
+        self, world: World, client: Client, scope: Any
+    ) -> None:
         client.stream(allow_rollup_hdrs=True)
         fill(client, 8_000)
         inbox = client.request(b"s.1", b"new", Nats_Rollup=scope)
@@ -329,7 +337,7 @@ class TestARollup:
 
 
 class TestInterest:
-    def test_that_goes_frees_everything_in_turns(self, world, client) -> None:
+    def test_that_goes_frees_everything_in_turns(self, world: World, client: Client) -> None:
         client.stream(retention="interest")
         client.consumer()
         fill(client, 8_000)
@@ -338,7 +346,7 @@ class TestInterest:
         world.settle()
         assert state(client)["messages"] == 0
 
-    def test_of_others_keeps_what_they_need(self, world, client) -> None:
+    def test_of_others_keeps_what_they_need(self, world: World, client: Client) -> None:
         client.stream(retention="interest")
         client.consumer("C")
         client.consumer("D", filter_subject="s.1")
@@ -349,7 +357,7 @@ class TestInterest:
         assert state(client)["messages"] == 1_000
         assert client.info("D")["num_pending"] == 1_000
 
-    def test_that_comes_meanwhile_keeps_the_rest(self, world, client) -> None:
+    def test_that_comes_meanwhile_keeps_the_rest(self, world: World, client: Client) -> None:
         client.stream(retention="interest")
         client.consumer()
         fill(client, 8_000)

@@ -8,7 +8,6 @@ import random
 from typing import Any
 
 import pytest
-from tests.jetstream_world import Client, Inbox, World
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.headers.ttl import expires_at
@@ -17,6 +16,7 @@ from headrace.broker.core.jetstream.stream import removal as stream_removal
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
+from jetstream_world import Client, Inbox, World
 
 ROOT = "/store"
 
@@ -57,7 +57,7 @@ class Disk:
             self.fs.bar(path, error)
 
 
-def filled(count: int = 150, **config: object) -> Disk:
+def filled(count: int = 150, **config: Any) -> Disk:
     disk = Disk()
     client = disk.world.client()
     client.stream(allow_direct=True, **config)
@@ -72,7 +72,7 @@ def filled(count: int = 150, **config: object) -> Disk:
 
 
 @pytest.mark.parametrize("error", [errno.EIO, errno.EMFILE, errno.EACCES])
-def test_a_consumer_stays_where_it_is_until_it_can_read_on(error) -> None:
+def test_a_consumer_stays_where_it_is_until_it_can_read_on(error: int) -> None:
     disk = filled()
     world, client = disk.world, disk.world.client()
     disk.bar(error)
@@ -124,7 +124,7 @@ def test_who_asks_for_it_is_told_and_may_ask_again() -> None:
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
-def test_what_is_acknowledged_leaves_when_it_can_be_read(retention) -> None:
+def test_what_is_acknowledged_leaves_when_it_can_be_read(retention: str) -> None:
     disk = filled(retention=retention)
     messages = disk.world.client().pull({"batch": 100, "expires": 10**9}).take()
     assert len(messages) == 100
@@ -199,6 +199,7 @@ def test_what_has_expired_and_leaves_a_marker_goes_when_it_can_be_read() -> None
         client.put(b"s.%d" % (number % 3), b"x" * 100, Nats_TTL="30s")
     disk.restart()
     disk.bar(errno.EIO)
+    assert isinstance(disk.world.storage, FileStorage)
     disk.world.storage._shelf.blocks._blocks.clear()  # what the start has read
     client = disk.world.client()
     disk.world.advance(60)

@@ -154,7 +154,7 @@ def test_only_pulls_with_the_pin_keep_it() -> None:
 def test_a_new_timeout_holds_from_the_next_pull_on(drain: Client) -> None:
     fill(drain, 1)
     pin = pin_of(drain.pull(A))
-    groups = {"priority_policy": "pinned_client", "priority_groups": ["A"]}
+    groups: dict[str, Any] = {"priority_policy": "pinned_client", "priority_groups": ["A"]}
     assert "error" not in drain.consumer(**groups, priority_timeout=SECOND)
     drain.pull({**A, "id": pin})
     drain.world.advance(1)
@@ -167,7 +167,7 @@ def test_three_clients_take_turns_as_each_falls_silent(
 ) -> None:
     client = open_client(handover, priority_timeout=3 * SECOND)
     fill(client, 3)
-    pins = set()
+    pins: set[str] = set()
     for _ in range(3):
         inbox = client.pull({**A, "batch": 1})
         if pins:

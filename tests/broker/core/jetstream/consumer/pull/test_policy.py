@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.api.consumers import ConsumerConfig, PullRequest
 from headrace.broker.core.jetstream.consumer.pull.policy import (
     SERVE,
@@ -13,8 +15,8 @@ from headrace.broker.core.jetstream.headers.statuses import WRONG_PIN_ID
 SECOND = 1_000_000_000
 
 
-def request(*, plain: bool = False, **fields: object) -> WaitingRequest:
-    return WaitingRequest(b"i", PullRequest(**fields), 0, plain=plain)  # type: ignore[arg-type]
+def request(*, plain: bool = False, **fields: Any) -> WaitingRequest:
+    return WaitingRequest(b"i", PullRequest(**fields), 0, plain=plain)
 
 
 def pinned() -> tuple[PinnedClient, list[str]]:

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.api.consumers import PullRequest
 from headrace.broker.core.jetstream.consumer.pull.queue import PullQueue, WaitingRequest
 
 SECOND = 1_000_000_000
 
 
-def request(
-    inbox: bytes = b"i", lane: int = 0, now_ns: int = 0, **fields: object
-) -> WaitingRequest:
-    made = WaitingRequest(inbox, PullRequest(**fields), now_ns, plain=False)  # type: ignore[arg-type]
+def request(inbox: bytes = b"i", lane: int = 0, now_ns: int = 0, **fields: Any) -> WaitingRequest:
+    made = WaitingRequest(inbox, PullRequest(**fields), now_ns, plain=False)
     made.lane = lane
     return made
 
