@@ -50,6 +50,56 @@ def test_files_and_functions_are_small_enough_to_read(path: Path) -> None:
     assert not too_long
 
 
+def module_of(path: Path) -> Path:
+    """The module, or the room, that a file of tests bears the name of."""
+    name = path.stem.removeprefix("test_")
+    folder = ROOT / "src" / "headrace" / path.parent.relative_to(ROOT / "tests")
+    return folder / name if (folder / name).is_dir() else folder / f"{name}.py"
+
+
+def test_tests_have_the_folders_of_the_source() -> None:
+    source = ROOT / "src" / "headrace"
+    rooms = [ROOT / "tests" / path.name for path in source.iterdir() if path.is_dir()]
+    folders = {path.parent for room in rooms for path in room.rglob("*.py")}
+    assert len(folders) > 20
+    strays = [f for f in folders if not (source / f.relative_to(ROOT / "tests")).is_dir()]
+    assert not strays
+
+
+def test_a_file_of_tests_that_is_named_after_no_module_says_what_it_is_about() -> None:
+    source = ROOT / "src" / "headrace"
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if path.parent != ROOT / "tests"]
+    others = [path for path in files if (source / path.parent.relative_to(ROOT / "tests")).is_dir()]
+    nameless = [path for path in others if not (module_of(path).exists())]
+    assert len(nameless) > 20
+    silent = [path for path in nameless if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "broker/core/jetstream/consumer/delivery_state",
+        "broker/core/jetstream/consumer/acks/acks",
+        "broker/core/jetstream/consumer/acks/ack_body",
+        "broker/core/jetstream/consumer/journal",
+        "broker/core/jetstream/consumer/pull/delivery_pass",
+        "broker/core/jetstream/engine/recovery",
+        "broker/core/jetstream/publish/admission",
+        "broker/core/jetstream/publish/duplicate_window",
+        "broker/store/commit/commit",
+        "broker/store/format/record",
+        "broker/store/format/segment",
+        "broker/store/log/file_log",
+        "broker/store/recovery/recovery",
+    ],
+)
+def test_what_decides_what_may_be_lost_has_tests_of_its_own(module: str) -> None:
+    path = Path(module)
+    assert (ROOT / "src" / "headrace" / f"{module}.py").is_file()
+    assert (ROOT / "tests" / path.parent / f"test_{path.name}.py").is_file()
+
+
 def is_fixed(argument: ast.expr) -> bool:
     """Whether it is a number of at least 10 ms, or made of numbers and CONSTANTS."""
     if isinstance(argument, ast.Constant):

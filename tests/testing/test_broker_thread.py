@@ -1,3 +1,5 @@
+"""``testing.broker``: a broker in a thread of its own, for whoever has no loop."""
+
 from __future__ import annotations
 
 import socket

@@ -1,3 +1,5 @@
+"""TLS from the listener to the monitoring: handshakes, clients' certificates, what strangers may cost."""
+
 from __future__ import annotations
 
 import asyncio
