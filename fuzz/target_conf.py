@@ -6,7 +6,7 @@ import random
 import tomllib
 from pathlib import Path
 
-from headrace.broker.server.config_syntax import parse_config
+from headrace.broker.server.config.syntax import parse_config
 from headrace.cli.serve_config import broker_options, settings_of
 from headrace.cli.serve_nats import read_nats_file
 from headrace.errors import ConfigurationError

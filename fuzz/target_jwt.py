@@ -8,8 +8,7 @@ import random
 
 from headrace.broker.core.auth.jwt_auth import TokenTrust, TrustedTokens
 from headrace.broker.core.auth.nkeys import encode_key
-from headrace.broker.core.connect_options import ConnectOptions
-from headrace.broker.core.peer import Peer
+from headrace.broker.core.peer import ConnectOptions, Peer
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from mutation import Target

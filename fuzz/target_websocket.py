@@ -7,8 +7,8 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
-from headrace.broker.server import websocket
-from headrace.broker.server.websocket import WebSocketListener, WebSocketOptions
+from headrace.broker.server.connections import websocket
+from headrace.broker.server.connections.websocket import WebSocketListener, WebSocketOptions
 from mutation import Target
 
 UPGRADE = (

@@ -1,6 +1,6 @@
 """The broker together with its client in one process: ``headrace.Broker``, ``headrace.sync.Broker``.
 
-The one place that knows both. Client and broker meet in the frames of ``wire.direct`` and in nothing else.
+The one place that knows both. Client and broker meet in the frames of ``wire.inprocess`` and in nothing else.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from headrace.errors import (
     TimeoutError_,
 )
 from headrace.subjects import SubjectFilter
-from headrace.wire.direct import PublishRun
+from headrace.wire.inprocess import PublishRun
 
 pytestmark = pytest.mark.usefixtures("no_leaks")
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from .._version import __version__
 from ..broker.core.options import COMPATIBLE_VERSION
 from ..broker.server import Broker, BrokerOptions
-from ..broker.server.descriptors import raise_limit
+from ..broker.server.machine import raise_limit
 from ..errors import HeadraceError
 from .serve_config import add_flags, broker_options, given_flags, read_file
 from .serve_files import told_by_files

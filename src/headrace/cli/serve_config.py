@@ -14,12 +14,11 @@ from typing import Any, Final
 from .. import limits
 from ..broker.core.account_options import SYSTEM_ACCOUNT, AccountOptions, AssetLimits
 from ..broker.core.auth.authentication import User
-from ..broker.server.config_accounts import read_accounts
-from ..broker.server.config_fields import from_plain
-from ..broker.server.config_limits import read_asset_limits
-from ..broker.server.config_users import read_users
-from ..broker.server.config_websocket import read_websocket
-from ..broker.server.options import BrokerOptions, TlsOptions, WebSocketOptions
+from ..broker.server.config.accounts import read_accounts, read_asset_limits
+from ..broker.server.config.fields import from_plain
+from ..broker.server.config.options import BrokerOptions, TlsOptions, WebSocketOptions
+from ..broker.server.config.users import read_users
+from ..broker.server.config.websocket import read_websocket
 from ..errors import ConfigurationError
 from .serve_nats import FileSettings, read_nats_file
 

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from ..broker.core.auth.authentication import User
-from ..broker.server.config_accounts import read_accounts
-from ..broker.server.config_fields import Fields, refuse
-from ..broker.server.config_limits import read_asset_limits
-from ..broker.server.config_syntax import ConfigMap, ConfigValue, Place, parse_config
-from ..broker.server.config_trust import read_trust
-from ..broker.server.config_users import read_permissions, read_secret, read_users
-from ..broker.server.config_websocket import read_websocket
+from ..broker.server.config.accounts import read_accounts, read_asset_limits
+from ..broker.server.config.fields import Fields, refuse
+from ..broker.server.config.syntax import ConfigMap, ConfigValue, Place, parse_config
+from ..broker.server.config.trust import read_trust
+from ..broker.server.config.users import read_permissions, read_secret, read_users
+from ..broker.server.config.websocket import read_websocket
 from ..errors import ConfigurationError
 
 __all__ = ["FileSettings", "read_nats_file"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.broker.core.account_options import AccountOptions, Export, Import
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Peer, Session
 from headrace.clock import ManualClock
 from headrace.subjects import matches
@@ -68,7 +68,7 @@ def test_everybody_hears_their_own_account_and_nothing_else(
     hub.configure_accounts(OPTIONS)
     listeners: list[tuple[str, bytes, Session]] = []
     for account, pattern, in_process in wanted:
-        session = _log_in(hub, account, DirectSession if in_process else Session)
+        session = _log_in(hub, account, InProcessSession if in_process else Session)
         session.receive(b"SUB %b 1\r\n" % pattern)
         listeners.append((account, pattern, session))
     publishers = {name: _log_in(hub, name) for name in NAMES}

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 import jetstream_world
 from headrace.broker.core.budget import Budget
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.leaving import AT_ONCE_MAX
 from headrace.broker.core.net.session import Peer, Session
 from headrace.clock import ManualClock
-from headrace.wire.direct import Chunk, FrameBatch
 from headrace.wire.frames import MSG, PUB
+from headrace.wire.inprocess import Chunk, FrameBatch
 
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 UNITS_PER_LINE = 8
@@ -56,7 +56,7 @@ class Rounds:
     def all_of(self, session: Session, chunk: bytes) -> None:
         """As many turns as it takes."""
         self.slice(session, chunk)
-        while session.wants_turn:
+        while session.wants_slice:
             self.slice(session)
 
     def said(self, session: Session) -> bytes:
@@ -74,12 +74,12 @@ def test_others_are_served_between_two_slices_of_one_client() -> None:
     # A slice is 40 times 64 units, of which a line takes 8.
     assert 0 < taken <= 40 * 64 / UNITS_PER_LINE + 40
     assert hostile.holds_input
-    assert hostile.wants_turn
+    assert hostile.wants_slice
     rounds.slice(good, b"PING\r\n")
     assert rounds.said(good) == b"PONG\r\n"
     assert rounds.said(hostile) == b""
     before = rounds.turns
-    while hostile.wants_turn:
+    while hostile.wants_slice:
         kept, subscriptions = hostile.kept_bytes, len(hostile.subscriptions)
         assert kept <= len(chunk)
         rounds.slice(hostile)
@@ -95,7 +95,7 @@ def test_what_comes_while_something_is_kept_comes_after_it() -> None:
     rounds = Rounds(looks=1, grain=1)
     session = rounds.connect()
     rounds.slice(session, b"SUB a 1\r\nPUB a 1\r\n1\r\nPUB a 1\r\n2")
-    assert session.wants_turn
+    assert session.wants_slice
     rounds.slice(session, b"\r\nPUB a 1\r\n3\r\nPI")
     rounds.all_of(session, b"NG\r\n")
     messages = b"".join(b"MSG a 1 1\r\n%d\r\n" % n for n in (1, 2, 3))
@@ -139,7 +139,7 @@ def test_a_slice_of_a_publisher_ends_though_its_messages_go_together() -> None:
     (stream,) = world.hub.engine.registry.streams.values()  # type: ignore[union-attr]
     taken = stream.store.last_seq
     assert 0 < taken < 10_000
-    while client.session.wants_turn:
+    while client.session.wants_slice:
         rounds.slice(client.session)
     assert stream.store.last_seq == 20_000
 
@@ -148,7 +148,7 @@ def test_who_is_hung_up_on_is_not_heard_out() -> None:
     rounds = Rounds(looks=1, grain=1)
     session = rounds.connect()
     rounds.slice(session, b"PING\r\n" * 100 + b"PUB a 99999999\r\n" + b"PING\r\n" * 100)
-    assert session.wants_turn
+    assert session.wants_slice
     session.close("Stale Connection")
     assert not session.holds_input
     assert session.kept_bytes == 0
@@ -158,17 +158,17 @@ def test_who_is_hung_up_on_is_not_heard_out() -> None:
 
 def test_frames_of_a_client_in_process_are_cut_like_bytes() -> None:
     rounds = Rounds(looks=2)
-    session = rounds.connect(DirectSession)
-    assert isinstance(session, DirectSession)
+    session = rounds.connect(InProcessSession)
+    assert isinstance(session, InProcessSession)
     frames = [(PUB, b"a", b"", b"", b"%d" % n) for n in range(5_000)]
     rounds.left = rounds.looks
     rounds.hub.budget.begin()
     chunks: list[Chunk] = [b"SUB a 1\r\n", FrameBatch(list(frames), 200_000), b"PING\r\n"]
     session.receive_chunks(chunks)
-    assert session.wants_turn
+    assert session.wants_slice
     heard: list[object] = [*session.take_output()]
     assert 0 < len(heard) < 1_000
-    while session.wants_turn:
+    while session.wants_slice:
         rounds.slice(session)
         heard += session.take_output()
     assert heard == [(MSG, b"a", b"1", b"", b"", b"%d" % n) for n in range(5_000)] + [b"PONG\r\n"]
@@ -183,11 +183,11 @@ def test_a_message_for_many_thousand_is_handed_over_in_parts() -> None:
     rounds.slice(publisher, b"SUB a 1\r\nPUB a 1\r\n1\r\nPUB a 1\r\n2\r\nPING\r\n")
     heard = [rounds.said(listener) for listener in listeners]
     assert [each.count(b"MSG a") for each in heard] == [1_000, 24, 0, 0]
-    assert publisher.wants_turn
+    assert publisher.wants_slice
     # Who leaves before its part comes gets nothing; who is hung up on neither.
     rounds.all_of(listeners[2], b"UNSUB 7\r\n")
     listeners[3].disconnected()
-    while publisher.wants_turn:
+    while publisher.wants_slice:
         rounds.slice(publisher)
         for index, listener in enumerate(listeners):
             heard[index] += rounds.said(listener)

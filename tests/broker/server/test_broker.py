@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace.broker import Broker, BrokerOptions
-from headrace.broker.server import connection as connection_module
+from headrace.broker.server.connections import connection as connection_module
 from headrace.errors import ConfigurationError
 from waiting import until
 

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Peer, Session
 from headrace.wire import Parser, frames
-from headrace.wire.direct import PublishRun
+from headrace.wire.inprocess import PublishRun
 from sim.whole.plant import Plant
 
 __all__ = ["Heard", "Link"]
@@ -34,7 +34,7 @@ class Link:
     def __init__(self, plant: Plant, kind: str) -> None:
         self.plant = plant
         self.kind = kind
-        self.session = plant.hub.connect(Peer(), DirectSession if kind == "direct" else Session)
+        self.session = plant.hub.connect(Peer(), InProcessSession if kind == "direct" else Session)
         plant.links[self.session.client_id] = self
         self.sid = self.session.client_id
         self.errors: list[str] = []
@@ -57,7 +57,7 @@ class Link:
 
     def say_run(self, run: PublishRun, effect: Callable[[], None]) -> None:
         """Hand over a run, after everything said before."""
-        assert isinstance(self.session, DirectSession)
+        assert isinstance(self.session, InProcessSession)
         self.push()
         effect()
         self.session.receive_chunks([run])

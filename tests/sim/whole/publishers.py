@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from headrace.wire.direct import PublishRun
+from headrace.wire.inprocess import PublishRun
 from sim.whole.ledger import Ledger
 from sim.whole.link import Link
 from sim.whole.stage import Answer, Stage, block, publication

@@ -20,7 +20,7 @@ from .accounts.accounts import Accounts
 from .auth.authentication import Authenticator, NoAuthentication
 from .auth.passwords import AtOnce, SlowDecisions
 from .budget import Budget
-from .monitor.ended_connections import EndedConnections
+from .monitor.connections import EndedConnections
 from .net.leaving import Leaving
 from .net.output import Output
 from .net.session import Peer, Session
@@ -185,7 +185,7 @@ class Hub:
         self.authenticator = authenticator
         for session in list(self.sessions.values()):
             session.authenticate_again()
-            session.take_limits(session.identity)
+            session.apply_limits(session.identity)
         excess = max(0, len(self.sessions) - options.connections_max)
         for session in list(self.sessions.values())[len(self.sessions) - excess :]:
             session.close("maximum connections exceeded")

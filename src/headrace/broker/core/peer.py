@@ -1,8 +1,12 @@
-"""Where a connection comes from, and what its socket has shown before a word was said."""
+"""What is known of a client: what its socket shows, and what it says about itself in CONNECT."""
 
 from __future__ import annotations
 
-__all__ = ["NOWHERE", "Peer"]
+from typing import Any
+
+import msgspec
+
+__all__ = ["NOWHERE", "UNSAID", "ConnectOptions", "Peer", "decode_connect"]
 
 
 class Peer:
@@ -27,3 +31,45 @@ class Peer:
 
 NOWHERE = Peer()
 """Of a client nothing is known of."""
+
+
+class ConnectOptions(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One CONNECT document. Unknown keys are ignored: clients are newer than servers.
+
+    The defaults are those of a client that says nothing (a person with telnet): everything is
+    confirmed and checked.
+    """
+
+    verbose: bool = True
+    pedantic: bool = True
+    echo: bool = True
+    headers: bool = False
+    no_responders: bool = False
+    tls_required: bool = False
+    protocol: int = 0
+    name: str = ""
+    lang: str = ""
+    version: str = ""
+    user: str = ""
+    password: str = msgspec.field(name="pass", default="")
+    auth_token: str = ""
+    nkey: str = ""
+    sig: str = ""
+    jwt: str = ""
+
+    def __repr__(self) -> str:
+        return f"ConnectOptions(name={self.name!r}, lang={self.lang!r}, version={self.version!r})"
+
+
+UNSAID = ConnectOptions()
+"""The options in force before CONNECT."""
+
+
+def decode_connect(document: bytes) -> ConnectOptions:
+    """Read a CONNECT document. Raises ValueError (msgspec's) for anything but such an object."""
+    try:
+        said = msgspec.json.decode(document, type=dict[str, Any])
+    except RecursionError as error:
+        raise ValueError("JSON nested too deeply") from error
+    # Some clients write null for what they leave out.
+    return msgspec.convert({k: v for k, v in said.items() if v is not None}, ConnectOptions)

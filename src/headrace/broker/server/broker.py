@@ -15,25 +15,22 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ... import limits
 from ...clock import SystemClock
 from ...errors import ConfigurationError
-from ...wire.direct import ClientEnd, ServerEnd
+from ...wire.inprocess import ClientEnd, ServerEnd
 from ..core.hub import Hub
 from ..core.jetstream.config.options import JetStreamOptions
 from ..core.options import HubOptions
-from .capacity import disk_bytes, memory_bytes
-from .config_reload import reloadable
-from .connection import Connection
-from .descriptors import Descriptors, share_out
-from .direct import accept
-from .listener import bind, is_loopback, shown_host, url_of
+from .config.options import BrokerOptions, WebSocketOptions, reloadable
+from .connections.connection import Connection
+from .connections.inprocess import accept
+from .connections.listener import bind, is_loopback, shown_host, url_of
+from .connections.pump import Pump
+from .machine import Descriptors, disk_bytes, memory_bytes, share_out, time_zone
 from .monitor import REQUESTS_OPEN_MAX, Monitor
-from .options import BrokerOptions, WebSocketOptions
 from .passwords import DecisionThreads
-from .pump import Pump
 from .storage import OpenStorage, open_storage
-from .zones import time_zone
 
 if TYPE_CHECKING:
-    from .websocket import WebSocketListener
+    from .connections.websocket import WebSocketListener
 
 __all__ = ["Broker"]
 
@@ -357,7 +354,7 @@ class Broker:
         )
 
     async def _listen_for_websockets(self, options: WebSocketOptions, pump: Pump) -> None:
-        from .websocket import WebSocketListener  # an extra
+        from .connections.websocket import WebSocketListener  # an extra
 
         websockets = WebSocketListener(pump, options, self.options.max_payload)
         host = options.host or self.options.host

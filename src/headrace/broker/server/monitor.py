@@ -22,9 +22,8 @@ from ..core.hub import Hub
 from ..core.monitor.accounts import accountz, accstatz, subsz
 from ..core.monitor.connections import connz
 from ..core.monitor.health import HealthQuestion, healthz
-from ..core.monitor.server import jsz, varz
-from ..core.monitor.topology import gatewayz, leafz, routez
-from .listener import bind, url_of
+from ..core.monitor.server import gatewayz, jsz, leafz, routez, varz
+from .connections.listener import bind, url_of
 
 __all__ = ["Monitor"]
 

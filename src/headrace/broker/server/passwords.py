@@ -16,7 +16,7 @@ from ..core.auth.authentication import Identity
 
 if TYPE_CHECKING:
     from ..core.net.session import Session
-    from .pump import Pump
+    from .connections.pump import Pump
 
 __all__ = ["DecisionThreads", "Passwords", "password_checker"]
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ...api.times import format_time
 from ...clock import SystemClock
 from ..store import MemoryStorage
-from .options import BrokerOptions
-from .pump import Pump
+from .config.options import BrokerOptions
+from .connections.pump import Pump
 from .scrubbing import Scrubbing
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from functools import partial
 
 from ...api.acks import ACK
-from ...wire.direct import Chunk
 from ...wire.frames import Frame
+from ...wire.inprocess import Chunk
 from ..jetstream.message import Batch as AioBatch
 from ..jetstream.message import DeliveredMessage, MessageBatch, Queued
 from ..jetstream.pull import Status

@@ -7,9 +7,9 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from ...api.acks import ACK, IN_PROGRESS, NAK, TERM, AckTokens, parse_ack_subject
-from ...wire.direct import Chunk
 from ...wire.encode import pub
 from ...wire.frames import Frame
+from ...wire.inprocess import Chunk
 from ..message import Message, MessageView
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """A connection to a broker in this process: no socket, and messages that are never bytes on a wire.
 
 The session above is the usual one. Only its link, its outbox and what a command looks like are other ones:
-control lines stay bytes, messages that go by the thousand are handed over as frames (``wire.direct``).
+control lines stay bytes, messages that go by the thousand are handed over as frames (``wire.inprocess``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from ...errors import AuthorizationError, ConnectFailedError, ConnectionClosedError, ServerError
-from ...wire.direct import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
 from ...wire.frames import PUB, Frame
+from ...wire.inprocess import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
 from ..publish.inprocess_publisher import DirectPublisher
 from .handshake import ServerAddress, connect_command
 from .link import Handshake, Link
@@ -50,7 +50,7 @@ class DirectLink(Link):
         self._server = acceptor(self)
         self._transport = cast(asyncio.Transport, _Transport(self._server))
 
-    # wire.direct.ClientEnd; the rest of it is inherited
+    # wire.inprocess.ClientEnd; the rest of it is inherited
 
     def frames_received(self, frames: list[Frame], size: int) -> None:
         self.received_bytes += size

@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, Final
 
 from ...errors import BufferFullError, ConnectionClosedError
-from ...wire.direct import Chunk
+from ...wire.inprocess import Chunk
 
 __all__ = ["Outbox"]
 

@@ -14,9 +14,9 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ...errors import ConnectionClosedError, DisconnectedError, ProtocolError
-from ...wire.direct import Chunk
 from ...wire.encode import unsub
 from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
+from ...wire.inprocess import Chunk
 from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
 from ..jetstream.message import answer_commands
 from ..metrics import Counts

@@ -10,7 +10,7 @@ from headrace.broker.core.auth.authentication import (
     UserAuthentication,
 )
 from headrace.broker.core.auth.permissions import Permissions
-from headrace.broker.core.connect_options import ConnectOptions, decode_connect
+from headrace.broker.core.peer import ConnectOptions, decode_connect
 from headrace.errors import ConfigurationError
 from headrace.subjects import SubjectFilter
 

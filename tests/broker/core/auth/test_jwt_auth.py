@@ -15,9 +15,8 @@ from headrace.broker.core.auth.authentication import Identity
 from headrace.broker.core.auth.jwt import TokenError, decode_token
 from headrace.broker.core.auth.jwt_auth import TokenTrust, TrustedTokens
 from headrace.broker.core.auth.permissions import ResponsePermission
-from headrace.broker.core.connect_options import ConnectOptions
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.peer import Peer
+from headrace.broker.core.peer import ConnectOptions, Peer
 from headrace.broker.server.keys import key_checker
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError

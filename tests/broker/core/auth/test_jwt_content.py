@@ -14,8 +14,7 @@ from msgspec import inspect
 from headrace.broker.core.auth import jwt_content
 from headrace.broker.core.auth.jwt import TokenError, decode_token
 from headrace.broker.core.auth.jwt_auth import TokenTrust, TrustedTokens
-from headrace.broker.core.connect_options import ConnectOptions
-from headrace.broker.core.peer import Peer
+from headrace.broker.core.peer import ConnectOptions, Peer
 from headrace.broker.server.keys import key_checker
 from headrace.clock import ManualClock
 from token_forge import Key, token

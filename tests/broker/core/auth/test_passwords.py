@@ -17,15 +17,15 @@ from headrace.broker.core.auth.authentication import (
 )
 from headrace.broker.core.auth.passwords import SlowDecision
 from headrace.broker.core.auth.permissions import Permissions, read_rules
-from headrace.broker.core.connect_options import ConnectOptions
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Peer, Session
 from headrace.broker.core.options import HubOptions
+from headrace.broker.core.peer import ConnectOptions
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
-from headrace.wire.direct import FrameBatch
 from headrace.wire.frames import PUB
+from headrace.wire.inprocess import FrameBatch
 
 HASH = "$2a$11$" + "A" * 53
 OTHER = "$2b$04$" + "B" * 53
@@ -120,8 +120,8 @@ def test_what_was_said_meanwhile_is_done_in_its_order() -> None:
 
 def test_frames_of_a_client_in_process_wait_among_its_lines() -> None:
     door = Door()
-    session = door.connect(DirectSession)
-    assert isinstance(session, DirectSession)
+    session = door.connect(InProcessSession)
+    assert isinstance(session, InProcessSession)
     frame = (PUB, b"a", b"", b"", b"x")
     session.receive_chunks([ANN + b"SUB a 1\r\n", FrameBatch([frame], 20), b"PING\r\n"])
     assert session.holds_input

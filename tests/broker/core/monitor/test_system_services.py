@@ -12,7 +12,7 @@ from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions, ResponsePermission
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.monitor import ended_connections
+from headrace.broker.core.monitor import connections
 from headrace.broker.core.net.session import Peer
 from headrace.subjects import SubjectFilter
 from jetstream_world import Client, World
@@ -234,7 +234,7 @@ def test_connections_that_ended_are_remembered() -> None:
 
 
 def test_only_the_newest_connections_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ended_connections, "ENDED_MAX", 3)
+    monkeypatch.setattr(connections, "ENDED_MAX", 3)
     served = Served()
     ended = [served.user("ann") for _ in range(5)]
     for client in ended:

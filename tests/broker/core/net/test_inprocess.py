@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Peer, Session
 from headrace.broker.store.storage.memory import MemoryStorage
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter
 from headrace.wire import Parser, encode
-from headrace.wire.direct import Chunk, FrameBatch, PublishRun
 from headrace.wire.frames import PUB, Frame
+from headrace.wire.inprocess import Chunk, FrameBatch, PublishRun
 from jetstream_world import HeldStorage
 
 HELLO = (
@@ -104,9 +104,9 @@ guarded = Permissions(
 def test_frames_and_bytes_have_the_same_effect(
     permissions: Permissions | None, steps: list[bytes | list[Frame]]
 ) -> None:
-    near_hub, near = world(DirectSession, permissions)
+    near_hub, near = world(InProcessSession, permissions)
     far_hub, far = world(Session, permissions)
-    assert isinstance(near, DirectSession)
+    assert isinstance(near, InProcessSession)
     for step in steps:
         if isinstance(step, bytes):
             chunk: Chunk = step
@@ -126,8 +126,8 @@ def test_an_acknowledgement_waits_for_the_disk() -> None:
     storage = HeldStorage()
     hub = Hub(ManualClock(), random.Random(1))
     hub.start_jetstream(storage)
-    session = hub.connect(Peer(), DirectSession)
-    assert isinstance(session, DirectSession)
+    session = hub.connect(Peer(), InProcessSession)
+    assert isinstance(session, InProcessSession)
     session.receive(HELLO + SETUP + b"SUB _I.* 1\r\n")
     said(hub, session)
     storage.hold = True
@@ -142,8 +142,8 @@ def test_a_batch_the_disk_refuses_is_refused_message_by_message() -> None:
     storage = HeldStorage()
     hub = Hub(ManualClock(), random.Random(1))
     hub.start_jetstream(storage)
-    session = hub.connect(Peer(), DirectSession)
-    assert isinstance(session, DirectSession)
+    session = hub.connect(Peer(), InProcessSession)
+    assert isinstance(session, InProcessSession)
     session.receive(HELLO + SETUP + b"SUB _I.* 1\r\n")
     said(hub, session)
     storage.hold = True
@@ -190,10 +190,10 @@ def by_one(frames: list[Frame], run: PublishRun) -> list[Frame]:
 def test_a_run_and_its_frames_have_the_same_effect(
     permissions: Permissions | None, steps: list[bytes | tuple[bytes, int, list[bytes]]]
 ) -> None:
-    near_hub, near = world(DirectSession, permissions)
-    far_hub, far = world(DirectSession, permissions)
-    assert isinstance(near, DirectSession)
-    assert isinstance(far, DirectSession)
+    near_hub, near = world(InProcessSession, permissions)
+    far_hub, far = world(InProcessSession, permissions)
+    assert isinstance(near, InProcessSession)
+    assert isinstance(far, InProcessSession)
     for session in (near, far):
         session.receive(b"SUB _I.> all\r\n")
     for step in steps:
@@ -215,8 +215,8 @@ def test_a_run_the_disk_refuses_is_refused_as_one() -> None:
     storage = HeldStorage()
     hub = Hub(ManualClock(), random.Random(1))
     hub.start_jetstream(storage)
-    session = hub.connect(Peer(), DirectSession)
-    assert isinstance(session, DirectSession)
+    session = hub.connect(Peer(), InProcessSession)
+    assert isinstance(session, InProcessSession)
     session.receive(HELLO + SETUP + b"SUB _I.* 1\r\n")
     said(hub, session)
     storage.hold = True
@@ -231,7 +231,7 @@ def test_a_run_the_disk_refuses_is_refused_as_one() -> None:
 
 def test_frames_of_a_stranger_close_the_connection() -> None:
     hub = Hub(ManualClock(), random.Random(1), authenticator=UserAuthentication([User("u", "p")]))
-    session = hub.connect(Peer(), DirectSession)
-    assert isinstance(session, DirectSession)
+    session = hub.connect(Peer(), InProcessSession)
+    assert isinstance(session, InProcessSession)
     session.receive_chunks([FrameBatch([(PUB, b"a", b"", b"", b"x")] * 2, 1)])
     assert session.closed

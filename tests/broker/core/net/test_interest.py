@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from headrace.broker.core.net.interest import Watch
 from headrace.broker.core.net.output import Output
 from headrace.broker.core.net.router import Router
 from headrace.broker.core.net.subscription import Subscription
+from headrace.broker.core.ports import Watch
 
 
 def subscription(pattern: bytes, queue: bytes = b"", client_id: int = 1) -> Subscription:

@@ -1,7 +1,7 @@
 """Accounts: each a world of subjects of its own, with or without JetStream.
 
 A session belongs to one account and sees nothing of any other but what is exported and imported
-(``account_links``). An account is made when the configuration names it, and lives as long as the hub: who
+(``links``). An account is made when the configuration names it, and lives as long as the hub: who
 loses access to it is hung up on, its streams stay.
 """
 

@@ -17,9 +17,8 @@ from ....subjects import is_subset
 from ....transforms import SubjectTransform
 from ..account_options import Import
 from ..jetstream.headers.fast_reply import FAST
-from ..net.interest import Watch
 from ..net.targets import SinkTarget
-from ..ports import Origin, Randomness, Sink, Target
+from ..ports import Origin, Randomness, Sink, Target, Watch
 from ..server_headers import with_requester
 
 if TYPE_CHECKING:

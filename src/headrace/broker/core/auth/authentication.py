@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from ....errors import ConfigurationError
-from ..connect_options import ConnectOptions
-from ..peer import NOWHERE, Peer
+from ..peer import NOWHERE, ConnectOptions, Peer
 from .nkeys import USER, public_key
 from .passwords import PasswordChecker, SlowDecision, check_hash, is_hash
 from .permissions import Permissions

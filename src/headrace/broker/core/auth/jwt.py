@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from ....errors import ConfigurationError
-from .jwt_error import TokenError
+from .jwt_content import TokenError
 from .nkeys import ACCOUNT, OPERATOR, USER, public_key
 
 __all__ = ["Claims", "TokenError", "decode_token"]

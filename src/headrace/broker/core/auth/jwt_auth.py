@@ -13,8 +13,7 @@ from typing import Any, Final
 from ....clock import Clock
 from ....errors import ConfigurationError
 from ..account_options import AccountOptions
-from ..connect_options import ConnectOptions
-from ..peer import NOWHERE, Peer
+from ..peer import NOWHERE, ConnectOptions, Peer
 from .authentication import Identity, KeyChecker
 from .jwt import Claims, TokenError, Verify, decode_token
 from .jwt_claims import account_options, check_origin, permissions_of

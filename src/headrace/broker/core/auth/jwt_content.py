@@ -11,9 +11,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from .jwt_error import TokenError
-
-__all__ = ["check_content"]
+__all__ = ["TokenError", "check_content"]
 
 Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Texts = tuple[str, ...]
@@ -202,3 +200,7 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nulls(inner) for inner in value]
     return value
+
+
+class TokenError(ValueError):
+    """A token is not what it has to be. The text says why, and shows nothing of it."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ....api.times import format_time
-from ..net.client_info import client_info
 from .accounts import traffic_of
 
 if TYPE_CHECKING:
     from ..accounts.accounts import Account
-    from ..hub import Hub
+    from ..net.host import HostedAccount
     from ..net.session import Session
+    from .monitored import Monitored
 
 __all__ = ["AccountEvents"]
 
@@ -29,7 +29,10 @@ class AccountEvents:
     """``system`` gives the system account, ``server`` what events say of the server."""
 
     def __init__(
-        self, hub: Hub, system: Callable[[], Account | None], server: Callable[[], dict[str, Any]]
+        self,
+        hub: Monitored,
+        system: Callable[[], Account | None],
+        server: Callable[[], dict[str, Any]],
     ) -> None:
         self._hub = hub
         self._system = system
@@ -61,7 +64,7 @@ class AccountEvents:
 
     def _about(self, session: Session, *, gone: bool = False) -> Callable[[], dict[str, Any]]:
         def fields() -> dict[str, Any]:
-            client = client_info(session, "")
+            client = session.describe()
             del client["server"]  # it stands beside the client
             if not gone:
                 return {"client": client}
@@ -75,7 +78,7 @@ class AccountEvents:
 
         return fields
 
-    def _tell_connections(self, account: Account) -> None:
+    def _tell_connections(self, account: HostedAccount) -> None:
         for subject in (
             f"$SYS.SERVER.ACCOUNT.{account.name}.CONNS",
             f"$SYS.ACCOUNT.{account.name}.SERVER.CONNS",

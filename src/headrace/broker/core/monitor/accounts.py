@@ -1,6 +1,6 @@
 """What monitoring shows of accounts, their streams and their subscriptions, as nats-server's endpoints.
 
-As in ``hub_monitor``: JSON-ready, without secrets, and of no cost while nobody asks.
+As in ``server``: JSON-ready, without secrets, and of no cost while nobody asks.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from ....api.times import format_time
 from ....errors import ConfigurationError
 from ....subjects import is_valid_subject, matches
 from ..accounts.accounts import Account
-from ..hub import Hub
 from ..options import COMPATIBLE_API_LEVEL
 from .connections import subscription_detail
+from .monitored import Monitored
 
 if TYPE_CHECKING:
+    from ..net.host import HostedAccount
     from ..net.session import Session
 
 __all__ = ["account_details", "accountz", "accstatz", "subsz", "traffic_of"]
@@ -25,7 +26,7 @@ __all__ = ["account_details", "accountz", "accstatz", "subsz", "traffic_of"]
 PER_PAGE: Final = 1024
 
 
-def accountz(hub: Hub, name: str = "") -> dict[str, Any] | None:
+def accountz(hub: Monitored, name: str = "") -> dict[str, Any] | None:
     """The names of all accounts, or the account of this name; None if there is none."""
     document: dict[str, Any] = {
         "server_id": hub.server_id,
@@ -39,7 +40,7 @@ def accountz(hub: Hub, name: str = "") -> dict[str, Any] | None:
 
 
 def accstatz(
-    hub: Hub, *, unused: bool = False, names: Collection[str] = frozenset()
+    hub: Monitored, *, unused: bool = False, names: Collection[str] = frozenset()
 ) -> dict[str, Any]:
     """The connections each account has now, and what went through them.
 
@@ -57,7 +58,7 @@ def accstatz(
     }
 
 
-def traffic_of(hub: Hub, account: Account) -> dict[str, Any]:
+def traffic_of(hub: Monitored, account: HostedAccount) -> dict[str, Any]:
     """The connections an account has now, and what went through them."""
     sessions = [session for session in hub.sessions.values() if session.account is account]
     return {
@@ -111,7 +112,7 @@ def _account(account: Account) -> dict[str, Any]:
 
 
 def account_details(
-    hub: Hub,
+    hub: Monitored,
     name: str = "",
     *,
     streams: bool = False,
@@ -143,7 +144,7 @@ def account_details(
 
 
 def subsz(
-    hub: Hub,
+    hub: Monitored,
     *,
     name: str = "",
     listed: bool = False,
@@ -181,7 +182,7 @@ def subsz(
 
 
 def _subscriptions(
-    hub: Hub, accounts: list[Account], subject: bytes
+    hub: Monitored, accounts: list[Account], subject: bytes
 ) -> Iterator[tuple[Session, bytes]]:
     """Those of some accounts, with the sessions that have them; that hear ``subject``, if there is one."""
     for session in hub.sessions.values():

@@ -1,24 +1,33 @@
 """What monitoring shows of connections, in the shape and by the options of nats-server's ``/connz``.
 
-As in ``hub_monitor``: JSON-ready, without secrets, and of no cost while nobody asks.
+As in ``server``: JSON-ready, without secrets, and of no cost while nobody asks. The newest connections that
+have ended are remembered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from ....api.times import format_time
 from ....errors import ConfigurationError
 from ....subjects import overlaps
-from .ended_connections import EndedConnection
 
 if TYPE_CHECKING:
-    from ..hub import Hub
     from ..net.session import Session
     from ..net.subscription import Subscription
+    from .monitored import Monitored
 
-__all__ = ["CONNECTIONS_PER_PAGE", "connz", "format_uptime", "subscription_detail"]
+__all__ = [
+    "CONNECTIONS_PER_PAGE",
+    "ENDED_MAX",
+    "EndedConnection",
+    "EndedConnections",
+    "connz",
+    "format_uptime",
+    "subscription_detail",
+]
 
 CONNECTIONS_PER_PAGE: Final = 1024
 
@@ -33,7 +42,7 @@ _STATES: Final = {
 
 
 def connz(
-    hub: Hub,
+    hub: Monitored,
     *,
     offset: int = 0,
     limit: int = CONNECTIONS_PER_PAGE,
@@ -229,3 +238,65 @@ def format_uptime(duration_ns: int) -> str:
         if count or text:
             text += f"{count}{unit}"
     return f"{text}{seconds}s"
+
+
+ENDED_MAX: Final = 10_000  # of each broker, as nats-server; the oldest is forgotten for one more
+
+
+class EndedConnection(NamedTuple):
+    """What is left of a session. Named as there, where monitoring asks both the same."""
+
+    client_id: int
+    transport: str
+    host: str
+    port: int
+    started_ns: int
+    stopped_ns: int
+    reason: str
+    round_trip_ns: int
+    in_messages: int
+    out_messages: int
+    in_bytes: int
+    out_bytes: int
+    name: str
+    lang: str
+    version: str
+    account: str
+    user: str
+    tls_version: str
+
+
+class EndedConnections:
+    """The last connections that ended, oldest first."""
+
+    def __init__(self) -> None:
+        self._ended: deque[EndedConnection] = deque(maxlen=ENDED_MAX)
+
+    def __iter__(self) -> Iterator[EndedConnection]:
+        return iter(self._ended)
+
+    def add(self, session: Session, now_ns: int) -> None:
+        """Remember a session that has just ended."""
+        peer, options = session.peer, session.options
+        self._ended.append(
+            EndedConnection(
+                session.client_id,
+                peer.transport,
+                peer.host,
+                peer.port,
+                session.started_ns,
+                now_ns,
+                session.close_reason,
+                session.round_trip_ns,
+                session.in_messages,
+                session.past_messages,
+                session.in_bytes,
+                session.output.written,
+                options.name,
+                options.lang,
+                options.version,
+                session.account.name,
+                session.identity.name,
+                peer.tls_version if peer.is_tls else "",
+            )
+        )

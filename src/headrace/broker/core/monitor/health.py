@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from ..hub import Hub
+    from .monitored import Monitored
 
 __all__ = ["HealthQuestion", "healthz"]
 
@@ -32,7 +32,7 @@ class _Trouble(NamedTuple):
     text: str
 
 
-def healthz(hub: Hub, asked: HealthQuestion | None = None) -> tuple[int, dict[str, Any]]:
+def healthz(hub: Monitored, asked: HealthQuestion | None = None) -> tuple[int, dict[str, Any]]:
     """The HTTP status and the document: 200 while everything that was promised can be kept."""
     asked = asked or HealthQuestion()
     trouble = _of_broker(hub) or _of_question(asked) or _of_assets(hub, asked)
@@ -50,7 +50,7 @@ def healthz(hub: Hub, asked: HealthQuestion | None = None) -> tuple[int, dict[st
     return trouble.code, {"status": "error", "errors": [{**record, "error": trouble.text}]}
 
 
-def _of_broker(hub: Hub) -> _Trouble | None:
+def _of_broker(hub: Monitored) -> _Trouble | None:
     if hub.is_shutting_down:
         return _Trouble("unavailable", 503, "CONN", "shutting down")
     if hub.storage_error is not None:
@@ -68,7 +68,7 @@ def _of_question(asked: HealthQuestion) -> _Trouble | None:
     return None
 
 
-def _of_assets(hub: Hub, asked: HealthQuestion) -> _Trouble | None:
+def _of_assets(hub: Monitored, asked: HealthQuestion) -> _Trouble | None:
     if (asked.jetstream_only or asked.account) and not hub.accounts.engines:
         return _Trouble("unavailable", 503, "JETSTREAM", "JetStream is not enabled")
     if asked.jetstream_only or not asked.account:

@@ -1,6 +1,7 @@
 """What monitoring shows of a hub, in the shapes of nats-server's endpoints.
 
-Each function returns a JSON-ready dict and costs nothing while nobody asks. Secrets are never in it.
+Each function returns a JSON-ready dict and costs nothing while nobody asks. Secrets are never in it. Of other
+servers it shows that there are none, in the shapes tools look for.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ from typing import Any, Final
 
 from ...._version import __version__
 from ....api.times import format_time
-from ..hub import Hub
 from ..options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 from .accounts import account_details
 from .connections import format_uptime
+from .monitored import Monitored
 
-__all__ = ["jsz", "varz"]
+__all__ = ["gatewayz", "jsz", "leafz", "routez", "varz"]
 
 _FINDINGS_SHOWN: Final = 100
 
 
-def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def varz(hub: Monitored, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """General numbers. ``process`` adds what only the shell knows, such as memory."""
     options = hub.options
     in_messages, out_messages, in_bytes, out_bytes = _traffic(hub)
@@ -78,7 +79,7 @@ def varz(hub: Hub, process: Mapping[str, Any] | None = None) -> dict[str, Any]:
 
 
 def jsz(
-    hub: Hub,
+    hub: Monitored,
     *,
     account: str = "",
     accounts: bool = False,
@@ -115,7 +116,7 @@ def jsz(
     return document
 
 
-def _traffic(hub: Hub) -> tuple[int, int, int, int]:
+def _traffic(hub: Monitored) -> tuple[int, int, int, int]:
     """Messages in and out, bytes in and out, of living and ended sessions."""
     in_messages, out_messages, in_bytes, out_bytes = hub.past_traffic
     for session in hub.sessions.values():
@@ -126,7 +127,7 @@ def _traffic(hub: Hub) -> tuple[int, int, int, int]:
     return in_messages, out_messages, in_bytes, out_bytes
 
 
-def _trouble(hub: Hub) -> dict[str, Any]:
+def _trouble(hub: Monitored) -> dict[str, Any]:
     """What was found wrong with the store, and the streams that are not served; nothing if all is well."""
     storage = hub.storage
     trouble: dict[str, Any] = {}
@@ -148,7 +149,7 @@ def _trouble(hub: Hub) -> dict[str, Any]:
     return trouble
 
 
-def _jetstream_config(hub: Hub) -> dict[str, Any]:
+def _jetstream_config(hub: Monitored) -> dict[str, Any]:
     options = hub.options
     return {
         "max_memory": options.max_memory_bytes,
@@ -160,7 +161,7 @@ def _jetstream_config(hub: Hub) -> dict[str, Any]:
     }
 
 
-def _jetstream_stats(hub: Hub) -> dict[str, Any]:
+def _jetstream_stats(hub: Monitored) -> dict[str, Any]:
     snapshots = [engine.snapshot() for engine in hub.accounts.engines]
     names = ("memory", "storage", "reserved_memory", "reserved_storage")
     api = {
@@ -172,3 +173,22 @@ def _jetstream_stats(hub: Hub) -> dict[str, Any]:
         "ha_assets": 0,
         "api": {"level": COMPATIBLE_API_LEVEL, **api},
     }
+
+
+def routez(hub: Monitored) -> dict[str, Any]:
+    """No routes to other servers of a cluster."""
+    return {**_head(hub), "server_name": hub.server_name, "num_routes": 0, "routes": []}
+
+
+def gatewayz(hub: Monitored) -> dict[str, Any]:
+    """No gateways to other clusters."""
+    return {**_head(hub), "outbound_gateways": {}, "inbound_gateways": {}}
+
+
+def leafz(hub: Monitored) -> dict[str, Any]:
+    """No leaf nodes."""
+    return {**_head(hub), "leafnodes": 0, "leafs": []}
+
+
+def _head(hub: Monitored) -> dict[str, Any]:
+    return {"server_id": hub.server_id, "now": format_time(hub.clock.now_ns())}

@@ -17,26 +17,15 @@ from ....api.times import format_time
 from ....errors import ConfigurationError
 from ..auth.permissions import written
 from ..options import COMPATIBLE_VERSION
-from . import (
-    accounts as hub_monitor_accounts,
-)
-from . import (
-    connections as hub_monitor_connections,
-)
-from . import (
-    server as hub_monitor,
-)
-from . import (
-    topology as hub_monitor_topology,
-)
+from . import accounts, connections, server
 from .account_events import AccountEvents
 from .health import HealthQuestion, healthz
 
 if TYPE_CHECKING:
     from ..accounts.accounts import Account
     from ..auth.permissions import Permissions
-    from ..hub import Hub
     from ..ports import Origin
+    from .monitored import Monitored
 
 __all__ = ["SystemServices"]
 
@@ -52,22 +41,22 @@ Options = dict[str, Any]
 class SystemServices:
     """The sinks of one hub; ``join`` is called for each account."""
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Monitored) -> None:
         self._hub = hub
         self._serving: Account | None = None
         self._joined: set[Account] = set()
         self._sequence = 0
         self.events = AccountEvents(hub, lambda: self._serving, self._server_info)
         self._server_pages: dict[str, Callable[[Options], Any]] = {
-            "VARZ": lambda said: hub_monitor.varz(hub),
+            "VARZ": lambda said: server.varz(hub),
             "CONNZ": self._connz,
             "JSZ": self._jsz,
             "SUBSZ": self._subsz,
             "ACCOUNTZ": self._accountz,
-            "ACCSTATZ": lambda said: hub_monitor_accounts.accstatz(hub, unused=_on(said, "unused")),
-            "ROUTEZ": lambda said: hub_monitor_topology.routez(hub),
-            "GATEWAYZ": lambda said: hub_monitor_topology.gatewayz(hub),
-            "LEAFZ": lambda said: hub_monitor_topology.leafz(hub),
+            "ACCSTATZ": lambda said: accounts.accstatz(hub, unused=_on(said, "unused")),
+            "ROUTEZ": lambda said: server.routez(hub),
+            "GATEWAYZ": lambda said: server.gatewayz(hub),
+            "LEAFZ": lambda said: server.leafz(hub),
             "HEALTHZ": self._healthz,
             "STATSZ": self._statsz,
         }
@@ -182,7 +171,7 @@ class SystemServices:
         if page == "STATZ":
             names = {name} if name != "PING" else _texts(said, "accounts")
             unused = _on(said, "unused")
-            return hub_monitor_accounts.accstatz(self._hub, unused=unused, names=names)
+            return accounts.accstatz(self._hub, unused=unused, names=names)
         found = self._hub.accounts.get(name)
         if found is None:
             raise ConfigurationError(f"Account {name} does not exist")
@@ -198,19 +187,19 @@ class SystemServices:
 
     def _accountz(self, said: Options) -> dict[str, Any]:
         name = _text(said, "account")
-        document = hub_monitor_accounts.accountz(self._hub, name)
+        document = accounts.accountz(self._hub, name)
         if document is None:
             raise ConfigurationError(f"Account {name} does not exist")
         return document
 
     def _subsz(self, said: Options) -> dict[str, Any]:
-        return hub_monitor_accounts.subsz(
+        return accounts.subsz(
             self._hub,
             name=_text(said, "account"),
             listed=_on(said, "subscriptions"),
             test=_text(said, "test"),
             offset=_number(said, "offset", 0),
-            limit=_number(said, "limit", hub_monitor_accounts.PER_PAGE),
+            limit=_number(said, "limit", accounts.PER_PAGE),
         )
 
     def _healthz(self, said: Options) -> dict[str, Any]:
@@ -226,10 +215,10 @@ class SystemServices:
 
     def _connz(self, said: Options) -> dict[str, Any]:
         detail = _on(said, "subscriptions_detail")
-        return hub_monitor_connections.connz(
+        return connections.connz(
             self._hub,
             offset=_number(said, "offset", 0),
-            limit=_number(said, "limit", hub_monitor_connections.CONNECTIONS_PER_PAGE),
+            limit=_number(said, "limit", connections.CONNECTIONS_PER_PAGE),
             cid=_number(said, "cid", 0),
             account=_text(said, "acc"),
             user=_text(said, "user"),
@@ -240,7 +229,7 @@ class SystemServices:
         )
 
     def _jsz(self, said: Options) -> dict[str, Any]:
-        return hub_monitor.jsz(
+        return server.jsz(
             self._hub,
             account=_text(said, "account"),
             accounts=_on(said, "accounts"),
@@ -250,7 +239,7 @@ class SystemServices:
         )
 
     def _statsz(self, said: Options) -> dict[str, Any]:
-        found = hub_monitor.varz(self._hub)
+        found = server.varz(self._hub)
         names = ("start", "connections", "total_connections", "subscriptions", "slow_consumers")
         return {
             **{name: found[name] for name in names},

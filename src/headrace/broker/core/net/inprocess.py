@@ -11,21 +11,21 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ....message import StoredRow
-from ....wire.direct import FRAME_BYTES, Chunk, FrameBatch, PublishRun
 from ....wire.frames import MSG, Frame
-from .expected_answers import ExpectedAnswers
+from ....wire.inprocess import FRAME_BYTES, Chunk, FrameBatch, PublishRun
+from ..auth.permissions import ExpectedAnswers
 from .output import Output
-from .replies import ANOTHERS_REPLY
+from .refusals import ANOTHERS_REPLY
 from .session import Session
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
-__all__ = ["DirectSession"]
+__all__ = ["InProcessSession"]
 
 
-class _DirectSubscription(GuardedSubscription):
+class _FrameSubscription(GuardedSubscription):
     """Appends frames. Being guarded, it is delivered to by ``admits`` and ``send`` alone."""
 
     __slots__ = ("_checked", "_sid")
@@ -116,35 +116,35 @@ class _DirectSubscription(GuardedSubscription):
             output.session.overflow()
 
 
-class DirectSession(Session):
+class InProcessSession(Session):
     """A session whose output holds frames among the bytes, and which takes frames."""
 
     __slots__ = ()
 
     def receive_chunks(self, chunks: list[Chunk]) -> None:
-        """Take what the client said; as ``receive``."""
+        """Handle what the client said; as ``receive``."""
         for chunk in chunks:
             self.receive(chunk)
 
-    def _hear(self, piece: Any) -> int:
+    def _handle_piece(self, piece: Any) -> int:
         if isinstance(piece, PublishRun):
-            frames = self._take_run(piece)
+            frames = self._hand_over_run(piece)
             self._budget.charge(len(piece.payloads) - len(frames))
         elif isinstance(piece, FrameBatch):
             frames = piece.frames
         else:
-            return super()._hear(piece)
-        return self._take_frames(frames)
+            return super()._handle_piece(piece)
+        return self._handle_batch(frames)
 
-    def _take_run(self, run: PublishRun) -> list[Frame]:
+    def _hand_over_run(self, run: PublishRun) -> list[Frame]:
         """Hand a run over if it is for one sink that takes runs; returns the frames left."""
         sink = self.router.find(run.subject).only_sink if self._relaxed else None
-        take = None if sink is None else self.router.run_of(sink)
-        if take is None or run.prefix[:1] == b"$":  # maybe a reserved reply
+        hand_over = None if sink is None else self.router.run_of(sink)
+        if hand_over is None or run.prefix[:1] == b"$":  # maybe a reserved reply
             return run.frames
         if self.router.answers_others and run.prefix.startswith(ANOTHERS_REPLY):
             return run.frames
-        left = [*take(run, self)]
+        left = [*hand_over(run, self)]
         self.in_messages += len(run.payloads) - len(left)
         return left
 
@@ -157,6 +157,6 @@ class DirectSession(Session):
         answers: ExpectedAnswers | None,
     ) -> Subscription:
         end = self.drop_subscription
-        return _DirectSubscription(
+        return _FrameSubscription(
             self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
         )

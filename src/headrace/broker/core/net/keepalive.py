@@ -6,17 +6,17 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ....wire import encode
-from ..connect_options import UNSAID
+from ..peer import UNSAID
 from ..ports import Timer
 
 if TYPE_CHECKING:
-    from ..hub import Hub
+    from .host import Host
     from .session import Session
 
-__all__ = ["Vigil"]
+__all__ = ["KeepAlive"]
 
 
-class Vigil:
+class KeepAlive:
     """``heard`` is set by the session for each chunk of input; ``round_trip_ns`` of 0 is not known."""
 
     __slots__ = (
@@ -32,7 +32,7 @@ class Vigil:
         "round_trip_ns",
     )
 
-    def __init__(self, session: Session, hub: Hub) -> None:
+    def __init__(self, session: Session, hub: Host) -> None:
         self._session = session
         self._hub = hub
         self._awaiting_pong_ns = 0

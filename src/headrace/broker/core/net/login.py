@@ -1,7 +1,7 @@
 """Deciding who a client is, and renewing what it listens to when that changes.
 
 nats-server decides while its reader waits. Here a decision that takes long is made beside the event loop,
-and the client's input is kept (``session_input``) while ``holds`` is set; the shell reads no more of it.
+and the client's input is kept (``session_input``) until it is made; the shell reads no more of it.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ import msgspec
 from ....wire import encode
 from ..auth.authentication import Identity
 from ..auth.passwords import SlowDecision
-from ..connect_options import ConnectOptions
+from ..peer import ConnectOptions
 
 if TYPE_CHECKING:
-    from ..hub import Hub
+    from .host import Host
     from .session import Session
 
 __all__ = ["Login", "renew_subscriptions"]
 
 
 class Login:
-    """The door of one session. ``holds``: what comes in is kept for later."""
+    """The door of one session."""
 
-    __slots__ = ("_hub", "_reviews", "_session", "holds")
+    __slots__ = ("_hub", "_reviews", "_session")
 
-    def __init__(self, session: Session, hub: Hub) -> None:
+    def __init__(self, session: Session, hub: Host) -> None:
         self._session = session
         self._hub = hub
         self._reviews = 0
-        self.holds = False
 
     def ask(self, options: ConnectOptions) -> None:
         """Let the client in, or hang up: now, or when it is decided."""
@@ -50,23 +49,24 @@ class Login:
             else:
                 self.ask(options)  # the operator changed who may come in meanwhile
 
-        self.holds = True
-        self._session.hold()
+        self._session.defer()
         self._begin(verdict, lambda identity: self._let_go_on(lambda: decided(identity)))
 
     def review(self) -> None:
         """Have the session act by what its credentials are worth now."""
-        if self.holds:
+        if self._session.state.is_deciding:
             return  # will be decided by what holds then
         verdict = self._hub.authenticator.authenticate(self._session.options, self._session.peer)
         self._reviews = number = self._reviews + 1
         if not isinstance(verdict, SlowDecision):
-            self._session.act_anew(verdict)
+            self._session.change_identity(verdict)
             return
 
         def decided(identity: Identity | None) -> None:
-            if self._reviews == number and not self.holds:  # nothing newer is known
-                self._session.act_anew(identity)
+            if (
+                self._reviews == number and not self._session.state.is_deciding
+            ):  # nothing newer is known
+                self._session.change_identity(identity)
 
         self._begin(verdict, decided)
 
@@ -84,9 +84,10 @@ class Login:
 
     def _let_go_on(self, decided: Callable[[], None]) -> None:
         """Act by a decision, then by what the client said since it was asked for."""
-        self.holds = False
+        session = self._session
+        session.decided()
         decided()
-        self._session.release()
+        session.release()
 
 
 def renew_subscriptions(session: Session) -> None:

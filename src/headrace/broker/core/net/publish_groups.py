@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....wire.frames import PUB, Frame
-from .replies import ANOTHERS_REPLY, RESERVED_REPLY
+from .refusals import ANOTHERS_REPLY, RESERVED_REPLY
 
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["take_together"]
+__all__ = ["hand_over_groups"]
 
-FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth taking together
-TOGETHER_MIN: Final = 8  # so many of any kind are
+FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth grouping
+GROUP_MIN: Final = 8  # so many of any kind are
 
 
-def take_together(session: Session, frames: list[Frame]) -> list[Frame]:
+def hand_over_groups(session: Session, frames: list[Frame]) -> list[Frame]:
     """Hand over what can go in one go; returns the frames left to handle.
 
     The first of ``frames`` is a publish, and the session may publish anything without a check.
     """
     if frames[0][1].startswith(RESERVED_REPLY):
-        return _take_acks(session, frames)
-    if len(frames) >= TOGETHER_MIN or frames[0][2].endswith(FAST_REPLY):
-        return _take_messages(session, frames)
+        return _hand_over_acks(session, frames)
+    if len(frames) >= GROUP_MIN or frames[0][2].endswith(FAST_REPLY):
+        return _hand_over_messages(session, frames)
     return frames
 
 
-def _take_acks(session: Session, frames: list[Frame]) -> list[Frame]:
+def _hand_over_acks(session: Session, frames: list[Frame]) -> list[Frame]:
     """Hand over the acknowledgements at the front."""
     route = session.router.acks()
     sink = None if route is None else route.only_sink
@@ -45,7 +45,7 @@ def _take_acks(session: Session, frames: list[Frame]) -> list[Frame]:
     return [*many(frames[:end], session), *frames[end:]]
 
 
-def _take_messages(session: Session, frames: list[Frame]) -> list[Frame]:
+def _hand_over_messages(session: Session, frames: list[Frame]) -> list[Frame]:
     """Hand over a whole chunk if it is for one sink that takes batches."""
     total, find = len(frames), session.router.find
     sink = find(frames[0][1]).only_sink

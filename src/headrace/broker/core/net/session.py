@@ -15,28 +15,26 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
+from ....api.times import format_time
 from ....subjects import SubjectFilter, is_valid_subject
 from ....wire import Parser, encode
 from ....wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
 from ..auth.authentication import Identity
 from ..auth.passwords import SlowDecision
-from ..connect_options import UNSAID, ConnectOptions, decode_connect
-from ..peer import Peer
+from ..auth.permissions import ExpectedAnswers
+from ..peer import UNSAID, ConnectOptions, Peer, decode_connect
 from .broadcast import BROADCAST, Broadcast
-from .client_info import client_info
-from .expected_answers import ExpectedAnswers
-from .keepalive import Vigil
+from .keepalive import KeepAlive
 from .login import Login, renew_subscriptions
 from .output import Output
-from .publish_groups import take_together
-from .replies import RESERVED, is_refused, say_nobody
+from .publish_groups import hand_over_groups
+from .refusals import RESERVED, is_refused, say_nobody, shown, why_not
 from .session_input import SessionInput
-from .subscribing import shown, why_not
+from .session_state import SessionEvent, SessionState, next_state
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
-    from ..accounts.accounts import Account
-    from ..hub import Hub
+    from .host import Host, HostedAccount
 
 __all__ = ["Peer", "Session"]
 
@@ -51,16 +49,14 @@ class Session:
         "_budget",
         "_hub",
         "_input",
+        "_keepalive",
         "_last_words",
         "_login",
         "_parser",
         "_relaxed",
-        "_vigil",
         "account",
-        "authenticated",
         "client_id",
         "close_reason",
-        "closed",
         "identity",
         "in_bytes",
         "in_messages",
@@ -70,21 +66,23 @@ class Session:
         "peer",
         "router",
         "started_ns",
+        "state",
         "subscriptions",
     )
 
-    def __init__(self, hub: Hub, client_id: int, peer: Peer) -> None:
+    def __init__(self, hub: Host, client_id: int, peer: Peer) -> None:
         options = hub.options
         self._hub = hub
         self.client_id = client_id
         self.peer = peer
         self.options = UNSAID
-        self.account = hub.accounts.default
+        self.account: HostedAccount = hub.accounts.default
         self.account.connections += 1
         self.router = self.account.router
         self.identity = Identity()
-        self.authenticated = not hub.authenticator.required
-        self.closed = False
+        self.state = (
+            SessionState.AWAITING_LOGIN if hub.authenticator.required else SessionState.OPEN
+        )
         self.close_reason = ""
         self.subscriptions: dict[bytes, Subscription] = {}
         self.started_ns = hub.clock.now_ns()
@@ -97,18 +95,18 @@ class Session:
         )
         self._relaxed = False
         self._answers: ExpectedAnswers | None = None
-        self._last_words: list[bytes] | None = None
-        self._vigil = Vigil(self, hub)
+        self._last_words: list[bytes] = []  # of one that is closed
+        self._keepalive = KeepAlive(self, hub)
         self._login = Login(self, hub)
         self._budget = hub.budget
-        self._input = SessionInput(hub.budget, self._hear, self._take)
-        if not self.authenticated:
-            self._vigil.await_login()
+        self._input = SessionInput(hub.budget, self._handle_piece, self._handle_frames)
+        if not self.state.is_in:
+            self._keepalive.await_login()
             return
         guest = hub.authenticator.authenticate(UNSAID, peer)
         assert not isinstance(guest, SlowDecision), "there is nothing yet to decide by"
-        if self._take_place(guest):
-            self._vigil.begin()
+        if self._become(guest):
+            self._keepalive.begin()
 
     def __repr__(self) -> str:
         return f"Session({self.client_id}, {self.peer.host}:{self.peer.port})"
@@ -116,27 +114,69 @@ class Session:
     @property
     def round_trip_ns(self) -> int:
         """How long the last ping took; 0 before the first answer."""
-        return self._vigil.round_trip_ns
+        return self._keepalive.round_trip_ns
 
     @property
     def out_messages(self) -> int:
         """How many messages were delivered to this client."""
         return self.past_messages + sum([s.delivered for s in self.subscriptions.values()])
 
+    @property
+    def authenticated(self) -> bool:
+        """Whether the client was let in, and is not gone."""
+        return self.state.is_in
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over; what waited to be written then still is."""
+        return self.state.is_closed
+
     def describe(self) -> dict[str, Any]:
-        return client_info(self, self._hub.server_name)
+        """Who this is, as advisories show it: nats-server's client document, without secrets.
+
+        ``rtt`` is in nanoseconds; what the client did not say is left out.
+        """
+        options, peer = self.options, self.peer
+        said = {
+            "host": peer.host,
+            "user": self.identity.name,
+            "name": options.name,
+            "lang": options.lang,
+            "ver": options.version,
+            "rtt": self.round_trip_ns,
+        }
+        return {
+            "start": format_time(self.started_ns),
+            "id": self.client_id,
+            "acc": self.account.name,
+            **{key: value for key, value in said.items() if value},
+            "server": self._hub.server_name,
+            "kind": "Client",
+            "client_type": peer.transport,
+        }
+
+    # Its state
+
+    def defer(self) -> None:
+        """Keep what the client says until it is decided who it is."""
+        self.state = next_state(self.state, SessionEvent.DEFER)
+        self.hold()
+
+    def decided(self) -> None:
+        """It is decided who the client is; what it said meanwhile is handled after ``release``."""
+        self.state = next_state(self.state, SessionEvent.DECIDE)
 
     # What the shell calls
 
     @property
     def holds_input(self) -> bool:
         """Whether what comes in now is kept for later: better read no more until it is not."""
-        return bool(self._input.held or self._input.is_kept) and not self.closed
+        return bool(self._input.held or self._input.is_kept) and not self.state.is_closed
 
     @property
-    def wants_turn(self) -> bool:
+    def wants_slice(self) -> bool:
         """Whether ``go_on`` has something to do: input is kept that only waits for its turn."""
-        return self._input.is_kept and not (self._input.held or self.closed)
+        return self._input.is_kept and not (self._input.held or self.state.is_closed)
 
     @property
     def kept_bytes(self) -> int:
@@ -144,16 +184,16 @@ class Session:
         return self._input.kept_bytes
 
     def receive(self, chunk: Any) -> None:
-        """Take what the socket brought, and handle it as far as there is time; ``closed`` may be set then."""
-        if self._last_words is not None:
+        """Handle what the socket brought as far as there is time; the session may be ``closed`` then."""
+        if self.state.is_closed:
             return  # it has been told why
-        self._vigil.heard = True
+        self._keepalive.heard = True
         self.in_bytes += len(chunk)
-        self._input.take(chunk)
+        self._input.add(chunk)
 
     def go_on(self) -> None:
         """Handle what was kept, as far as there is time."""
-        if not self.closed:
+        if not self.state.is_closed:
             self._input.go_on()
 
     def hold(self) -> None:
@@ -164,25 +204,25 @@ class Session:
         self._hub.touched.append(self.output)  # the shell reads on
         self.go_on()
 
-    def _hear(self, piece: Any) -> int:
+    def _handle_piece(self, piece: Any) -> int:
         """Handle a piece of a chunk; returns how many frames it completed."""
-        if not (self.authenticated or self._parser.held_bytes or piece[:1] in (b"C", b"c")):
+        if not (self.state.is_in or self._parser.held_bytes or piece[:1] in (b"C", b"c")):
             # Refused before the parser would keep a payload of somebody unknown.
             self.close("Authorization Violation", "Authentication Failure")
             return 0
-        return self._take_frames(self._parser.feed(piece))
+        return self._handle_batch(self._parser.feed(piece))
 
-    def _take_frames(self, frames: list[Frame]) -> int:
+    def _handle_batch(self, frames: list[Frame]) -> int:
         """Handle frames that came at once; those for one sink go there in one go."""
         count = len(frames)
         if count > 1 and self._relaxed and frames[0][0] == PUB:
-            frames = take_together(self, frames)
+            frames = hand_over_groups(self, frames)
             self.in_messages += count - len(frames)
             self._budget.charge(count - len(frames))
-        self._take(iter(frames))
+        self._handle_frames(iter(frames))
         return count
 
-    def _take(self, frames: Iterator[Frame]) -> None:
+    def _handle_frames(self, frames: Iterator[Frame]) -> None:
         """Handle frames in order, until the session is closed or there is a reason to keep the rest."""
         budget = self._budget
         for frame in frames:
@@ -192,7 +232,8 @@ class Session:
                     self._handle(after)
             else:
                 self._handle(frame)
-            if self.closed:
+            state = self.state
+            if state.is_closed:
                 return
             if self._input.held or budget.spent:
                 self._input.keep(frames)
@@ -200,7 +241,7 @@ class Session:
 
     def take_output(self) -> list[bytes]:
         """Everything to be written now."""
-        if self._last_words is None:
+        if not self.state.is_closed:
             return self.output.take()
         self.output.discard()
         last_words, self._last_words = self._last_words, []
@@ -212,7 +253,7 @@ class Session:
 
     def close(self, error: str, reason: str = "") -> None:
         """Say ``-ERR`` (nothing, if empty) and end; what waited before it is still written."""
-        if self.closed:
+        if self.state.is_closed:
             return
         if error:
             self.output.write(encode.err(error))
@@ -220,10 +261,10 @@ class Session:
 
     def authenticate_again(self) -> None:
         """The operator changed who may do what: act by it, or hang up, as nats-server does."""
-        if not self.closed and self.authenticated:
+        if self.state.is_in:
             self._login.review()
 
-    def take_limits(self, identity: Identity) -> None:
+    def apply_limits(self, identity: Identity) -> None:
         """Hold to the limits of the hub, and to those of the user, from here on."""
         options, most = self._hub.options, identity.payload_max
         self._parser.max_payload = (
@@ -231,9 +272,9 @@ class Session:
         )
         self._parser.max_control_line = options.max_control_line
 
-    def act_anew(self, identity: Identity | None) -> None:
-        """Be ``identity`` from here on, with the subscriptions it may have."""
-        if identity != self.identity and self._take_place(identity):
+    def change_identity(self, identity: Identity | None) -> None:
+        """Act for ``identity`` from here on, with the subscriptions it may have."""
+        if identity != self.identity and self._become(identity):
             renew_subscriptions(self)
 
     # Publishing
@@ -291,7 +332,7 @@ class Session:
         permissions = self.identity.permissions
         if permissions is not None and not (
             permissions.may_publish(subject)
-            or (self._answers is not None and self._answers.take(subject))
+            or (self._answers is not None and self._answers.use(subject))
         ):
             text = f'Permissions Violation for Publish to "{shown(subject)}"'
             self.output.write(encode.err(text))
@@ -331,7 +372,7 @@ class Session:
         op = frame[0]
         if op == CONNECT:
             self._connect(frame[1])
-        elif not self.authenticated:
+        elif not self.state.is_in:
             self.close("Authorization Violation", "Authentication Failure")
         elif op == PUB:
             self._publish_checked(frame)
@@ -340,11 +381,11 @@ class Session:
         elif op == UNSUB:
             self._unsubscribe(frame[1], frame[2])
         elif op == PING:
-            self._vigil.pinged()
+            self._keepalive.pinged()
         elif op == BROADCAST:
             self._broadcast(frame)
         elif op == PONG:
-            self._vigil.pong()
+            self._keepalive.pong()
         elif op == BAD:
             error = frame[1].wire_text
             self.close("" if error == "Parser Error" else error, error)
@@ -370,16 +411,16 @@ class Session:
         if options.no_responders and not options.headers:
             self.close("no responders requires headers support")
             return
-        if not self.authenticated:
-            self.authenticated = True
-            self._vigil.begin()
+        if not self.state.is_in:
+            self._keepalive.begin()
+        self.state = next_state(self.state, SessionEvent.ENTER)
         self.options = options
         self.output.has_headers = options.headers
-        if self._take_place(identity):
+        if self._become(identity):
             self._hub.entered(self)
             self._confirm()
 
-    def _take_place(self, identity: Identity | None) -> bool:
+    def _become(self, identity: Identity | None) -> bool:
         """Act for ``identity`` in its account from here on, or hang up if it may not be there."""
         account = None if identity is None else self._hub.accounts.get(identity.account)
         if identity is None or account is None:
@@ -390,12 +431,12 @@ class Session:
                 self.close("maximum account active connections exceeded")
                 return False
             self._move_to(account)
-        self.take_limits(identity)
-        self._vigil.expire_at(identity.until_ns)
+        self.apply_limits(identity)
+        self._keepalive.expire_at(identity.until_ns)
         self._act_for(identity)
         return True
 
-    def _move_to(self, account: Account) -> None:
+    def _move_to(self, account: HostedAccount) -> None:
         """Into another account, with all subscriptions."""
         for subscription in self.subscriptions.values():
             self.router.unsubscribe(subscription)
@@ -479,11 +520,11 @@ class Session:
         self.close("Slow Consumer", "Slow Consumer (Pending Bytes)")
 
     def _end(self, reason: str) -> None:
-        if self.closed:
+        if self.state.is_closed:
             return
-        self.closed = True
+        self.state = next_state(self.state, SessionEvent.CLOSE)
         self.close_reason = reason
-        self._vigil.end()
+        self._keepalive.end()
         self.account.connections -= 1
         self._input.clear()
         subscriptions = [*self.subscriptions.values()]

@@ -2,8 +2,8 @@
 
 There are three reasons to keep input: it is not decided yet who the client is (``login``), something it
 asked for waits for the disk (``jetstream/tick/paced_calls``), or its turn is over (``budget``) and others
-come first. Whichever it is, it is handled later in the order it came, and the shell reads no more while
-there is some: so never more is kept than one read of a socket brings.
+come first. Whichever it is, the input is handled later in the order it came. The shell reads no more while
+some is kept, so never more is kept than one read of a socket brings.
 
 Bytes are parsed piece by piece, so that a turn does not end long after its time because a large chunk is
 all short lines.
@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-from ....wire.direct import FrameBatch, PublishRun
+from ....wire.inprocess import FrameBatch, PublishRun
 
 if TYPE_CHECKING:
     from ....wire.frames import Frame
@@ -29,15 +29,15 @@ PIECE_FRAMES: Final = 768  # more in one piece are many
 
 
 class SessionInput:
-    """The queue before one session: ``hear`` takes a piece of a chunk, ``handle`` frames kept of one."""
+    """The queue before one session."""
 
     __slots__ = (
         "_at",
         "_budget",
         "_chunks",
         "_frames",
-        "_handle",
-        "_hear",
+        "_handle_frames",
+        "_handle_piece",
         "_piece",
         "held",
         "kept_bytes",
@@ -46,34 +46,34 @@ class SessionInput:
     def __init__(
         self,
         budget: Budget,
-        hear: Callable[[Any], int],
-        handle: Callable[[Iterator[Frame]], None],
+        handle_piece: Callable[[Any], int],
+        handle_frames: Callable[[Iterator[Frame]], None],
     ) -> None:
-        """``hear`` returns how many frames there were in the piece."""
+        """``handle_piece`` takes a piece of a chunk, and returns how many frames it completed."""
         self._budget = budget
-        self._hear = hear
-        self._handle = handle
+        self._handle_piece = handle_piece
+        self._handle_frames = handle_frames
         self._frames: list[Frame] = []  # of a piece that was parsed; they come before all chunks
         self._chunks: deque[Any] = deque()
-        self._at = 0  # how far the first chunk was heard
+        self._at = 0  # how far the first chunk was handled
         self._piece = SMALL_PIECE_BYTES
         self.held = 0
         """How many reasons there are to wait, beside the turn."""
         self.kept_bytes = 0
-        """Of the chunks that wait; the first may be heard in part."""
+        """Of the chunks that wait; the first may be handled in part."""
 
     @property
     def is_kept(self) -> bool:
         """Whether something waits to be handled."""
         return bool(self._chunks or self._frames)
 
-    def take(self, chunk: Any) -> None:
+    def add(self, chunk: Any) -> None:
         """Handle a chunk after everything before it, as far as there is time."""
         if self._chunks or self._frames or self.held or self._budget.spent:
             self._chunks.append(chunk)
             self.kept_bytes += len(chunk)
         elif len(chunk) <= self._piece:
-            self._hear_piece(chunk)
+            self._hear(chunk)
         else:
             self._chunks.append(chunk)
             self.kept_bytes = len(chunk)
@@ -85,9 +85,9 @@ class SessionInput:
         while not (budget.spent or self.held):
             if self._frames:
                 frames, self._frames = self._frames, []
-                self._handle(iter(frames))
+                self._handle_frames(iter(frames))
             elif self._chunks:
-                self._hear_piece(self._next_piece())
+                self._hear(self._next_piece())
             else:
                 break
 
@@ -101,8 +101,8 @@ class SessionInput:
         self._chunks.clear()
         self.kept_bytes = 0
 
-    def _hear_piece(self, piece: Any) -> None:
-        many = self._hear(piece) > PIECE_FRAMES
+    def _hear(self, piece: Any) -> None:
+        many = self._handle_piece(piece) > PIECE_FRAMES
         self._piece = SMALL_PIECE_BYTES if many else PIECE_BYTES
 
     def _next_piece(self) -> Any:

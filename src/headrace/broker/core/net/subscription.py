@@ -7,9 +7,9 @@ from itertools import count
 
 from ....message import StoredRow
 from ....subjects import SubjectFilter
-from .expected_answers import ExpectedAnswers
-from .outgoing import answered
+from ..auth.permissions import ExpectedAnswers
 from .output import COPY_BYTES_MAX, Output, head_of, tail_of
+from .targets import answered
 
 __all__ = ["GuardedSubscription", "Subscription"]
 

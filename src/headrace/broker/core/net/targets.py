@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
 
 from ....limits import OUTBOUND_BYTES_MAX
 from ....message import StoredRow
 from ..ports import Sink, Target
-from .outgoing import answered
 
-__all__ = ["FanOut", "SinkTarget"]
+__all__ = ["FanOut", "Outgoing", "SinkTarget", "answered"]
 
 
 class SinkTarget:
@@ -70,3 +70,15 @@ class FanOut:
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         for message in messages:
             self.send(*message)
+
+
+Outgoing: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""Subject, reply, headers and payload, as ``Target.send`` takes them."""
+
+
+def answered(
+    rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+) -> Iterator[Outgoing]:
+    """Stored messages with their reply subjects, for ``send``; see ``Target.send_stored``."""
+    for at, (seq, subject, headers, payload, time_ns) in enumerate(rows):
+        yield subject, reply % (seq, consumer_seq + at, time_ns, pending - at), headers, payload

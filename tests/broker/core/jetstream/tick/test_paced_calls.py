@@ -83,7 +83,7 @@ def test_who_waits_for_a_commit_is_not_read_and_goes_on_after_it() -> None:
     client.send(b"".join(map(create, range(MANY))))
     world.settle()
     assert client.session.holds_input  # the shell reads no more of it
-    assert not client.session.wants_turn  # and gives it no turn that it could not use
+    assert not client.session.wants_slice  # and gives it no turn that it could not use
     other.send(frame("$JS.API.STREAM.NAMES", b"", b"theirs"))
     assert len(json.loads(theirs.take()[0].payload)["streams"]) <= 2 * DIRECTORIES_PER_COMMIT
     storage.hold = False

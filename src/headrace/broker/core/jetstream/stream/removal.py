@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 from .....api.streams import StreamConfig
 from .....errors import StoreReadError
 from .....subjects import SubjectFilter
-from ...ports import StreamStore
-from ...removal_ports import Removal, Thinning
+from ...ports import Removal, StreamStore, Thinning
 from ..context import Context
 from ..tick.removals import SLICE, Limits, Purge
 

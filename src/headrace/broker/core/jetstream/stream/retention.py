@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .....errors import StoreReadError
-from ...removal_ports import Removal
+from ...ports import Removal
 
 if TYPE_CHECKING:
     from ..tick.retry import Unread

@@ -17,8 +17,8 @@ from .....api.streams import StreamConfig
 from .....errors import StoreError, StoreReadError
 from .....limits import HEADER_BYTES_MAX
 from .....subjects import SubjectFilter
-from .....wire.direct import PublishRun
 from .....wire.frames import Frame
+from .....wire.inprocess import PublishRun
 from ...ports import Origin, StreamStore
 from ...server_headers import without_requester
 from ..config.refused import Refused

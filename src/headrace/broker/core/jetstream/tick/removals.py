@@ -14,8 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from .....errors import StoreError, StoreReadError
-from ...ports import Bus, StreamStore
-from ...removal_ports import Removal
+from ...ports import Bus, Removal, StreamStore
 
 if TYPE_CHECKING:
     from ..context import Context

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from ......api.acks import ack_prefix
 from ......message import StoredMessage, StoredRow
-from ....net.outgoing import answered
+from ....net.targets import answered
 from ...headers import statuses
 from ..delivery_state import Run
 from .policy import SERVE, SKIP

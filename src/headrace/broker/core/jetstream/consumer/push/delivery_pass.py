@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from ......api.acks import ack_prefix
 from ......limits import INGEST_PENDING_BYTES_MAX
 from ......message import StoredRow
-from ....net.outgoing import Outgoing, answered
+from ....net.targets import Outgoing, answered
 from ..delivery_state import Run
 from ..pull.delivery_pass import TurnEnd
 from .push import Push

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from ......api import names
 from ......api.consumers import ConsumerConfig
 from ......limits import PAYLOAD_BYTES_MAX
-from ....net.interest import Watch
+from ....ports import Watch
 from ...headers import statuses
 from .flow_acks import reached
 from .window import FlowWindow, RateLimit

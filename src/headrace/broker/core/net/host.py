@@ -1,0 +1,101 @@
+"""What a session asks of the hub it belongs to, and of the accounts there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from ....clock import Clock
+    from ..auth.authentication import Authenticator
+    from ..auth.passwords import SlowDecisions
+    from ..budget import Budget
+    from ..options import HubOptions
+    from ..ports import Timers
+    from .leaving import Leaving
+    from .output import Output
+    from .router import Router
+    from .session import Session
+
+__all__ = ["Host", "HostedAccount", "HostedAccounts"]
+
+
+class HostedAccount(Protocol):
+    """The account a session belongs to."""
+
+    connections: int
+    """Kept by the sessions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def router(self) -> Router: ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more connection would be too many."""
+        ...
+
+    @property
+    def may_subscribe(self) -> bool:
+        """Whether there is room for one more subscription."""
+        ...
+
+
+class HostedAccounts(Protocol):
+    """Where a session finds its account."""
+
+    @property
+    def default(self) -> HostedAccount: ...
+
+    def get(self, name: str) -> HostedAccount | None:
+        """The account of this name; an empty one means the default account."""
+        ...
+
+
+class Host(Protocol):
+    """Implemented by the hub."""
+
+    @property
+    def accounts(self) -> HostedAccounts: ...
+
+    @property
+    def authenticator(self) -> Authenticator: ...
+
+    @property
+    def budget(self) -> Budget: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def decisions(self) -> SlowDecisions: ...
+
+    @property
+    def leaving(self) -> Leaving: ...
+
+    @property
+    def options(self) -> HubOptions: ...
+
+    @property
+    def server_name(self) -> str: ...
+
+    @property
+    def timers(self) -> Timers: ...
+
+    @property
+    def touched(self) -> list[Output]:
+        """Outputs with something in them; always the same list."""
+        ...
+
+    def info(self, session: Session, *, entered: bool = False) -> bytes:
+        """The INFO document for one client; one that has ``entered`` learns which account it is in."""
+        ...
+
+    def entered(self, session: Session) -> None:
+        """A client said who it is, and may be here."""
+        ...
+
+    def ended(self, session: Session) -> None:
+        """A session is over."""
+        ...

@@ -1,0 +1,143 @@
+"""The bus: the router as JetStream sees it, and what it carries messages to and from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from ....message import StoredRow
+from ....wire.frames import Frame
+from ....wire.inprocess import PublishRun
+from .interest import Watch
+
+__all__ = ["Bus", "ManySink", "Origin", "RunSink", "Sink", "Target"]
+
+
+class Origin(Protocol):
+    """Who sent a message: the session, as far as a sink may care."""
+
+    @property
+    def client_id(self) -> int: ...
+
+    @property
+    def round_trip_ns(self) -> int:
+        """How long its last ping took; 0 before the first answer."""
+        ...
+
+    def describe(self) -> dict[str, Any]:
+        """Who this is, as advisories show it; made anew by each call."""
+        ...
+
+    def hold(self) -> None:
+        """Handle nothing more of what it says, until ``release`` was called as often."""
+        ...
+
+    def release(self) -> None:
+        """Go on."""
+        ...
+
+
+Sink = Callable[[bytes, bytes, bytes, bytes, Origin | None], bool | None]
+"""``sink(subject, reply, headers, payload, origin)``: called once per message, must not block.
+
+A sink that returns ``False`` says "nobody is here after all" (for example: a pull on a consumer that
+does not exist, which arrived through a catch-all pattern): it does not count as a receiver, so the
+sender gets its no-responders status. Anything else, ``None`` included, means taken.
+"""
+
+
+RunSink = Callable[[PublishRun, "Origin | None"], Iterable[Frame]]
+"""As ``ManySink``, for publishes that may be answered together."""
+
+
+ManySink = Callable[[Sequence[Frame], "Origin | None"], Iterable[Frame]]
+"""``many(publishes, origin)``: takes PUB frames in order, all of which would have gone to its sink.
+
+Returns those it leaves to the sink. A sink whose ``many`` takes a message must not decline it.
+"""
+
+
+class Target(Protocol):
+    """The receivers of one inbox, resolved once and used for a batch."""
+
+    @property
+    def blocked(self) -> bool:
+        """Whether a receiver has so much unsent output that stream messages should wait.
+
+        Advice, for those who have more where that came from: ``send`` still works, and statuses and
+        replies are sent regardless. ``Bus.on_unblocked`` tells when to try again. Who ignores it gets
+        the receiver closed as a slow consumer at ``OUTBOUND_BYTES_MAX``.
+        """
+        ...
+
+    @property
+    def room(self) -> int:
+        """How many bytes fit in before a receiver is closed as a slow consumer."""
+        ...
+
+    @property
+    def steady(self) -> bool:
+        """Whether it takes any number of messages: no receiver ends after a count."""
+        ...
+
+    def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
+        ...
+
+    def send_stored(
+        self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
+    ) -> None:
+        """``send`` for stored messages as they are, in one go.
+
+        The reply subject of each is ``reply % (sequence, its consumer sequence, timestamp_ns, how many
+        are pending after it)``; ``consumer_seq`` and ``pending`` are those of the first.
+        """
+        ...
+
+    def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
+        """``send`` for several messages: subject, reply, headers and payload of each.
+
+        A receiver that may end on the way takes them one by one, so that a generator can stop there.
+        """
+        ...
+
+
+class Bus(Protocol):
+    """The router as JetStream sees it."""
+
+    def resolve(self, subject: bytes) -> Target | None:
+        """Who receives a message sent to ``subject`` now (queue groups: one member), or None."""
+        ...
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
+        """Route an ordinary message from inside; returns how many received it."""
+        ...
+
+    def publish_many(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
+        """Route ``(subject, payload)`` messages: quick when many go to inboxes of one client."""
+        ...
+
+    def has_interest(self, subject: bytes) -> bool: ...
+
+    def watch(self, watch: Watch) -> None:
+        """Answer a watch now, and tell it of every change until ``unwatch``."""
+        ...
+
+    def unwatch(self, watch: Watch) -> None: ...
+
+    def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
+        """Register a handler; ``many`` does the same for a batch, quicker."""
+        ...
+
+    def add_sinks(
+        self, patterns: Sequence[bytes], sink: Sink, many: ManySink | None, run: RunSink
+    ) -> None:
+        """Register one for several patterns; ``run`` takes runs in its place."""
+
+    def remove_sink(self, pattern: bytes, sink: Sink) -> None: ...
+
+    def remove_sinks(self, patterns: Iterable[bytes], sink: Sink) -> None: ...
+
+    def on_unblocked(self, callback: Callable[[], None]) -> None:
+        """Call ``callback`` each time some receiver that was ``blocked`` no longer is."""
+        ...

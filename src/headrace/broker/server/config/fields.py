@@ -1,0 +1,121 @@
+"""Taking settings out of a configuration by name and type, with errors that say where they stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
+from ....errors import ConfigurationError
+from .syntax import ConfigMap, ConfigValue, Place
+
+__all__ = ["Fields", "from_plain", "refuse"]
+
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
+_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")
+_DURATION_WORDS: Final = 'a duration in quotes, as "30s", "2m" or "1h30m", or a number of seconds'
+
+
+def refuse(value: ConfigValue, name: str, what: str) -> NoReturn:
+    """Raise ConfigurationError about the setting ``name``. The value is not shown: it may be secret."""
+    raise ConfigurationError(f"{value.place}: {name}: {what}")
+
+
+def from_plain(content: object, name: str, file: str) -> ConfigValue:
+    """What another format (TOML) says, as if it had been written here; ``name`` stands for the line."""
+    place = Place(f"{file}: {name}" if file else name)
+    if isinstance(content, Mapping):
+        table = ConfigMap()
+        for key, inner in content.items():
+            table[str(key)] = from_plain(inner, f"{name}.{key}", file)
+        return ConfigValue(table, place)
+    if isinstance(content, list | tuple):
+        items = [from_plain(inner, f"{name}[{n}]", file) for n, inner in enumerate(content)]
+        return ConfigValue(items, place)
+    return ConfigValue(content, place)
+
+
+class Fields:
+    """The keys of one map. Names are compared without case, as nats-server does.
+
+    Every ``take_…`` raises ConfigurationError for a value of the wrong type, and gives None if the
+    key is missing. What nobody took is found by ``rest``.
+    """
+
+    def __init__(self, value: ConfigValue, name: str) -> None:
+        if not isinstance(value.content, ConfigMap):
+            refuse(value, name, "not accepted; it must be a map, { … }")
+        self._values: dict[str, tuple[str, ConfigValue]] = {}
+        for key, inner in value.content.items():
+            earlier = self._values.get(key.lower())
+            if earlier is not None:
+                refuse(inner, key, f"given before as {earlier[0]!r}; capitals make no difference")
+            self._values[key.lower()] = (key, inner)
+
+    def take(self, *names: str) -> ConfigValue | None:
+        """The value under one of these names of one setting."""
+        found = [self._values.pop(name)[1] for name in names if name in self._values]
+        if len(found) > 1:
+            refuse(found[1], names[0], f"given twice; {' and '.join(names)} are the same setting")
+        return found[0] if found else None
+
+    def peek(self, *names: str) -> ConfigValue | None:
+        """The value under one of these names; it still has to be taken."""
+        return next((self._values[name][1] for name in names if name in self._values), None)
+
+    def rest(self) -> list[tuple[str, ConfigValue]]:
+        """Keys nobody took, as they are written. Keys that only serve as variables are not listed."""
+        return [(key, value) for key, value in self._values.values() if not value.is_variable]
+
+    def text(self, *names: str) -> str | None:
+        value = self.take(*names)
+        if value is None:
+            return None
+        if not isinstance(value.content, str) or not value.content:
+            refuse(value, names[0], "not accepted; it must be a non-empty text (in quotes)")
+        return value.content
+
+    def switch(self, *names: str) -> bool | None:
+        value = self.take(*names)
+        if value is None:
+            return None
+        if not isinstance(value.content, bool):
+            refuse(value, names[0], "not accepted; it must be true or false")
+        return value.content
+
+    def number(self, *names: str) -> int | None:
+        value = self.take(*names)
+        if value is None:
+            return None
+        if isinstance(value.content, bool) or not isinstance(value.content, int):
+            refuse(value, names[0], "not accepted; it must be a whole number, as 1024 or 64MB")
+        return value.content
+
+    def amount(self, *names: str) -> int | None:
+        """A whole number of at least 1: of a limit, which there always is."""
+        place = self.peek(*names)
+        number = self.number(*names)
+        if place is not None and number is not None and number < 1:
+            refuse(place, names[0], f"{number} is not accepted; it must be 1 or more")
+        return number
+
+    def seconds(self, *names: str) -> float | None:
+        """A duration such as ``"1m30s"``, or a bare number of seconds."""
+        value = self.take(*names)
+        return None if value is None else seconds_of(value, names[0])
+
+
+def seconds_of(value: ConfigValue, name: str) -> float:
+    """The seconds a value says. Raises ConfigurationError."""
+    content = value.content
+    seconds = 0.0
+    if isinstance(content, str) and _DURATION.fullmatch(content):
+        seconds = sum(float(n) * _UNITS[unit] for n, unit in _DURATION_PART.findall(content))
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        if value.text[-1:].isalpha():  # bare 2m is two million, which nobody means
+            refuse(value, name, f"{value.text} is a size here; accepted is {_DURATION_WORDS}")
+        seconds = float(content)
+    if seconds <= 0:
+        refuse(value, name, f"not accepted; it must be {_DURATION_WORDS}, more than 0")
+    return seconds

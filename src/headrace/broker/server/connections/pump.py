@@ -1,0 +1,128 @@
+"""The heartbeat between an event loop and the hub: ticks, timers, and reading under pressure.
+
+A tick follows every round of input: JetStream finishes its batch, then each touched connection is
+written once, then those go on who have said more than there was time for (``slices``). The loop arms at
+most one timer, for the hub's next deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ...core.hub import Hub
+from .connection import Connection
+from .inprocess import InProcessConnection
+from .slices import Slices
+
+__all__ = ["Pump"]
+
+logger = logging.getLogger("headrace.broker")
+
+
+class Pump:
+    """Runs one hub on one event loop, in that loop's thread."""
+
+    def __init__(self, hub: Hub, loop: asyncio.AbstractEventLoop) -> None:
+        self.hub = hub
+        self.loop = loop
+        self.connections: dict[int, Connection | InProcessConnection] = {}
+        self.slices = Slices(hub, self.wake)
+        self._tick_is_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = 0
+        self._reading_paused = False
+        self._stopped = False
+
+    def wake(self) -> None:
+        """Something happened in the hub: a tick is due after this round of the loop."""
+        if not self._tick_is_due:
+            self._tick_is_due = True
+            self.loop.call_soon(self._on_turn)
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Do something to the hub from outside (a completed flush), and the tick after it, at once."""
+        try:
+            job()
+        finally:
+            self._tick()
+
+    def stop(self) -> None:
+        """No more ticks and timers."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def flush_all(self) -> None:
+        """One tick, now."""
+        for session in self.hub.end_of_tick():
+            connection = self.connections.get(session.client_id)
+            if connection is not None:
+                connection.flush()
+            else:
+                session.take_output()  # nobody reads it any more
+
+    @property
+    def connections_max(self) -> int:
+        """How many connections there may be."""
+        return self.hub.options.connections_max
+
+    @property
+    def reading_paused(self) -> bool:
+        return self._reading_paused
+
+    def _on_turn(self) -> None:
+        """The tick of a turn of the loop."""
+        self._tick_is_due = False
+        try:
+            self._tick()
+        finally:
+            if self.slices.awaited and not (self._reading_paused or self._stopped):
+                self.wake()
+                self.slices.serve_waiting()
+            else:
+                self.slices.next_turn()
+
+    def _tick(self) -> None:
+        if self._stopped:
+            return
+        try:
+            self.flush_all()
+        finally:
+            # A fault of ours in one tick must not be the end of all later ones.
+            if self.hub.touched:
+                self.wake()  # or writing unblocked somebody, who has sent more
+            self._regulate_reading()
+            self._arm()
+
+    def _regulate_reading(self) -> None:
+        blocked = self.hub.ingest_blocked
+        if blocked == self._reading_paused:
+            return
+        self._reading_paused = blocked
+        logger.debug("reading %s: the disk is behind", "paused" if blocked else "resumed")
+        for connection in self.connections.values():
+            connection.hold_reading(blocked)
+        if not blocked and self.slices.awaited:
+            self.wake()
+
+    def _arm(self) -> None:
+        deadline_ns = self.hub.next_deadline_ns()
+        if deadline_ns is None:
+            return  # an armed timer finds nothing to do, which is cheaper than cancelling it
+        if self._timer is not None:
+            if self._timer_ns <= deadline_ns:
+                return
+            self._timer.cancel()
+        delay = max(0, deadline_ns - self.hub.clock.monotonic_ns()) / 1e9
+        self._timer_ns = deadline_ns
+        self._timer = self.loop.call_later(delay, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        try:
+            self.hub.run_timers()
+        finally:
+            self.wake()

@@ -1,0 +1,297 @@
+"""Slices of the loop: who says much goes on later, who says little is served at once, nothing is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from headrace import Broker as Embedded
+from headrace import connect
+from headrace.broker.core.hub import Hub
+from headrace.broker.core.net.session import Session
+from headrace.broker.server import Broker
+from headrace.broker.server.connections.slices import SLICE_NS, TURN_NS, Slices
+from headrace.clock import ManualClock
+
+uvloop = pytest.importorskip("uvloop")
+
+CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
+LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
+    "asyncio": asyncio.new_event_loop,
+    "uvloop": uvloop.new_event_loop,
+}
+
+
+class Guest:
+    """Needs so many milliseconds, in slices."""
+
+    def __init__(self, room: Room, name: str, needs_ms: float = 0) -> None:
+        self.room = room
+        self.name = name
+        self.needs_ns = round(needs_ms * 1e6)
+        self.is_waiting = False
+
+    def say(self) -> None:
+        """As a connection that has just read something."""
+        if self.room.slices.begin():
+            self.use_slice()
+        else:
+            self.room.slices.ask(self)
+
+    def use_slice(self) -> None:
+        room = self.room
+        room.served.append(self.name)
+        slice_ns = min(SLICE_NS, self.needs_ns)
+        room.clock.advance(slice_ns / 1e9)
+        self.needs_ns -= slice_ns
+        assert room.slices.is_used_up() == (slice_ns == SLICE_NS)
+        if self.needs_ns:
+            room.slices.ask(self)
+
+
+class Room:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.served: list[str] = []
+        self.woken = 0
+        self.slices = Slices(Hub(self.clock, random.Random(1)), self._wake)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def turn(self) -> list[str]:
+        self.served.clear()
+        self.slices.serve_waiting()
+        return self.served
+
+
+def test_who_says_little_never_waits_for_who_says_much() -> None:
+    room = Room()
+    busy = [Guest(room, f"busy{n}", 100) for n in range(5)]
+    for guest in busy:
+        guest.say()
+    # Two slices are a turn: the others were put off unserved, and come before those who were.
+    assert room.served == ["busy0", "busy1"]
+    assert SLICE_NS * 2 == TURN_NS
+    assert room.woken
+    assert room.turn() == ["busy2", "busy3", "busy0"]
+    little = Guest(room, "little")
+    little.say()
+    assert room.served[-1] == "little"  # what is read after that has a turn of its own
+    order = [name for _ in range(10) for name in room.turn()]
+    assert order[:6] == ["busy4", "busy1", "busy2", "busy3", "busy0", "busy4"]
+    assert max(order.count(guest.name) for guest in busy) <= 1 + min(
+        order.count(guest.name) for guest in busy
+    )
+
+
+def test_those_who_come_all_the_time_do_not_keep_a_busy_one_waiting_for_ever() -> None:
+    room = Room()
+    busy = Guest(room, "busy", 10)
+    busy.say()
+    for _ in range(3):
+        crowd = [Guest(room, "crowd", 2) for _ in range(20)]
+        for guest in crowd:
+            guest.say()
+        assert "busy" in room.turn()
+    assert busy.needs_ns == 0
+
+
+def test_a_turn_is_bounded_however_many_wait() -> None:
+    room = Room()
+    for number in range(1_000):
+        Guest(room, str(number), 1).say()
+    while room.slices.awaited:
+        before = room.clock.monotonic_ns()
+        room.turn()
+        assert room.clock.monotonic_ns() - before <= TURN_NS + SLICE_NS
+
+
+def test_who_leaves_is_not_called() -> None:
+    room = Room()
+    busy = Guest(room, "busy", 10)
+    busy.say()
+    room.slices.withdraw(busy)
+    assert not room.slices.awaited
+    assert room.turn() == []
+
+
+def _slow_subscribe(monkeypatch: pytest.MonkeyPatch, broker: Broker) -> None:
+    """Each SUB takes a millisecond of the clock the turns are measured by."""
+    real, clock = Session._subscribe, broker.hub.clock
+    drift = 0
+    now = clock.monotonic_ns
+
+    def subscribe(self: Session, pattern: bytes, queue: bytes, sid: bytes) -> None:
+        nonlocal drift
+        drift += 1_000_000
+        real(self, pattern, queue, sid)
+
+    monkeypatch.setattr(Session, "_subscribe", subscribe)
+    monkeypatch.setattr(broker._pump.slices, "_now_ns", lambda: now() + drift)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_ping_is_answered_while_a_flood_is_handled(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 6_000
+
+    async def main() -> None:
+        async with Broker() as broker:
+            _slow_subscribe(monkeypatch, broker)
+            good_reader, good = await asyncio.open_connection("127.0.0.1", broker.port)
+            good.write(CONNECT + b"PING\r\n")
+            await good_reader.readuntil(b"PONG\r\n")
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            writer.write(CONNECT + b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(count)))
+            writer.write(b"PING\r\n")
+            hostile = max(broker.hub.sessions.values(), key=lambda s: s.client_id)
+            while not hostile.wants_slice:
+                await asyncio.sleep(0)
+                hostile = max(broker.hub.sessions.values(), key=lambda s: s.client_id)
+            taken = len(hostile.subscriptions)
+            assert taken < count
+            good.write(b"PING\r\n")
+            await good_reader.readuntil(b"PONG\r\n")
+            # Some slices of a dozen lines passed, of the six thousand lines that were there.
+            assert len(hostile.subscriptions) - taken < count // 10
+            assert hostile.wants_slice
+            await reader.readuntil(b"PONG\r\n")
+            assert len(hostile.subscriptions) == count
+            assert not hostile.holds_input
+            writer.close()
+            good.close()
+
+    with asyncio.Runner(loop_factory=LOOPS[name]) as runner:
+        runner.run(main())
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_nothing_is_read_from_who_has_something_kept(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flood of megabytes: what is kept of it is no more than a read or two bring."""
+
+    async def main() -> None:
+        async with Broker() as broker:
+            peak = 0
+            real = Session.go_on
+
+            def go_on(self: Session) -> None:
+                nonlocal peak
+                peak = max(peak, self.kept_bytes)
+                real(self)
+
+            monkeypatch.setattr(Session, "go_on", go_on)
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            writer.write(CONNECT + b"PUB a 5\r\nhello\r\n" * 300_000 + b"PING\r\n")
+            await reader.readuntil(b"PONG\r\n")
+            assert 0 < peak <= 2 * 256 * 1024
+            writer.close()
+
+    with asyncio.Runner(loop_factory=LOOPS[name]) as runner:
+        runner.run(main())
+
+
+async def _pipe_and_hang_up(broker: Broker) -> bytes:
+    """What a script hears that pipes in its lines and closes its end."""
+
+    def run() -> bytes:
+        wire = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+        with closing(wire):
+            assert wire.recv(4096).startswith(b"INFO ")
+            wire.sendall(CONNECT + b"PING\r\n" * 30_000 + b"PUB kept 4\r\nlast\r\n")
+            wire.shutdown(socket.SHUT_WR)
+            heard = b""
+            while heard.count(b"PONG") < 30_000:
+                data = wire.recv(1 << 16)
+                if not data:
+                    break
+                heard += data
+            return heard
+
+    return await asyncio.to_thread(run)
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_who_pipes_its_lines_and_hangs_up_hears_all_answers(name: str) -> None:
+    async def main() -> None:
+        async with Broker() as broker, connect(broker.client_url) as client:
+            kept = await client.subscribe("kept")
+            heard = await _pipe_and_hang_up(broker)
+            assert heard.count(b"PONG\r\n") == 30_000
+            assert (await kept.next(timeout=5)).payload == b"last"
+
+    with asyncio.Runner(loop_factory=LOOPS[name]) as runner:
+        runner.run(main())
+
+
+async def test_what_a_client_in_process_said_before_it_left_is_handled() -> None:
+    async with Embedded(port=-1, jetstream=False) as broker, broker.connect() as listener:
+        heard = await listener.subscribe("left")
+        await listener.flush()
+        client = await broker.connect()
+        for number in range(20_000):
+            client.publish_nowait("nobody", b"%d" % number)
+        client.publish_nowait("left", b"last")
+        await client.close()
+        assert (await heard.next(timeout=5)).payload == b"last"
+
+
+async def test_what_is_kept_waits_for_the_disk_like_everything_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    blocked = False
+    monkeypatch.setattr(Hub, "ingest_blocked", property(lambda hub: blocked))
+    async with Broker() as broker:
+        _slow_subscribe(monkeypatch, broker)
+        reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(CONNECT + b"".join(b"SUB a %d\r\n" % n for n in range(2_000)) + b"PING\r\n")
+        while not (sessions := [s for s in broker.hub.sessions.values() if s.wants_slice]):
+            await asyncio.sleep(0)
+        (session,) = sessions
+        blocked = True
+        pump = broker._pump
+        assert pump is not None
+        while not pump.reading_paused:
+            await asyncio.sleep(0)
+        taken = len(session.subscriptions)
+        assert taken < 2_000
+        for _ in range(50):
+            pump.wake()
+            await asyncio.sleep(0)
+        assert len(session.subscriptions) == taken
+        blocked = False
+        pump.run(lambda: None)  # as a flush that is done
+        await reader.readuntil(b"PONG\r\n")
+        assert len(session.subscriptions) == 2_000
+        writer.close()
+
+
+async def test_what_was_said_before_the_socket_was_lost_is_handled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with Broker() as broker, connect(broker.client_url) as client:
+        heard = await client.subscribe("last")
+        await client.flush()
+        _slow_subscribe(monkeypatch, broker)
+        _reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+        writer.write(CONNECT + b"".join(b"SUB a %d\r\n" % n for n in range(500)))
+        writer.write(b"PUB last 4\r\nword\r\n")
+        while not (sessions := [s for s in broker.hub.sessions.values() if s.wants_slice]):
+            await asyncio.sleep(0)
+        (session,) = sessions
+        connection = broker._pump.connections[session.client_id]  # type: ignore[union-attr]
+        connection.abort()
+        assert (await heard.next(timeout=5)).payload == b"word"
+        async with asyncio.timeout(5):
+            await connection.gone.wait()
+        assert session.closed
+        assert session.client_id not in broker.hub.sessions
+        writer.close()
