@@ -60,7 +60,7 @@ class Hub:
         self.accounts = Accounts(clock, random, self.timers)
         self._services: SystemServices | None = None
         self.router = self.accounts.default.router
-        self.touched: list[Output] = []
+        self.touched: list[Output[Session]] = []
         self.sessions: dict[int, Session] = {}
         self.storage: Storage | None = None
         self.server_id = "N" + "".join(_BASE32[random.getrandbits(5)] for _ in range(55))
@@ -164,7 +164,7 @@ class Hub:
             self.slow_consumers += 1
         past = self.past_traffic
         past[0] += session.in_messages
-        past[1] += session.past_messages
+        past[1] += session.out_messages
         past[2] += session.in_bytes
         past[3] += session.output.written
 

@@ -289,7 +289,7 @@ class EndedConnections:
                 session.close_reason,
                 session.round_trip_ns,
                 session.in_messages,
-                session.past_messages,
+                session.out_messages,
                 session.in_bytes,
                 session.output.written,
                 options.name,

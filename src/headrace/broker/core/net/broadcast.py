@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from ....wire.frames import Frame
 
 if TYPE_CHECKING:
+    from ..ports import Origin
     from .router import Route, Router
-    from .session import Session
 
 __all__ = ["BROADCAST", "PART_RECEIVERS", "Broadcast", "parts_of"]
 
@@ -42,7 +42,7 @@ class Broadcast:
     )
 
     def __init__(
-        self, router: Router, route: Route, publish: Frame, origin: Session, skip_client: int
+        self, router: Router, route: Route, publish: Frame, origin: Origin, skip_client: int
     ) -> None:
         self._router = router
         self._parts = route.parts

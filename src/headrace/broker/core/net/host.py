@@ -84,7 +84,7 @@ class Host(Protocol):
     def timers(self) -> Timers: ...
 
     @property
-    def touched(self) -> list[Output]:
+    def touched(self) -> list[Output[Session]]:
         """Outputs with something in them; always the same list."""
         ...
 

@@ -13,14 +13,12 @@ from typing import TYPE_CHECKING, Any
 from ....message import StoredRow
 from ....wire.frames import MSG, Frame
 from ....wire.inprocess import FRAME_BYTES, Chunk, FrameBatch, PublishRun
-from ..auth.permissions import ExpectedAnswers
-from .output import Output
-from .refusals import ANOTHERS_REPLY
+from .replies import ANOTHERS_REPLY
 from .session import Session
-from .subscription import GuardedSubscription, Subscription
+from .subscription import GuardedSubscription
 
 if TYPE_CHECKING:
-    from ....subjects import SubjectFilter
+    pass
 
 __all__ = ["InProcessSession"]
 
@@ -28,25 +26,7 @@ __all__ = ["InProcessSession"]
 class _FrameSubscription(GuardedSubscription):
     """Appends frames. Being guarded, it is delivered to by ``admits`` and ``send`` alone."""
 
-    __slots__ = ("_checked", "_sid")
-
-    def __init__(
-        self,
-        client_id: int,
-        output: Output,
-        pattern: bytes,
-        queue: bytes,
-        sid: bytes,
-        on_exhausted: Callable[[Subscription], None],
-        *,
-        deny: SubjectFilter | None,
-        answers: ExpectedAnswers | None,
-    ) -> None:
-        super().__init__(
-            client_id, output, pattern, queue, sid, on_exhausted, deny=deny, answers=answers
-        )
-        self._checked = deny is not None or answers is not None
-        self._sid = sid
+    __slots__ = ()
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         if self.closed:
@@ -62,7 +42,7 @@ class _FrameSubscription(GuardedSubscription):
         parts = output.parts
         if not parts:
             output.touched.append(output)
-        parts.append((MSG, subject, self._sid, reply, headers, payload))  # type: ignore[arg-type]
+        parts.append((MSG, subject, self.name, reply, headers, payload))  # type: ignore[arg-type]
         size = len(subject) + len(reply) + len(headers) + len(payload) + FRAME_BYTES
         output.size = size = output.size + size
         if size > output.room:
@@ -75,7 +55,7 @@ class _FrameSubscription(GuardedSubscription):
         if self.closed or self._checked or self.messages_max >= 0 or not self.output.has_headers:
             super().send_many(messages)
             return
-        sid = self._sid
+        sid = self.name
         frames = [(MSG, s, sid, r, h, p) for s, r, h, p in messages]
         self._put(frames, sum([len(f[1]) + len(f[3]) + len(f[4]) + len(f[5]) for f in frames]))
 
@@ -85,7 +65,7 @@ class _FrameSubscription(GuardedSubscription):
         if self.closed or self._checked or self.messages_max >= 0 or not self.output.has_headers:
             super().send_stored(rows, reply, consumer_seq, pending)
             return
-        sid = self._sid
+        sid = self.name
         frames: list[Frame] = [
             (MSG, subject, sid, reply % (seq, at, time_ns, left), headers, payload)
             for (seq, subject, headers, payload, time_ns), at, left in zip(
@@ -100,7 +80,7 @@ class _FrameSubscription(GuardedSubscription):
 
     def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         if not self.closed:
-            sid = self._sid
+            sid = self.name
             frames = [(MSG, s, sid, b"", b"", p) for s, p in messages]
             self._put(frames, sum([len(s) + len(p) for s, p in messages]))
 
@@ -120,6 +100,7 @@ class InProcessSession(Session):
     """A session whose output holds frames among the bytes, and which takes frames."""
 
     __slots__ = ()
+    subscription_kinds = (None, _FrameSubscription)
 
     def receive_chunks(self, chunks: list[Chunk]) -> None:
         """Handle what the client said; as ``receive``."""
@@ -147,16 +128,3 @@ class InProcessSession(Session):
         left = [*hand_over(run, self)]
         self.in_messages += len(run.payloads) - len(left)
         return left
-
-    def _subscription(
-        self,
-        pattern: bytes,
-        queue: bytes,
-        sid: bytes,
-        deny: SubjectFilter | None,
-        answers: ExpectedAnswers | None,
-    ) -> Subscription:
-        end = self.drop_subscription
-        return _FrameSubscription(
-            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
-        )

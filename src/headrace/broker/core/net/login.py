@@ -1,4 +1,4 @@
-"""Deciding who a client is, and renewing what it listens to when that changes.
+"""Deciding who a client is, and again when the operator changes who may do what.
 
 nats-server decides while its reader waits. Here a decision that takes long is made beside the event loop,
 and the client's input is kept (``session_input``) until it is made; the shell reads no more of it.
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ....wire import encode
 from ..auth.authentication import Identity
 from ..auth.passwords import SlowDecision
 from ..peer import ConnectOptions
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from .host import Host
     from .session import Session
 
-__all__ = ["Login", "renew_subscriptions"]
+__all__ = ["Login"]
 
 
 class Login:
@@ -88,23 +87,3 @@ class Login:
         session.decided()
         decided()
         session.release()
-
-
-def renew_subscriptions(session: Session) -> None:
-    """Drop what the session may no longer listen to, and have the rest as it may have it now."""
-    permissions, router = session.identity.permissions, session.router
-    for sid, before in list(session.subscriptions.items()):
-        pattern = before.pattern
-        if permissions is not None and not permissions.may_subscribe(pattern, before.queue):
-            session.drop_subscription(before)
-            subject = pattern.decode(errors="backslashreplace")
-            number = sid.decode(errors="backslashreplace")
-            text = f'Permissions Violation for Subscription to "{subject}" (sid "{number}")'
-            session.output.write(encode.err(text))
-            continue
-        successor = session.make_subscription(pattern, before.queue, sid)
-        successor.delivered, successor.messages_max = before.delivered, before.messages_max
-        session.subscriptions[sid] = successor
-        router.subscribe(successor)  # first, so that interest never lapses
-        before.closed = True
-        router.unsubscribe(before)

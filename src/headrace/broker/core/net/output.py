@@ -9,20 +9,28 @@ tail which are built once, and the id between them:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from ....limits import OUTBOUND_BLOCKED_BYTES, OUTBOUND_BYTES_MAX
 
-if TYPE_CHECKING:
-    from .session import Session
-
-__all__ = ["COPY_BYTES_MAX", "Output", "head_of", "tail_of"]
+__all__ = ["COPY_BYTES_MAX", "Output", "Reader", "head_of", "tail_of"]
 
 COPY_BYTES_MAX = 32 * 1024
 """A payload up to this is copied into its frame; a larger one stays a part of its own."""
 
 
-class Output:
+class Reader(Protocol):
+    """Whose output it is: a session."""
+
+    def overflow(self) -> None:
+        """The client reads too slowly."""
+        ...
+
+
+R_co = TypeVar("R_co", bound=Reader, covariant=True)
+
+
+class Output(Generic[R_co]):
     """The unsent bytes of one connection: ``parts`` of this tick, and what the socket did not take.
 
     Deliveries append to ``parts`` and add to ``size`` themselves (this is the hottest line of a
@@ -46,8 +54,8 @@ class Output:
 
     def __init__(
         self,
-        session: Session,
-        touched: list[Output],
+        session: R_co,
+        touched: list[Output[R_co]],
         bytes_max: int = OUTBOUND_BYTES_MAX,
     ) -> None:
         self.parts: list[bytes] = []

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from ....wire.frames import PUB, Frame
-from .refusals import ANOTHERS_REPLY, RESERVED_REPLY
+from .replies import ANOTHERS_REPLY, RESERVED_REPLY
 
 if TYPE_CHECKING:
-    from .session import Session
+    from ..ports import Origin
+    from .router import Router
 
 __all__ = ["hand_over_groups"]
 
@@ -16,23 +17,23 @@ FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always wort
 GROUP_MIN: Final = 8  # so many of any kind are
 
 
-def hand_over_groups(session: Session, frames: list[Frame]) -> list[Frame]:
+def hand_over_groups(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
     """Hand over what can go in one go; returns the frames left to handle.
 
-    The first of ``frames`` is a publish, and the session may publish anything without a check.
+    The first of ``frames`` is a publish, and ``origin`` may publish anything without a check.
     """
     if frames[0][1].startswith(RESERVED_REPLY):
-        return _hand_over_acks(session, frames)
+        return _hand_over_acks(router, origin, frames)
     if len(frames) >= GROUP_MIN or frames[0][2].endswith(FAST_REPLY):
-        return _hand_over_messages(session, frames)
+        return _hand_over_messages(router, origin, frames)
     return frames
 
 
-def _hand_over_acks(session: Session, frames: list[Frame]) -> list[Frame]:
+def _hand_over_acks(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
     """Hand over the acknowledgements at the front."""
-    route = session.router.acks()
+    route = router.acks()
     sink = None if route is None else route.only_sink
-    many = None if sink is None else session.router.many_of(sink)
+    many = None if sink is None else router.many_of(sink)
     if many is None:
         return frames
     end = 0
@@ -42,19 +43,19 @@ def _hand_over_acks(session: Session, frames: list[Frame]) -> list[Frame]:
         end += 1
     if any([frame[2] for frame in frames[:end]]):  # noqa: C419 - quicker as a list
         return frames
-    return [*many(frames[:end], session), *frames[end:]]
+    return [*many(frames[:end], origin), *frames[end:]]
 
 
-def _hand_over_messages(session: Session, frames: list[Frame]) -> list[Frame]:
+def _hand_over_messages(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
     """Hand over a whole chunk if it is for one sink that takes batches."""
-    total, find = len(frames), session.router.find
+    total, find = len(frames), router.find
     sink = find(frames[0][1]).only_sink
-    many = None if sink is None else session.router.many_of(sink)
+    many = None if sink is None else router.many_of(sink)
     if many is None or [frame[0] for frame in frames].count(PUB) != total:
         return frames
     sinks = {find(subject).only_sink for subject in {frame[1] for frame in frames}}
     if len(sinks) > 1 or [True for frame in frames if frame[2][:1] == b"$"]:  # maybe reserved
         return frames
-    if session.router.answers_others and any(f[2].startswith(ANOTHERS_REPLY) for f in frames):
+    if router.answers_others and any(f[2].startswith(ANOTHERS_REPLY) for f in frames):
         return frames
-    return [*many(frames, session)]
+    return [*many(frames, origin)]

@@ -11,12 +11,12 @@ do; everybody else, and every other frame, goes through ``_handle``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from ....api.times import format_time
-from ....subjects import SubjectFilter, is_valid_subject
+from ....subjects import is_valid_subject
 from ....wire import Parser, encode
 from ....wire.frames import BAD, CONNECT, PING, PONG, PUB, SUB, UNSUB, Frame
 from ..auth.authentication import Identity
@@ -25,12 +25,13 @@ from ..auth.permissions import ExpectedAnswers
 from ..peer import UNSAID, ConnectOptions, Peer, decode_connect
 from .broadcast import BROADCAST, Broadcast
 from .keepalive import KeepAlive
-from .login import Login, renew_subscriptions
+from .login import Login
 from .output import Output
 from .publish_groups import hand_over_groups
-from .refusals import RESERVED, is_refused, say_nobody, shown, why_not
+from .replies import RESERVED, is_refused, say_nobody
 from .session_input import SessionInput
 from .session_state import SessionEvent, SessionState, next_state
+from .session_subscriptions import SessionSubscriptions, shown
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ class Session:
     """One connection. Implements ``Origin``; made by the hub."""
 
     __slots__ = (
-        "_answers",
         "_budget",
         "_hub",
         "_input",
@@ -54,7 +54,9 @@ class Session:
         "_login",
         "_parser",
         "_relaxed",
+        "_subscriptions",
         "account",
+        "answers",
         "client_id",
         "close_reason",
         "identity",
@@ -62,13 +64,17 @@ class Session:
         "in_messages",
         "options",
         "output",
-        "past_messages",
         "peer",
         "router",
         "started_ns",
         "state",
-        "subscriptions",
     )
+
+    subscription_kinds: ClassVar[tuple[type[Subscription] | None, type[GuardedSubscription]]] = (
+        Subscription,
+        GuardedSubscription,
+    )
+    """For those whose messages nobody has to check, and for all others."""
 
     def __init__(self, hub: Host, client_id: int, peer: Peer) -> None:
         options = hub.options
@@ -84,17 +90,16 @@ class Session:
             SessionState.AWAITING_LOGIN if hub.authenticator.required else SessionState.OPEN
         )
         self.close_reason = ""
-        self.subscriptions: dict[bytes, Subscription] = {}
         self.started_ns = hub.clock.now_ns()
         self.in_messages = 0
         self.in_bytes = 0
-        self.past_messages = 0  # delivered through subscriptions that have ended
         self.output = Output(self, hub.touched, options.outbound_bytes_max)
+        self._subscriptions = SessionSubscriptions(self, *self.subscription_kinds)
         self._parser = Parser.for_server(
             max_payload=options.max_payload, max_control_line=options.max_control_line
         )
         self._relaxed = False
-        self._answers: ExpectedAnswers | None = None
+        self.answers: ExpectedAnswers | None = None
         self._last_words: list[bytes] = []  # of one that is closed
         self._keepalive = KeepAlive(self, hub)
         self._login = Login(self, hub)
@@ -119,7 +124,12 @@ class Session:
     @property
     def out_messages(self) -> int:
         """How many messages were delivered to this client."""
-        return self.past_messages + sum([s.delivered for s in self.subscriptions.values()])
+        return self._subscriptions.delivered
+
+    @property
+    def subscriptions(self) -> Mapping[bytes, Subscription]:
+        """What it listens to, by ``sid``."""
+        return self._subscriptions.by_sid
 
     @property
     def authenticated(self) -> bool:
@@ -216,7 +226,7 @@ class Session:
         """Handle frames that came at once; those for one sink go there in one go."""
         count = len(frames)
         if count > 1 and self._relaxed and frames[0][0] == PUB:
-            frames = hand_over_groups(self, frames)
+            frames = hand_over_groups(self.router, self, frames)
             self.in_messages += count - len(frames)
             self._budget.charge(count - len(frames))
         self._handle_frames(iter(frames))
@@ -275,7 +285,7 @@ class Session:
     def change_identity(self, identity: Identity | None) -> None:
         """Act for ``identity`` from here on, with the subscriptions it may have."""
         if identity != self.identity and self._become(identity):
-            renew_subscriptions(self)
+            self._subscriptions.renew()
 
     # Publishing
 
@@ -332,7 +342,7 @@ class Session:
         permissions = self.identity.permissions
         if permissions is not None and not (
             permissions.may_publish(subject)
-            or (self._answers is not None and self._answers.use(subject))
+            or (self.answers is not None and self.answers.use(subject))
         ):
             text = f'Permissions Violation for Publish to "{shown(subject)}"'
             self.output.write(encode.err(text))
@@ -379,7 +389,8 @@ class Session:
         elif op == SUB:
             self._subscribe(frame[1], frame[2], frame[3])
         elif op == UNSUB:
-            self._unsubscribe(frame[1], frame[2])
+            self._subscriptions.end(frame[1], frame[2])
+            self._confirm()
         elif op == PING:
             self._keepalive.pinged()
         elif op == BROADCAST:
@@ -438,9 +449,7 @@ class Session:
 
     def _move_to(self, account: HostedAccount) -> None:
         """Into another account, with all subscriptions."""
-        for subscription in self.subscriptions.values():
-            self.router.unsubscribe(subscription)
-            account.router.subscribe(subscription)
+        self._subscriptions.move(account.router)
         self.account.connections -= 1
         account.connections += 1
         self.account, self.router = account, account.router
@@ -453,60 +462,14 @@ class Session:
             not options.verbose and not options.pedantic and options.headers and permissions is None
         )
         responses = None if permissions is None else permissions.responses
-        self._answers = None if responses is None else ExpectedAnswers(responses, self._hub.clock)
+        self.answers = None if responses is None else ExpectedAnswers(responses, self._hub.clock)
 
     def _subscribe(self, pattern: bytes, queue: bytes, sid: bytes) -> None:
-        if sid in self.subscriptions:
-            self._confirm()  # like nats-server: the first one stays
-            return
-        refusal = why_not(self, self._hub.options, pattern, queue)
+        refusal = self._subscriptions.add(self._hub.options, pattern, queue, sid)
         if refusal:
             self.output.write(encode.err(refusal))
-            return
-        subscription = self.make_subscription(pattern, queue, sid)
-        self.subscriptions[sid] = subscription
-        self.router.subscribe(subscription)
-        self._confirm()
-
-    def make_subscription(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
-        """A subscription as the identity may have it, which the router does not know yet."""
-        permissions = self.identity.permissions
-        deny = None if permissions is None else permissions.denied_within(pattern)
-        return self._subscription(pattern, queue, sid, deny, self._answers)
-
-    def _subscription(
-        self,
-        pattern: bytes,
-        queue: bytes,
-        sid: bytes,
-        deny: SubjectFilter | None,
-        answers: ExpectedAnswers | None,
-    ) -> Subscription:
-        end = self.drop_subscription
-        if deny is None and answers is None:
-            return Subscription(self.client_id, self.output, pattern, queue, sid, end)
-        return GuardedSubscription(
-            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
-        )
-
-    def _unsubscribe(self, sid: bytes, messages_max: int) -> None:
-        subscription = self.subscriptions.get(sid)
-        if subscription is not None:
-            if messages_max > subscription.delivered:
-                subscription.messages_max = messages_max
-            else:
-                self.drop_subscription(subscription)
-        self._confirm()
-
-    def drop_subscription(self, subscription: Subscription) -> None:
-        """End a subscription."""
-        if self.subscriptions.pop(subscription.sid.strip(), None) is not None:
-            self._retire(subscription)
-
-    def _retire(self, subscription: Subscription) -> None:
-        subscription.closed = True
-        self.past_messages += subscription.delivered
-        self.router.unsubscribe(subscription)
+        else:
+            self._confirm()
 
     def _confirm(self) -> None:
         if self.options.verbose:
@@ -527,12 +490,7 @@ class Session:
         self._keepalive.end()
         self.account.connections -= 1
         self._input.clear()
-        subscriptions = [*self.subscriptions.values()]
-        self.subscriptions.clear()
-        for subscription in subscriptions:
-            subscription.closed = True
-            self.past_messages += subscription.delivered
-        self._hub.leaving.add(self.router, subscriptions)
+        self._hub.leaving.add(self.router, self._subscriptions.close())
         # A delivery in progress may still append: only what is there now will be written.
         self._last_words = self.output.take()
         self._hub.touched.append(self.output)

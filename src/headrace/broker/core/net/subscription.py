@@ -8,7 +8,7 @@ from itertools import count
 from ....message import StoredRow
 from ....subjects import SubjectFilter
 from ..auth.permissions import ExpectedAnswers
-from .output import COPY_BYTES_MAX, Output, head_of, tail_of
+from .output import COPY_BYTES_MAX, Output, Reader, head_of, tail_of
 from .targets import answered
 
 __all__ = ["GuardedSubscription", "Subscription"]
@@ -17,7 +17,7 @@ __all__ = ["GuardedSubscription", "Subscription"]
 class Subscription:
     """Made by a session, kept by the router; by itself the ``Target`` of its inbox.
 
-    ``sid`` stands between spaces, as it is written. ``messages_max`` of -1: no end.
+    ``sid`` stands between spaces, as it is written; ``name`` is the bare one. ``messages_max`` of -1: no end.
     """
 
     __slots__ = (
@@ -26,6 +26,7 @@ class Subscription:
         "closed",
         "delivered",
         "messages_max",
+        "name",
         "output",
         "pattern",
         "queue",
@@ -35,7 +36,7 @@ class Subscription:
     def __init__(
         self,
         client_id: int,
-        output: Output,
+        output: Output[Reader],
         pattern: bytes,
         queue: bytes,
         sid: bytes,
@@ -45,6 +46,7 @@ class Subscription:
         self.output = output
         self.pattern = pattern
         self.queue = queue
+        self.name = sid
         self.sid = b" " + sid + b" "
         self.delivered = 0
         self.messages_max = -1
@@ -134,12 +136,12 @@ class GuardedSubscription(Subscription):
     delivers to it by ``admits`` and ``send``, never by writing into its output.
     """
 
-    __slots__ = ("_answers", "_deny")
+    __slots__ = ("_answers", "_checked", "_deny")
 
     def __init__(
         self,
         client_id: int,
-        output: Output,
+        output: Output[Reader],
         pattern: bytes,
         queue: bytes,
         sid: bytes,
@@ -151,6 +153,7 @@ class GuardedSubscription(Subscription):
         super().__init__(client_id, output, pattern, queue, sid, on_exhausted)
         self._deny = deny
         self._answers = answers
+        self._checked = deny is not None or answers is not None
 
     @property
     def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:

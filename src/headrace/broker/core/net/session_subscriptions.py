@@ -1,0 +1,153 @@
+"""What one session listens to: subscribing, unsubscribing, and what other permissions change about it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from ....subjects import is_valid_pattern
+from ....wire import encode
+from .subscription import GuardedSubscription, Subscription
+
+if TYPE_CHECKING:
+    from ..auth.authentication import Identity
+    from ..auth.permissions import ExpectedAnswers
+    from ..options import HubOptions
+    from .host import HostedAccount
+    from .output import Output, Reader
+    from .router import Router
+
+__all__ = ["Listener", "SessionSubscriptions", "shown"]
+
+
+class Listener(Protocol):
+    """The session, as far as its subscriptions care."""
+
+    client_id: int
+    identity: Identity
+    account: HostedAccount
+    router: Router
+    answers: ExpectedAnswers | None
+
+    @property
+    def output(self) -> Output[Reader]: ...
+
+
+class SessionSubscriptions:
+    """The subscriptions of one session by ``sid``. ``plain`` of None: all of them are ``guarded``."""
+
+    __slots__ = ("_guarded", "_listener", "_past_messages", "_plain", "by_sid")
+
+    def __init__(
+        self,
+        listener: Listener,
+        plain: type[Subscription] | None,
+        guarded: type[GuardedSubscription],
+    ) -> None:
+        self._listener = listener
+        self._plain = plain
+        self._guarded = guarded
+        self._past_messages = 0
+        self.by_sid: dict[bytes, Subscription] = {}
+
+    @property
+    def delivered(self) -> int:
+        """How many messages were delivered, through those that have ended, too."""
+        return self._past_messages + sum([s.delivered for s in self.by_sid.values()])
+
+    def add(self, options: HubOptions, pattern: bytes, queue: bytes, sid: bytes) -> str:
+        """Subscribe; returns why not, or an empty text. As in nats-server the first of a ``sid`` stays."""
+        if sid in self.by_sid:
+            return ""
+        refusal = self._why_not(options, pattern, queue)
+        if not refusal:
+            subscription = self.by_sid[sid] = self._make(pattern, queue, sid)
+            self._listener.router.subscribe(subscription)
+        return refusal
+
+    def end(self, sid: bytes, messages_max: int) -> None:
+        """Unsubscribe: after ``messages_max`` messages in all, or now if it has had them."""
+        subscription = self.by_sid.get(sid)
+        if subscription is not None:
+            if messages_max > subscription.delivered:
+                subscription.messages_max = messages_max
+            else:
+                self.drop(subscription)
+
+    def drop(self, subscription: Subscription) -> None:
+        """End a subscription now."""
+        if self.by_sid.pop(subscription.name, None) is not None:
+            self._close(subscription)
+            self._listener.router.unsubscribe(subscription)
+
+    def move(self, router: Router) -> None:
+        """Listen in another account from here on."""
+        for subscription in self.by_sid.values():
+            self._listener.router.unsubscribe(subscription)
+            router.subscribe(subscription)
+
+    def renew(self) -> None:
+        """Drop what the session may no longer listen to, and have the rest as it may have it now."""
+        listener = self._listener
+        permissions, router = listener.identity.permissions, listener.router
+        for sid, before in list(self.by_sid.items()):
+            pattern = before.pattern
+            if permissions is not None and not permissions.may_subscribe(pattern, before.queue):
+                self.drop(before)
+                text = (
+                    f'Permissions Violation for Subscription to "{shown(pattern)}" '
+                    f'(sid "{shown(sid)}")'
+                )
+                listener.output.write(encode.err(text))
+                continue
+            successor = self._make(pattern, before.queue, sid)
+            successor.delivered, successor.messages_max = before.delivered, before.messages_max
+            self.by_sid[sid] = successor
+            router.subscribe(successor)  # first, so that interest never lapses
+            before.closed = True
+            router.unsubscribe(before)
+
+    def close(self) -> list[Subscription]:
+        """End them all; returns them, for they are still in the router."""
+        ended = [*self.by_sid.values()]
+        self.by_sid.clear()
+        for subscription in ended:
+            self._close(subscription)
+        return ended
+
+    def _close(self, subscription: Subscription) -> None:
+        subscription.closed = True
+        self._past_messages += subscription.delivered
+
+    def _make(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
+        """A subscription as the identity may have it, which the router does not know yet."""
+        listener = self._listener
+        permissions, answers = listener.identity.permissions, listener.answers
+        deny = None if permissions is None else permissions.denied_within(pattern)
+        client_id, output = listener.client_id, listener.output
+        if self._plain is not None and deny is None and answers is None:
+            return self._plain(client_id, output, pattern, queue, sid, self.drop)
+        return self._guarded(
+            client_id, output, pattern, queue, sid, self.drop, deny=deny, answers=answers
+        )
+
+    def _why_not(self, options: HubOptions, pattern: bytes, queue: bytes) -> str:
+        """Why a subscription is refused, in the words of nats-server; empty if it is not."""
+        identity = self._listener.identity
+        count, most = len(self.by_sid), identity.subscriptions_max
+        is_full = count >= options.subscriptions_max or 0 <= most <= count
+        if is_full or not self._listener.account.may_subscribe:
+            return "maximum subscriptions exceeded"
+        if not is_valid_pattern(pattern):
+            return "Invalid Subject"
+        if pattern.count(b".") >= options.subscription_tokens_max:
+            return f'Permissions Violation for Subscription to "{shown(pattern)}", too many tokens'
+        permissions = identity.permissions
+        if permissions is not None and not permissions.may_subscribe(pattern, queue):
+            using = f' using queue "{shown(queue)}"' if queue else ""
+            return f'Permissions Violation for Subscription to "{shown(pattern)}"{using}'
+        return ""
+
+
+def shown(subject: bytes) -> str:
+    """A subject in a text."""
+    return subject.decode(errors="backslashreplace")
