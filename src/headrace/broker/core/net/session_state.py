@@ -14,6 +14,8 @@ __all__ = ["TRANSITIONS", "SessionEvent", "SessionState", "next_state"]
 class SessionState(Enum):
     """``is_in``: the client was let in. ``is_deciding``: its input is kept. ``is_closed``: it is over."""
 
+    __hash__ = object.__hash__  # Enum's own is a call in Python, for each change of a session
+
     AWAITING_LOGIN = ("the client has not been let in", False, False, False)
     DECIDING = ("it is being decided whether the client is let in", False, True, False)
     OPEN = ("the client was let in, and what it says is handled", True, False, False)
@@ -29,6 +31,8 @@ class SessionState(Enum):
 
 class SessionEvent(Enum):
     """What can change the state of a session."""
+
+    __hash__ = object.__hash__  # Enum's own is a call in Python, for each change of a session
 
     DEFER = auto()
     """Who the client is takes long to decide (a password and its hash)."""

@@ -52,7 +52,10 @@ class SessionSubscriptions:
     @property
     def delivered(self) -> int:
         """How many messages were delivered, through those that have ended, too."""
-        return self._past_messages + sum([s.delivered for s in self.by_sid.values()])
+        found = self._past_messages
+        for subscription in self.by_sid.values():
+            found += subscription.delivered
+        return found
 
     def add(self, options: HubOptions, pattern: bytes, queue: bytes, sid: bytes) -> str:
         """Subscribe; returns why not, or an empty text. As in nats-server the first of a ``sid`` stays."""
