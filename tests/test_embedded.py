@@ -7,9 +7,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from headrace.broker.server.config.options import BrokerOptions, WebSocketOptions
 
 from headrace import sync
+from headrace.broker.server.config.options import BrokerOptions, WebSocketOptions
 from headrace.client.events import LameDuck
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectionClosedError
 

@@ -41,7 +41,7 @@ __all__ = [
 
 Frame: TypeAlias = tuple[Any, ...]
 
-# The first letter of the verb for messages, which is what the parser's expressions find (see ``runs``).
+# The first letter of the verb for messages, which is what the parser's expressions find (see ``repeats``).
 PUB: Final = b"P"
 MSG: Final = b"M"
 SUB: Final = b"S"

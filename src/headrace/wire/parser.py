@@ -7,7 +7,7 @@ One loop goes over a chunk. A message line in its usual form (upper-case verb, s
 where it stands; anything else, and everything wrong, goes through ``_read_line``, which accepts what
 nats-server accepts: verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not
 after a payload). Messages that repeat the shape of the one before are read by an expression made for
-that shape (see ``runs``). Bytes that do not make a frame yet are kept, with the size at which it is worth
+that shape (see ``repeats``). Bytes that do not make a frame yet are kept, with the size at which it is worth
 looking again, so that a payload arriving in many chunks is copied once and not parsed over and over.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 from ..errors import LimitExceededError, ProtocolError
 from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
-from .runs import RUN_PAYLOAD_BYTES_MAX, read_run, run_pattern
+from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
 
 __all__ = ["Parser"]
 
@@ -30,7 +30,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # then the tables of sizes start anew
 _SNIPPET_BYTES: Final = 64
-_RUN_SHAPES_MAX: Final = 32  # for so many shapes a parser has expressions; more go the usual way
+_SHAPES_MAX: Final = 32  # for so many shapes a parser has expressions; more go the usual way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
 
@@ -87,7 +87,7 @@ class Parser:
         "_held",
         "_messages",
         "_needed",
-        "_runs",
+        "_patterns",
         "_verbs",
         "max_control_line",
         "max_payload",
@@ -100,7 +100,7 @@ class Parser:
         self._messages = {verb.stem.rstrip(): verb for verb in verbs if verb.op in _MESSAGES}
         self._held = bytearray()
         self._needed = 0
-        self._runs: dict[tuple[bytes, bool, tuple[bytes, ...]], re.Pattern[bytes]] = {}
+        self._patterns: dict[tuple[bytes, bool, tuple[bytes, ...]], re.Pattern[bytes]] = {}
         self._deaf = False
 
     @classmethod
@@ -122,11 +122,6 @@ class Parser:
         The limits are generous: a server may add headers to a message of the size INFO allows.
         """
         return cls(_FROM_SERVERS, max_payload, max_control_line)
-
-    @property
-    def is_deaf(self) -> bool:
-        """Whether a BAD frame ended the conversation."""
-        return self._deaf
 
     @property
     def held_bytes(self) -> int:
@@ -205,7 +200,7 @@ class Parser:
                             last_size, last_header_size = size_token, header_size
                         else:
                             sizes = (header_size, size_token) if has_headers else (size_token,)
-                            pos = self._read_run(buf, pos, verb, extra == 1, sizes, frames)
+                            pos = self._read_repeats(buf, pos, verb, extra == 1, sizes, frames)
                             last_size = b""
                         continue
             after = self._read_line(buf, pos, eol, frames)
@@ -214,7 +209,7 @@ class Parser:
             pos = after
         return pos
 
-    def _read_run(
+    def _read_repeats(
         self,
         buf: bytes,
         pos: int,
@@ -225,19 +220,23 @@ class Parser:
     ) -> int:
         """Read the messages at ``pos`` that have the shape of the one before; return where they end."""
         key = (verb.stem, has_reply, sizes)
-        pattern = self._runs.get(key)
+        pattern = self._patterns.get(key)
         size = _total_sizes[sizes[-1]]
         if pattern is None:
             token_max = (self.max_control_line - _SIZES_BYTES_MAX) // 4
-            if len(self._runs) >= _RUN_SHAPES_MAX or size > RUN_PAYLOAD_BYTES_MAX or token_max < 1:
+            if (
+                len(self._patterns) >= _SHAPES_MAX
+                or size > REPEATED_PAYLOAD_BYTES_MAX
+                or token_max < 1
+            ):
                 return pos
             headers = _header_sizes[sizes[0]] if verb.has_headers else 0
             fields = verb.fields - 1 - len(sizes)
             word = verb.stem.rstrip()
-            pattern = self._runs[key] = run_pattern(
+            pattern = self._patterns[key] = repeat_pattern(
                 word, fields, has_reply, sizes, headers, size - headers, token_max
             )
-        return read_run(pattern, buf, pos, size, frames)
+        return read_repeats(pattern, buf, pos, size, frames)
 
     def _check_start(self, buf: bytes, pos: int) -> None:
         """Check the start of a line whose end has not come.

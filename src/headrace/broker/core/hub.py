@@ -128,8 +128,6 @@ class Hub:
             document["tls_required"] = True
             if options.tls_verify:
                 document["tls_verify"] = True
-        if options.tls_available:
-            document["tls_available"] = True
         own = session.identity.payload_max
         document["max_payload"] = min(own, options.max_payload) if own >= 0 else options.max_payload
         if self.storage is not None:

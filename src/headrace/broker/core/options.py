@@ -47,7 +47,6 @@ class HubOptions:
     tls_required: bool = False
     tls_verify: bool = False
     """Whether clients are asked for certificates."""
-    tls_available: bool = False
     max_memory_bytes: int = -1
     max_storage_bytes: int = -1
     """What all streams may hold, for monitoring; -1: any amount."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.wire import Parser, encode
 from headrace.wire.frames import BAD, MSG, PUB, Frame
-from headrace.wire.runs import RUN_PAYLOAD_BYTES_MAX, run_pattern
+from headrace.wire.repeats import REPEATED_PAYLOAD_BYTES_MAX, repeat_pattern
 
 SIZES = st.sampled_from([0, 1, 3, 3, 3])
 WORDS = st.sampled_from([b"a", b"a.b", b"$JS.ACK.x", b"x" * 9, b"\x01\x7f", b"\xc3\xbc\xff"])
@@ -112,15 +112,15 @@ def test_messages_of_one_size_whose_headers_differ_in_size_are_no_run() -> None:
 
 
 def test_a_peer_cannot_make_the_parser_compile_forever() -> None:
-    run_pattern.cache_clear()
+    repeat_pattern.cache_clear()
     parser = Parser.for_server()
     for size in range(200):
         frames = [(PUB, b"a", b"", b"", b"x" * size)] * 4
         assert parser.feed(encoded(frames)) == frames
-    assert run_pattern.cache_info().misses <= 32
+    assert repeat_pattern.cache_info().misses <= 32
 
 
-@pytest.mark.parametrize("size", [RUN_PAYLOAD_BYTES_MAX, RUN_PAYLOAD_BYTES_MAX + 1])
+@pytest.mark.parametrize("size", [REPEATED_PAYLOAD_BYTES_MAX, REPEATED_PAYLOAD_BYTES_MAX + 1])
 def test_large_messages_are_read_with_and_without_runs(size: int) -> None:
     frames = [(PUB, b"a", b"r", b"", b"x" * size)] * 4
     assert Parser.for_server().feed(encoded(frames)) == frames

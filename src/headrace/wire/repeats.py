@@ -1,4 +1,4 @@
-"""Runs: messages of one shape, one behind the other, read by one regular expression.
+"""Repeats: messages of one shape, one behind the other, read by one regular expression.
 
 Traffic often repeats itself: acknowledgements, fixed-size records, answers of the same length. When two
 messages in a row have the same verb, the same fields and the same sizes, the parser tries the next ones
@@ -15,9 +15,9 @@ from typing import Final
 
 from .frames import Frame
 
-__all__ = ["RUN_PAYLOAD_BYTES_MAX", "read_run", "run_pattern"]
+__all__ = ["REPEATED_PAYLOAD_BYTES_MAX", "read_repeats", "repeat_pattern"]
 
-RUN_PAYLOAD_BYTES_MAX: Final = 8192  # above, copying the payload is the work
+REPEATED_PAYLOAD_BYTES_MAX: Final = 8192  # above, copying the payload is the work
 _PATTERNS_MAX: Final = 1024
 _LINE_BYTES_USUAL: Final = 128
 _WINDOW_FRAMES: Final = 4  # the first look is at so many frames; each next one at
@@ -26,7 +26,7 @@ _WINDOW_BYTES_MAX: Final = 64 * 1024
 
 
 @lru_cache(maxsize=_PATTERNS_MAX)
-def run_pattern(
+def repeat_pattern(
     verb: bytes,
     fields: int,
     has_reply: bool,
@@ -55,7 +55,7 @@ def run_pattern(
     return re.compile(rb"(?:%b|)%b%b(?(1)\r\n)" % (line, block, body), re.DOTALL)
 
 
-def read_run(
+def read_repeats(
     pattern: re.Pattern[bytes], buf: bytes, pos: int, size: int, frames: list[Frame]
 ) -> int:
     """Append the messages at ``pos`` that ``pattern`` reads to ``frames``; return where they end.
