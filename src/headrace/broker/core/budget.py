@@ -1,8 +1,8 @@
-"""How much may be done for one client before it is somebody else's turn.
+"""How much may be done for one client before others go on.
 
-Work is counted in units of about a microsecond, and after ``grain`` of them, which is cheap, somebody who
-knows the time is asked whether that was enough. What costs more than it looks counts for more: a message
-for a thousand receivers, a call of the JetStream API.
+Work is counted in units of about a microsecond, which is cheap. After ``grain`` units the shell, which
+knows the time, is asked whether the slice is over. Expensive work counts more: a message for a thousand
+receivers, a call of the JetStream API.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ class Budget:
     __slots__ = ("grain", "is_over", "left", "spent")
 
     def __init__(self, is_over: Callable[[], bool] | None = None, grain: int = GRAIN) -> None:
-        """``is_over`` tells whether the turn is over; without it, it never is. It may be set later."""
+        """``is_over`` tells whether the slice is over; without it, it never is. It may be set later."""
         self.is_over = is_over
         self.grain = grain
         self.left = grain
         self.spent = False
 
     def begin(self) -> None:
-        """Another turn."""
+        """Begin another slice."""
         self.left = self.grain
         self.spent = False
 
     def charge(self, units: int) -> None:
-        """Take ``units``, and look whether the turn is over once there are none left."""
+        """Count ``units``, and look whether the slice is over once none are left."""
         self.left = left = self.left - units
         if left < 0:
             self.look()
 
     def look(self) -> bool:
-        """Whether the turn is over; units are there again if it is not."""
+        """Whether the slice is over. If it is not, there are new units."""
         self.left = self.grain
         if self.is_over is not None and self.is_over():
             self.spent = True

@@ -1,6 +1,6 @@
 """The brain of the broker: sessions, router, timers and JetStream around one deterministic object.
 
-The hub has no threads, no sockets and arms nothing. The shell hands it connections and their bytes,
+The hub has no threads and no sockets, and arms no timers. The shell hands it connections and their bytes,
 calls ``end_of_tick`` after a round of input, writes what the returned sessions have to say, and calls
 ``run_timers`` at ``next_deadline_ns``.
 """
@@ -40,7 +40,7 @@ _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 
 class Hub:
-    """See the module. ``random`` also chooses among the members of queue groups."""
+    """See the module docstring. ``random`` also picks the members of queue groups."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Hub:
     # Connections
 
     def connect(self, peer: Peer, kind: type[Session] = Session) -> Session:
-        """A new connection: its session has INFO to say, and is closed at once if there are too many."""
+        """Open a session, with INFO to send. It is closed at once if there are too many."""
         self._client_ids += 1
         self.connections_total += 1
         peer.nonce = self.authenticator.new_nonce()
@@ -149,7 +149,7 @@ class Hub:
         return msgspec.json.encode(document) + b" "
 
     def entered(self, session: Session) -> None:
-        """A client said who it is, and may be here."""
+        """A client has logged in."""
         if self._services is not None:
             self._services.events.entered(session)
 
@@ -169,15 +169,15 @@ class Hub:
     def configure_accounts(
         self, accounts: Iterable[AccountOptions], system: str = SYSTEM_ACCOUNT
     ) -> list[str]:
-        """Have these accounts; see ``Accounts.configure``. Raises ConfigurationError, StoreError."""
+        """Set the accounts; see ``Accounts.configure``. Raises ConfigurationError, StoreError."""
         left = self.accounts.configure(accounts, system)
         self._offer_services()
         return left
 
     def reconfigure(self, options: HubOptions, authenticator: Authenticator) -> None:
-        """New settings: limits, credentials and permissions, for those who are connected, too.
+        """Apply new limits, credentials and permissions, to connected clients as well.
 
-        Where there are now too many connections, the newest go.
+        If there are now too many connections, the newest are closed.
         """
         self.options = options
         self.authenticator = authenticator
@@ -189,7 +189,7 @@ class Hub:
             session.close("maximum connections exceeded")
 
     def _offer_services(self) -> None:
-        """Answer ``$SYS.REQ.…``, in accounts that were configured: who has none needs no such thing."""
+        """Answer ``$SYS.REQ.…`` once accounts are configured. Without accounts nothing asks for it."""
         if self._services is None:
             from .monitor.system_services import SystemServices
 
@@ -201,7 +201,7 @@ class Hub:
     # Time
 
     def end_of_tick(self) -> list[Session]:
-        """Finish what the input of this tick began; returns the sessions the shell has to look at.
+        """Finish what the input of this tick began. Returns the sessions that need the shell.
 
         Each of them has something to write, or is closed.
         """
@@ -224,7 +224,7 @@ class Hub:
         return self.timers.next_deadline_ns()
 
     def run_timers(self) -> int:
-        """Run what is due, as far as there is time in one turn; ``end_of_tick`` comes after it.
+        """Run the timers that are due, within the time of one turn. Call ``end_of_tick`` afterwards.
 
         Returns how many timers ran.
         """
@@ -243,11 +243,11 @@ class Hub:
 
     @property
     def storage_error(self) -> Exception | None:
-        """Why the store takes nothing more, if so."""
+        """Why the store accepts nothing more; None if it does."""
         return None if self.storage is None else self.storage.failed
 
     def wrote(self, session: Session, unsent: int) -> None:
-        """The shell says how many bytes the session's socket has not taken yet."""
+        """The shell reports how many bytes the session's socket has not accepted yet."""
         output = session.output
         if output.took(unsent):
             session.router.unblocked()

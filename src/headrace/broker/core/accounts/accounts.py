@@ -1,8 +1,8 @@
-"""Accounts: each a world of subjects of its own, with or without JetStream.
+"""Accounts: separate worlds of subjects, with or without JetStream.
 
-A session belongs to one account and sees nothing of any other but what is exported and imported
-(``links``). An account is made when the configuration names it, and lives as long as the hub: who
-loses access to it is hung up on, its streams stay.
+A session belongs to one account and sees nothing of the others except what is exported and imported
+(``links``). An account is made when the configuration names it, and lives as long as the hub. A client that
+loses access to it is disconnected; its streams stay.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Accounts:
     def configure(
         self, wanted: Iterable[AccountOptions], system_name: str = SYSTEM_ACCOUNT
     ) -> list[str]:
-        """Have these accounts, and those there are.
+        """Add or change these accounts; accounts that are not named stay.
 
         Returns the names of accounts that lose JetStream: they keep it until a restart. Those that are
         not ``wanted`` any more keep their streams and have no links. Raises ConfigurationError, and
@@ -128,7 +128,7 @@ class Accounts:
     # JetStream
 
     def start_jetstream(self, storage: Storage, options: JetStreamOptions) -> None:
-        """Serve the streams in ``storage``, to the accounts that have JetStream. Raises StoreError."""
+        """Serve the streams in ``storage`` to accounts with JetStream. Raises StoreError."""
         from .origins import Origins
 
         self._jetstream = _Shared(storage, options)
@@ -208,7 +208,7 @@ class _Shared:
     def stand_in(
         self, accounts: Iterable[Account], clock: Clock, random: Randomness, timers: Timers
     ) -> None:
-        """Let accounts without JetStream say so when they are asked for it."""
+        """Make accounts without JetStream say so when they are asked."""
         for account in accounts:
             if account.engine is None and account not in self._stand_ins:
                 if self._nobodys is None:
@@ -217,7 +217,7 @@ class _Shared:
                 account.router.add_sink(_API, sink)
 
     def _without_account(self, clock: Clock, random: Randomness, timers: Timers) -> JetStream:
-        """An engine nobody reaches, which knows all calls: there may be no other."""
+        """An engine without an account, which knows every API call: there may be no other engine."""
         from ..jetstream.engine.engine import JetStream
 
         return JetStream(Router(random), self._storage, clock, random, timers, self._options)

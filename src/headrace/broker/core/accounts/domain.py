@@ -1,4 +1,4 @@
-"""The JetStream domain of a server: the API answers under its name, too (``$JS.<domain>.API.…``)."""
+"""The JetStream domain of a server: the API also answers under its name (``$JS.<domain>.API.…``)."""
 
 from __future__ import annotations
 

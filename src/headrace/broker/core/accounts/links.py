@@ -1,9 +1,10 @@
-"""What accounts let each other see: exports and imports within one server.
+"""Exports and imports between the accounts of one server.
 
 An imported stream is a sink at the exporter that publishes into the importer; it also tells who would
-receive there what is sent to an inbox here, and whether somebody listens. An imported service is a
-sink at the importer that asks the exporter, with a reply subject of its own under ``_R_.``, and hands the
-answer back. Who is there is decided by the account a message goes to: without a subscriber a sink declines.
+receive there what is sent to an inbox here, and whether somebody listens. An imported service is a sink at
+the importer that asks the exporter, with a reply subject of its own under ``_R_.``, and hands the answer
+back. The account a message goes to decides whether anybody is there: without a subscriber the sink
+declines.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Links:
         self._on_its_way: _OnItsWay | None = None
 
     def configure(self, accounts: Iterable[Account]) -> None:
-        """Connect these accounts as their checked options say, and no longer as before."""
+        """Replace all links by those that the checked options of these accounts describe."""
         by_name = {account.name: account for account in accounts}
         for account, pattern, old in self._sinks:
             account.router.remove_sink(pattern, old)
@@ -144,7 +145,7 @@ class Links:
     def _who(
         self, importer: Account, wanted: Import, headers: bytes, origin: Origin | None
     ) -> dict[str, Any]:
-        """Who asks: the account that asked first, and the one whose service was asked for it."""
+        """Who asks: the account that asked first, and the one through which the request came."""
         on_its_way = self._on_its_way
         if on_its_way is not None and on_its_way.headers == headers:
             return {**on_its_way.who, "svc": importer.name}
@@ -169,7 +170,7 @@ class Links:
 
 
 class _Answers:
-    """Hands what an exporter answers to who asked."""
+    """Hands the answers of an exporter to whoever asked."""
 
     def __init__(self, asked: dict[bytes, _Asked], clock: Clock) -> None:
         self._asked = asked

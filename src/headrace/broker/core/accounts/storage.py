@@ -1,7 +1,7 @@
-"""An account's part of the storage: names of its own, so that two accounts may use the same ones.
+"""An account's part of the storage. Two accounts may use the same stream names.
 
-The default account's names stand as they are, which is how stores without accounts were written. Those of
-any other have ``<account>/`` before them; the name of a stream cannot contain a slash.
+Names of the default account are stored as they are, as in stores without accounts. Names of any other account
+start with ``<account>/``; the name of a stream cannot contain a slash.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _META: Final = "account/"
 class AccountStorage:
     """Implements ``Storage`` for one account; ``account`` is empty for the default one.
 
-    ``flush`` commits what every account has staged: see ``jetstream.commits``.
+    ``flush`` commits what every account has staged: see ``jetstream/tick/commits``.
     """
 
     def __init__(self, storage: Storage, account: str = "") -> None:

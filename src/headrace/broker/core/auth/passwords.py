@@ -1,7 +1,7 @@
 """Passwords and tokens that are kept as bcrypt hashes.
 
-Comparing one takes a tenth of a second of processor time on purpose, so it is a decision for later: the
-session waits for it, the event loop does not.
+Comparing one takes a tenth of a second of processor time on purpose, so it is a slow decision: the session
+waits for it, the event loop does not.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SlowDecisions(Protocol):
 
 
 class AtOnce:
-    """Makes slow decisions while everybody waits: where there is no thread to make them in."""
+    """Makes slow decisions at once, where there is no thread for them."""
 
     def begin(
         self,

@@ -1,4 +1,4 @@
-"""What somebody may publish and subscribe to."""
+"""What a client may publish and subscribe to, and which answers it may give."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QueueRule: TypeAlias = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ResponsePermission:
-    """How often, and for how long, one may answer a request one was sent, whatever else is denied."""
+    """How often, and for how long, a client may answer a request, whatever else is denied."""
 
     messages_max: int
     expires_ns: int
@@ -136,7 +136,7 @@ class ExpectedAnswers:
         replies[reply] = (self._permission.messages_max, now_ns + self._permission.expires_ns)
 
     def use(self, subject: bytes) -> bool:
-        """Whether a message to ``subject`` is an expected answer, which then is one fewer."""
+        """Whether a message to ``subject`` is an expected answer. It is counted as given."""
         found = self._replies.get(subject)
         if found is None:
             return False

@@ -1,6 +1,6 @@
-"""What the system account hears of clients: who came into which account, who left, who was not let in.
+"""Events for the system account: clients that logged in, left, or were refused.
 
-Nothing is made unless somebody listens. ``sent`` and ``received`` count as in monitoring.
+No event is made unless somebody listens. ``sent`` and ``received`` count as in monitoring.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class AccountEvents:
         self._inside: set[int] = set()
 
     def entered(self, session: Session) -> None:
-        """A client said who it is, and may be here. Nothing new when it says so again."""
+        """A client has logged in. A repeated CONNECT makes no event."""
         if session.client_id in self._inside:
             return
         self._inside.add(session.client_id)
@@ -49,7 +49,7 @@ class AccountEvents:
         self._tell(f"$SYS.ACCOUNT.{account.name}.CONNECT", "client_connect", self._about(session))
 
     def left(self, session: Session) -> None:
-        """A client is gone, or was not let in."""
+        """A client is gone, or was refused."""
         name = session.account.name
         subjects = [f"$SYS.ACCOUNT.{name}.DISCONNECT"]
         if session.client_id in self._inside:
@@ -102,5 +102,5 @@ class AccountEvents:
         }
 
     def connections_of(self, account: Account) -> dict[str, Any]:
-        """What is said when connections come and go, for who asks in between."""
+        """The event for coming and going connections, for whoever asks in between."""
         return {**self._head("account_connections"), **traffic_of(self._hub, account)}

@@ -1,6 +1,6 @@
-"""What monitoring shows of accounts, their streams and their subscriptions, as nats-server's endpoints.
+"""Monitoring of accounts, their streams and their subscriptions, in the shapes of nats-server.
 
-As in ``server``: JSON-ready, without secrets, and of no cost while nobody asks.
+As in ``server``: JSON-ready, without secrets, free of cost while nobody asks.
 """
 
 from __future__ import annotations

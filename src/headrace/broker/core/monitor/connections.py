@@ -1,6 +1,6 @@
-"""What monitoring shows of connections, in the shape and by the options of nats-server's ``/connz``.
+"""Monitoring of connections, with the shape and the options of nats-server's ``/connz``.
 
-As in ``server``: JSON-ready, without secrets, and of no cost while nobody asks. The newest connections that
+As in ``server``: JSON-ready, without secrets, free of cost while nobody asks. The newest connections that
 have ended are remembered.
 """
 

@@ -67,5 +67,5 @@ class Monitored(Host, Protocol):
 
     @property
     def storage_error(self) -> Exception | None:
-        """Why the store takes nothing more, if so."""
+        """Why the store accepts nothing more; None if it does."""
         ...

@@ -1,7 +1,7 @@
-"""What monitoring shows of a hub, in the shapes of nats-server's endpoints.
+"""Monitoring of the server, in the shapes of nats-server's endpoints.
 
-Each function returns a JSON-ready dict and costs nothing while nobody asks. Secrets are never in it. Of other
-servers it shows that there are none, in the shapes tools look for.
+Each function returns a JSON-ready dict without secrets, and costs nothing while nobody asks. Pages about
+other servers say that there are none, in the shapes that tools look for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What the broker answers about itself: ``$SYS.REQ.…``, as ``nats server`` commands ask it.
+"""Answers requests about the broker itself (``$SYS.REQ.…``), as ``nats server`` commands send them.
 
-In every account ``$SYS.REQ.USER.INFO`` tells who one is. In the system account ``$SYS.REQ.SERVER.PING``
-and its like, with the id of this server in the place of ``PING``, give the documents of monitoring, and
-``$SYS.REQ.ACCOUNT.<name>.…`` those of one account. What it hears unasked are ``events``.
+In every account ``$SYS.REQ.USER.INFO`` tells clients who they are. In the system account
+``$SYS.REQ.SERVER.PING`` and its like, with the id of this server in the place of ``PING``, give the
+documents of monitoring, and ``$SYS.REQ.ACCOUNT.<name>.…`` those of one account. ``events`` are sent without
+a request.
 """
 
 from __future__ import annotations
@@ -254,7 +255,7 @@ class SystemServices:
         self._send(reply, {"server": self._server_info(), **content})
 
     def _send(self, reply: bytes, document: dict[str, Any]) -> None:
-        """Say something in the account that asks."""
+        """Answer in the account that asks."""
         assert self._serving is not None, "it was asked there"
         if reply:
             self._serving.router.publish(reply, b"", b"", msgspec.json.encode(document))

@@ -1,4 +1,4 @@
-"""One message for many thousand subscriptions, handed over in parts: between them a turn may end."""
+"""One message for thousands of subscriptions, delivered in parts. A turn may end between two parts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PART_RECEIVERS: Final = 1024
 
 
 def parts_of(route: Route) -> tuple[Route, ...]:
-    """The route of the sinks, the queue groups and the first subscriptions, and those of the others."""
+    """Split a route: sinks, queue groups and the first subscriptions, then the other subscriptions."""
     size, plain = PART_RECEIVERS, route.plain
     kind = type(route)
     rest = [kind(plain[at : at + size]) for at in range(size, len(plain), size)]
@@ -27,7 +27,7 @@ def parts_of(route: Route) -> tuple[Route, ...]:
 
 
 class Broadcast:
-    """What is left to do of one publish. Later parts pass over who has left since the first."""
+    """The rest of one publish. Later parts skip subscriptions that have ended since the first."""
 
     __slots__ = (
         "_at",
@@ -52,7 +52,7 @@ class Broadcast:
         self._at = 0
 
     def step(self) -> int:
-        """Hand the message to one more part; returns what that counts in a turn, 0 when all have it."""
+        """Deliver to one more part. Returns its weight in a turn, 0 when everybody has the message."""
         if self._at == len(self._parts):
             return 0
         part = self._parts[self._at]

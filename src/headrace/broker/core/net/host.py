@@ -93,7 +93,7 @@ class Host(Protocol):
         ...
 
     def entered(self, session: Session) -> None:
-        """A client said who it is, and may be here."""
+        """A client has logged in."""
         ...
 
     def ended(self, session: Session) -> None:

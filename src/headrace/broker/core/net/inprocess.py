@@ -1,7 +1,7 @@
-"""Sessions of clients in this process: frames go in and out as they are, without becoming bytes.
+"""Sessions of clients in this process: message frames go in and out without becoming bytes.
 
-Everything else (permissions, limits, what is counted, what closes a connection) is as for a client behind a
-socket, and control lines still are bytes, read by the same parser.
+Everything else (permissions, limits, counters, reasons to close) is the same as for a client behind a socket.
+Control lines are still bytes, read by the same parser.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["InProcessSession"]
 
 
 class _FrameSubscription(GuardedSubscription):
-    """Appends frames. Being guarded, it is delivered to by ``admits`` and ``send`` alone."""
+    """Appends frames. It is guarded, so the router delivers to it by ``admits`` and ``send`` alone."""
 
     __slots__ = ()
 
@@ -97,7 +97,7 @@ class _FrameSubscription(GuardedSubscription):
 
 
 class InProcessSession(Session):
-    """A session whose output holds frames among the bytes, and which takes frames."""
+    """A session that accepts frames, and whose output holds frames among the bytes."""
 
     __slots__ = ()
     subscription_kinds = (None, _FrameSubscription)
@@ -118,7 +118,7 @@ class InProcessSession(Session):
         return self._handle_batch(frames)
 
     def _hand_over_run(self, run: PublishRun) -> list[Frame]:
-        """Hand a run over if it is for one sink that takes runs; returns the frames left."""
+        """Hand a run to its sink if that is the only receiver and accepts runs. Returns the frames left."""
         sink = self.router.find(run.subject).only_sink if self._relaxed else None
         hand_over = None if sink is None else self.router.run_of(sink)
         if hand_over is None or run.prefix[:1] == b"$":  # maybe a reserved reply

@@ -1,4 +1,4 @@
-"""The clocks over one session: time to log in, pings to the silent, the end of what it was granted."""
+"""The timers of one session: time to log in, pings to a silent client, the end of its credentials."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["KeepAlive"]
 
 
 class KeepAlive:
-    """``heard`` is set by the session for each chunk of input; ``round_trip_ns`` of 0 is not known."""
+    """The session sets ``heard`` for each chunk of input. ``round_trip_ns`` is 0 until it is known."""
 
     __slots__ = (
         "_answered",
@@ -45,15 +45,15 @@ class KeepAlive:
         self.round_trip_ns = 0
 
     def await_login(self) -> None:
-        """Give up on a client that does not authenticate in time."""
+        """Close the session if the client does not log in in time."""
         self._arm(self._hub.options.auth_timeout_ns, self._not_authenticated_in_time)
 
     def begin(self) -> None:
-        """Look after a client that is in. The first ping comes early: it measures the round trip."""
+        """Start pinging a client that is logged in. The first ping comes early, to measure the round trip."""
         self._arm(self._hub.options.ping_first_ns, self._keep_alive)
 
     def expire_at(self, until_ns: int) -> None:
-        """Hang up at this time, in nanoseconds since the epoch; 0: never."""
+        """Close the session at this time, in nanoseconds since the epoch; 0: never."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
@@ -62,7 +62,7 @@ class KeepAlive:
             self._expiry = self._call_in(left_ns, self._expired)
 
     def pinged(self) -> None:
-        """Answer the client. The first time after CONNECT it also hears which account it is in."""
+        """Answer a ping. The first answer after CONNECT also says which account the client is in."""
         session = self._session
         session.output.write(encode.pong())
         if not self._answered and session.options is not UNSAID:
@@ -100,7 +100,7 @@ class KeepAlive:
         self._session.close(f"{of} Authentication Expired", "Authentication Expired")
 
     def _keep_alive(self) -> None:
-        """Ping a client that has been silent; give up on one that does not answer."""
+        """Ping a client that has been silent. Close the session of one that does not answer."""
         options = self._hub.options
         if self.heard and not self._first_ping:
             self._pings_out = 0

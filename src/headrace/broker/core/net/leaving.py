@@ -1,7 +1,7 @@
-"""Subscriptions of clients that are gone leave the router some at a time.
+"""Removes the subscriptions of disconnected clients from the router, some at a time.
 
-They are closed at once, and nothing more is written to them; but taking a hundred thousand out of the trie is
-half a second of work, and nobody waits for it.
+They are closed at once, so nothing more is written to them. Removing a hundred thousand from the trie is half
+a second of work, and nobody waits for it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ QUEUE_TICKS: Final = 64
 
 
 class Leaving:
-    """The queue of those that are closed and still in a router."""
+    """The queue of subscriptions that are closed and still in a router."""
 
     def __init__(self, clock: Clock, timers: TimerQueue) -> None:
         self._clock = clock
@@ -37,7 +37,7 @@ class Leaving:
         return self._left
 
     def add(self, router: Router, subscriptions: list[Subscription]) -> None:
-        """Take closed subscriptions out: now if they are few, else in later ticks. The list is used up."""
+        """Remove closed subscriptions: now if they are few, otherwise in later ticks. Empties the list."""
         if len(subscriptions) <= AT_ONCE_MAX:
             for subscription in subscriptions:
                 router.unsubscribe(subscription)

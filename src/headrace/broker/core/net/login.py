@@ -1,7 +1,7 @@
-"""Deciding who a client is, and again when the operator changes who may do what.
+"""Decides who a client is, and again when the operator changes permissions.
 
-nats-server decides while its reader waits. Here a decision that takes long is made beside the event loop,
-and the client's input is kept (``session_input``) until it is made; the shell reads no more of it.
+nats-server decides while its reader waits. Here a slow decision is made beside the event loop. Until then the
+client's input is kept (``session_input``), and the shell reads no more of it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Login"]
 
 
 class Login:
-    """The door of one session."""
+    """Logs one session in."""
 
     __slots__ = ("_hub", "_reviews", "_session")
 
@@ -33,7 +33,7 @@ class Login:
         self._reviews = 0
 
     def ask(self, options: ConnectOptions) -> None:
-        """Let the client in, or hang up: now, or when it is decided."""
+        """Let the client in, or hang up: now, or when the decision is made."""
         if not self._hub.options.headers:
             options = msgspec.structs.replace(options, headers=False)
         authenticator = self._hub.authenticator
@@ -52,7 +52,7 @@ class Login:
         self._begin(verdict, lambda identity: self._let_go_on(lambda: decided(identity)))
 
     def review(self) -> None:
-        """Have the session act by what its credentials are worth now."""
+        """Judge the credentials of the session anew, and act on it."""
         if self._session.state.is_deciding:
             return  # will be decided by what holds then
         verdict = self._hub.authenticator.authenticate(self._session.options, self._session.peer)
@@ -82,7 +82,7 @@ class Login:
         self._hub.decisions.begin(session, decide, unless_gone)
 
     def _let_go_on(self, decided: Callable[[], None]) -> None:
-        """Act by a decision, then by what the client said since it was asked for."""
+        """Act on a decision, then on what the client said meanwhile."""
         session = self._session
         session.decided()
         decided()

@@ -20,7 +20,7 @@ COPY_BYTES_MAX = 32 * 1024
 
 
 class Reader(Protocol):
-    """Whose output it is: a session."""
+    """The session that an output belongs to."""
 
     def overflow(self) -> None:
         """The client reads too slowly."""
@@ -113,20 +113,20 @@ class Output(Generic[R_co]):
         return parts
 
     def discard(self) -> None:
-        """Forget what waits: nobody will read it."""
+        """Drop what waits: nobody will read it."""
         self.parts.clear()
         self.size = 0
 
     @property
     def blocked(self) -> bool:
-        """Whether those with much more to send should wait; remembers that someone asked."""
+        """Whether senders with much more should wait. Remembers that somebody asked."""
         if self.size + self.unsent <= self._blocked_at:
             return False
         self._waited_for = True
         return True
 
     def took(self, unsent: int) -> bool:
-        """The shell says how many bytes the socket still owes; True if waiting is over for someone."""
+        """The shell reports how many bytes are unsent. True if somebody waited, and there is room now."""
         self.unsent = unsent
         self.room = self._bytes_max - unsent
         if self._waited_for and self.size + unsent <= self._blocked_at // 2:

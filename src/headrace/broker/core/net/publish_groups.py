@@ -1,4 +1,4 @@
-"""Publishes of one chunk that go to one sink in one go: acknowledgements, and messages of a stream."""
+"""Publishes of one chunk that go to one sink in a single call: acknowledgements, messages of a stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GROUP_MIN: Final = 8  # so many of any kind are
 
 
 def hand_over_groups(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
-    """Hand over what can go in one go; returns the frames left to handle.
+    """Hand over what can go in a single call. Returns the frames left to handle.
 
     The first of ``frames`` is a publish, and ``origin`` may publish anything without a check.
     """

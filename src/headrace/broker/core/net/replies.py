@@ -1,4 +1,4 @@
-"""Replies of what clients publish: which subjects they may name, and the answer when nobody is there."""
+"""Reply subjects of published messages: which are refused, and the status when nobody is there."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _INBOX: Final = b"_INBOX"  # a stream that keeps all answers means these, too
 
 
 def is_refused(reply: bytes, router: Router, permissions: Permissions | None) -> bool:
-    """Whether one may not name this reply.
+    """Whether a client may not use this reply subject.
 
-    Who may not publish to a subject may not have an answer sent there either, if the broker itself would
-    take it, as into a stream: it would do what a publish does. Elsewhere anybody may name any reply.
+    A reply subject that the broker itself receives, such as a stream's, needs permission to publish there:
+    the answer would do what a publish does. Any other reply subject is allowed.
     """
     if reply.startswith(RESERVED):
         return True
@@ -40,7 +40,7 @@ def is_refused(reply: bytes, router: Router, permissions: Permissions | None) ->
 
 
 def say_nobody(router: Router, client_id: int, subject: bytes, reply: bytes) -> None:
-    """Answer a request that nobody received, on the requester's own subscription."""
+    """Tell the requester, on its own subscription, that nobody received the request."""
     route = router.find(reply)
     for subscription in chain(route.plain, *route.groups):
         if subscription.client_id == client_id:

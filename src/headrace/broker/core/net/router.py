@@ -156,7 +156,7 @@ class Router:
         self._watches.remove(watch)
 
     def watch_elsewhere(self, places: Iterable[Elsewhere]) -> None:
-        """Who imports subjects of this router, from now on: listeners there count for watches here."""
+        """Set who imports subjects of this router: listeners there count for watches here."""
         places = tuple(places)
         self._leading_elsewhere = frozenset(places)
         self._watches.ask_elsewhere(places)
@@ -165,7 +165,7 @@ class Router:
         self._on_unblocked.append(callback)
 
     def unblocked(self) -> None:
-        """Some output that was ``blocked`` is not any more: tell those who wait, in other accounts, too."""
+        """An output is no longer ``blocked``: tell whoever waits, in this account and in others."""
         waiting = [self]
         for router in waiting:  # it grows on the way
             waiting += [other for other in router.imported_from if other not in waiting]
@@ -180,7 +180,7 @@ class Router:
         return self.exact.get(subject) or self.find_uncached(subject)
 
     def find_uncached(self, subject: bytes) -> Route:
-        """Steps 2 and 3, for who has just missed in ``exact``."""
+        """Steps 2 and 3, after a miss in ``exact``."""
         if self._acks is not None and subject.startswith(_ACK_PREFIX):
             return NOBODY if b".." in subject or subject.endswith(b".") else self._acks
         head, _dot, last = subject.rpartition(b".")
@@ -200,12 +200,12 @@ class Router:
         return self._find_in_trie(subject, head, last)
 
     def many_of(self, sink: Sink) -> ManySink | None:
-        """What takes a batch in the place of ``sink``, if something does."""
+        """What accepts a batch in place of ``sink``, if anything does."""
         found = self._many.get(sink)
         return None if found is None else found[0]
 
     def run_of(self, sink: Sink) -> RunSink | None:
-        """What takes a run in the place of ``sink``, if something does."""
+        """What accepts a run in place of ``sink``, if anything does."""
         return self._runs.get(sink)
 
     def acks(self) -> Route | None:
@@ -282,7 +282,7 @@ class Router:
                 same = prefix = None
 
     def _published_as_one(self, messages: Sequence[tuple[bytes, bytes]]) -> bool:
-        """Hand over all of them together, if they are for one inbox and its owner takes batches."""
+        """Deliver all of them in one call, if they are for one inbox whose owner accepts batches."""
         head = messages[0][0].rpartition(b".")[0] if len(messages) > 1 else b""
         subscription = self._sole_receiver_below(head)
         take = None if subscription is None else subscription.send_payloads
@@ -307,7 +307,7 @@ class Router:
         origin: Origin | None,
         skip_client: int,
     ) -> int:
-        """Hand one message to everyone on ``route`` but ``skip_client``; returns how many took it.
+        """Deliver one message to everybody on ``route`` except ``skip_client``. Returns how many got it.
 
         ``skip_client`` is the id of a publisher that wants no echo, else 0.
         """
@@ -362,7 +362,7 @@ class Router:
         payload: bytes,
         skip_client: int,
     ) -> int:
-        """Deliver to those who may see it; a queue group's other members stand in for one who may not."""
+        """Deliver to those who may see it. In a queue group another member replaces one who may not."""
         chosen: list[tuple[Subscription, ...]] = [(subscription,) for subscription in route.plain]
         for group in route.groups:
             start = self._random.getrandbits(32) % len(group)
@@ -392,7 +392,7 @@ class Router:
         return group[start]
 
     def _choose(self, route: Route, skip_client: int) -> list[Subscription]:
-        """One member of each queue group, at random, who is not the publisher that wants no echo."""
+        """One random member of each queue group, never a publisher that wants no echo."""
         chosen = []
         for group in route.groups:
             start = self._random.getrandbits(32) % len(group)
@@ -462,7 +462,7 @@ class Router:
         return route
 
     def _changed(self, pattern: bytes, leaf: Leaf[Receiver]) -> None:
-        """Forget what the change of ``leaf`` may have made wrong."""
+        """Drop the cache entries that a change of ``leaf`` makes stale."""
         if leaf.shared:
             self._merged.clear()
         if b"*" in pattern or pattern[-1:] == b">" or pattern[:1] == b"$":
@@ -475,7 +475,7 @@ class Router:
             self._watches.tell(pattern, self._listeners(leaf))
 
     def _changed_widely(self, tokens: list[bytes]) -> None:
-        """The same for what may concern other subjects than its own."""
+        """The same for patterns that concern subjects other than their own."""
         if tokens[0] in _ACK_STARTS:
             self._acks = None
         if b"*" in tokens or tokens[-1] == b">":
@@ -483,7 +483,7 @@ class Router:
             self._prefixes.clear()
 
     def _listeners(self, leaf: Leaf[Receiver] | None) -> Callable[[bytes], bool]:
-        """Who listens in a queue; an import does not, its watch says who does where it leads."""
+        """Whether somebody listens in a queue. Imports do not count: their own watch tells."""
 
         def listened(queue: bytes) -> bool:
             members = () if leaf is None else leaf.groups.get(queue, ())

@@ -1,12 +1,12 @@
 """The server's end of one client connection, without the socket.
 
-Bytes go in by ``receive``, one chunk at a time; what is to be written waits in ``output`` and leaves by
-``take_output``, once per tick. What there is no time for in one turn is kept (``session_input``). Texts of
-``-ERR`` and what closes a connection are as in nats-server.
+Bytes go in by ``receive``, one chunk at a time. What is to be written waits in ``output`` and leaves by
+``take_output``, once per tick. Input that does not fit into a turn is kept (``session_input``). The texts of
+``-ERR`` and the reasons to close are those of nats-server.
 
 The loop over published messages (``_publish_relaxed``) is the hottest of the broker. It serves clients
-that asked for neither confirmations nor checks and may publish anywhere, which is what client libraries
-do; everybody else, and every other frame, goes through ``_handle``.
+that want neither confirmations nor checks and may publish anywhere, which is what client libraries do. All
+other clients, and all other frames, go through ``_handle``.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether it is over; what waited to be written then still is."""
+        """Whether it is over. What waited to be written before is still written."""
         return self.state.is_closed
 
     def describe(self) -> dict[str, Any]:
@@ -180,12 +180,12 @@ class Session:
 
     @property
     def holds_input(self) -> bool:
-        """Whether what comes in now is kept for later: better read no more until it is not."""
+        """Whether input is kept for later. The shell should read no more until it is not."""
         return bool(self._input.held or self._input.is_kept) and not self.state.is_closed
 
     @property
     def wants_slice(self) -> bool:
-        """Whether ``go_on`` has something to do: input is kept that only waits for its turn."""
+        """Whether ``go_on`` has work: input is kept that only waits for time."""
         return self._input.is_kept and not (self._input.held or self.state.is_closed)
 
     @property
@@ -194,7 +194,7 @@ class Session:
         return self._input.kept_bytes
 
     def receive(self, chunk: Any) -> None:
-        """Handle what the socket brought as far as there is time; the session may be ``closed`` then."""
+        """Handle input, as far as there is time. The session may be ``closed`` afterwards."""
         if self.state.is_closed:
             return  # it has been told why
         self._keepalive.heard = True
@@ -223,7 +223,7 @@ class Session:
         return self._handle_batch(self._parser.feed(piece))
 
     def _handle_batch(self, frames: list[Frame]) -> int:
-        """Handle frames that came at once; those for one sink go there in one go."""
+        """Handle frames that came at once. Those for one sink go there in a single call."""
         count = len(frames)
         if count > 1 and self._relaxed and frames[0][0] == PUB:
             frames = hand_over_groups(self.router, self, frames)
@@ -262,7 +262,7 @@ class Session:
         self._end(reason)
 
     def close(self, error: str, reason: str = "") -> None:
-        """Say ``-ERR`` (nothing, if empty) and end; what waited before it is still written."""
+        """Send ``-ERR`` (unless empty) and end. What waited before is still written."""
         if self.state.is_closed:
             return
         if error:
@@ -270,12 +270,12 @@ class Session:
         self._end(reason or error)
 
     def authenticate_again(self) -> None:
-        """The operator changed who may do what: act by it, or hang up, as nats-server does."""
+        """The operator changed permissions: apply them, or hang up, as nats-server does."""
         if self.state.is_in:
             self._login.review()
 
     def apply_limits(self, identity: Identity) -> None:
-        """Hold to the limits of the hub, and to those of the user, from here on."""
+        """Apply the limits of the hub and of the user from here on."""
         options, most = self._hub.options, identity.payload_max
         self._parser.max_payload = (
             options.max_payload if most < 0 else min(most, options.max_payload)
@@ -290,7 +290,7 @@ class Session:
     # Publishing
 
     def _publish_relaxed(self, first: Frame, rest: Iterator[Frame]) -> Frame | None:
-        """Route publishes until they or the turn end, or return the first frame that is something else."""
+        """Route publishes until they or the turn end. Returns the first frame that is something else."""
         router = self.router
         known, find, deliver = router.exact.get, router.find_uncached, router.deliver
         no_responders = self.options.no_responders
@@ -331,7 +331,7 @@ class Session:
         return found
 
     def _publish_checked(self, frame: Frame) -> None:
-        """Route one publish of a client that has something to be checked or confirmed."""
+        """Route one publish that needs a check or a confirmation."""
         _op, subject, reply, headers, payload = frame
         self.in_messages += 1
         if headers and not self.options.headers:
@@ -363,7 +363,7 @@ class Session:
             say_nobody(router, self.client_id, subject, reply)
 
     def _broadcast(self, frame: Frame) -> None:
-        """Hand one message to some thousands, and keep the rest of it when the turn is over."""
+        """Deliver one message to thousands of receivers, and keep the rest when the turn is over."""
         budget, step = self._budget, frame[1].step
         while units := step():
             budget.charge(units)
@@ -448,14 +448,14 @@ class Session:
         return True
 
     def _move_to(self, account: HostedAccount) -> None:
-        """Into another account, with all subscriptions."""
+        """Move to another account, with all subscriptions."""
         self._subscriptions.move(account.router)
         self.account.connections -= 1
         account.connections += 1
         self.account, self.router = account, account.router
 
     def _act_for(self, identity: Identity) -> None:
-        """From here on the permissions are those of ``identity``."""
+        """Apply the permissions of ``identity`` from here on."""
         self.identity = identity
         options, permissions = self.options, identity.permissions
         self._relaxed = (
@@ -478,7 +478,7 @@ class Session:
     # The end
 
     def overflow(self) -> None:
-        """The client reads too slowly: forget what it did not read, and let it go."""
+        """The client reads too slowly: drop what it did not read, and close."""
         self.output.discard()
         self.close("Slow Consumer", "Slow Consumer (Pending Bytes)")
 

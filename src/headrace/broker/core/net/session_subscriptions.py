@@ -1,4 +1,4 @@
-"""What one session listens to: subscribing, unsubscribing, and what other permissions change about it."""
+"""The subscriptions of one session: made, ended, and renewed when its permissions change."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Listener(Protocol):
 
 
 class SessionSubscriptions:
-    """The subscriptions of one session by ``sid``. ``plain`` of None: all of them are ``guarded``."""
+    """The subscriptions of one session, by ``sid``. If ``plain`` is None, all of them are ``guarded``."""
 
     __slots__ = ("_guarded", "_listener", "_past_messages", "_plain", "by_sid")
 
@@ -51,14 +51,14 @@ class SessionSubscriptions:
 
     @property
     def delivered(self) -> int:
-        """How many messages were delivered, through those that have ended, too."""
+        """How many messages were delivered, ended subscriptions included."""
         found = self._past_messages
         for subscription in self.by_sid.values():
             found += subscription.delivered
         return found
 
     def add(self, options: HubOptions, pattern: bytes, queue: bytes, sid: bytes) -> str:
-        """Subscribe; returns why not, or an empty text. As in nats-server the first of a ``sid`` stays."""
+        """Subscribe. Returns why not, or an empty text. As in nats-server, the first of a ``sid`` stays."""
         if sid in self.by_sid:
             return ""
         refusal = self._why_not(options, pattern, queue)
@@ -68,7 +68,7 @@ class SessionSubscriptions:
         return refusal
 
     def end(self, sid: bytes, messages_max: int) -> None:
-        """Unsubscribe: after ``messages_max`` messages in all, or now if it has had them."""
+        """Unsubscribe after ``messages_max`` messages in total, or now if they were delivered."""
         subscription = self.by_sid.get(sid)
         if subscription is not None:
             if messages_max > subscription.delivered:
@@ -89,7 +89,7 @@ class SessionSubscriptions:
             router.subscribe(subscription)
 
     def renew(self) -> None:
-        """Drop what the session may no longer listen to, and have the rest as it may have it now."""
+        """Drop subscriptions that are no longer permitted, and remake the others as permitted now."""
         listener = self._listener
         permissions, router = listener.identity.permissions, listener.router
         for sid, before in list(self.by_sid.items()):
@@ -110,7 +110,7 @@ class SessionSubscriptions:
             router.unsubscribe(before)
 
     def close(self) -> list[Subscription]:
-        """End them all; returns them, for they are still in the router."""
+        """End them all. Returns them, because they are still in the router."""
         ended = [*self.by_sid.values()]
         self.by_sid.clear()
         for subscription in ended:
@@ -122,7 +122,7 @@ class SessionSubscriptions:
         self._past_messages += subscription.delivered
 
     def _make(self, pattern: bytes, queue: bytes, sid: bytes) -> Subscription:
-        """A subscription as the identity may have it, which the router does not know yet."""
+        """A subscription within the permissions of the identity, not yet known to the router."""
         listener = self._listener
         permissions, answers = listener.identity.permissions, listener.answers
         deny = None if permissions is None else permissions.denied_within(pattern)
@@ -152,5 +152,5 @@ class SessionSubscriptions:
 
 
 def shown(subject: bytes) -> str:
-    """A subject in a text."""
+    """A subject as error texts show it."""
     return subject.decode(errors="backslashreplace")

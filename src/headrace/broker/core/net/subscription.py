@@ -1,4 +1,4 @@
-"""One client's interest in one pattern, and the quickest way to its output."""
+"""A client's subscription to one pattern, and the quickest way to its output."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GuardedSubscription", "Subscription"]
 
 
 class Subscription:
-    """Made by a session, kept by the router; by itself the ``Target`` of its inbox.
+    """Made by a session, kept by the router. It is the ``Target`` of its inbox.
 
     ``sid`` stands between spaces, as it is written; ``name`` is the bare one. ``messages_max`` of -1: no end.
     """
@@ -55,7 +55,7 @@ class Subscription:
 
     @property
     def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:
-        """Delivers ``(subject, payload)`` messages in one go, if there is a quicker way than one by one."""
+        """Delivers ``(subject, payload)`` messages in a single call; None if it has to be one by one."""
         return None if self.messages_max >= 0 else self._send_payloads
 
     def _send_payloads(self, messages: Sequence[tuple[bytes, bytes]]) -> None:

@@ -1,4 +1,4 @@
-"""Where a message for an inbox goes when that is not one subscription: a sink, or several receivers."""
+"""Targets of an inbox other than a single subscription: a sink, or several receivers."""
 
 from __future__ import annotations
 
