@@ -91,7 +91,7 @@ class Play:
         self.model = dict(model)
         self.last = COUNT
         self.committed = dict(model), COUNT
-        self.replies: list[StoreError] = []
+        self.refusals: list[StoreError] = []
         self.before_step: Callable[[int], None] = lambda number: None
         self.after_refusal: Callable[[], None] = lambda: None
         self.steps = 0
@@ -101,7 +101,7 @@ class Play:
         try:
             return self.try_to_open()
         except StoreError as error:
-            self.replies.append(error)
+            self.refusals.append(error)
             self.after_refusal()
             return self.try_to_open()
 
@@ -123,7 +123,7 @@ class Play:
         except StoreReadError as error:
             assert error.path.startswith(ROOT)
             assert error.errno in ERRORS
-            self.replies.append(error)
+            self.refusals.append(error)
             assert self.summary() == before
             self.after_refusal()
             return do()
@@ -198,7 +198,7 @@ class Play:
                 removed += self.store.thin(subjects, keep)
                 break
             except StoreReadError as error:
-                self.replies.append(error)
+                self.refusals.append(error)
                 removed += error.removed
                 self.after_refusal()
         assert sorted(removed) == sorted(expected)
@@ -259,9 +259,9 @@ class Play:
         self.storage = open_store(self.fs)
         self.store = self.storage.open_stream("S", expiry)
         assert self.storage.report == []
-        count, self.replies = len(self.refusals), []
+        count, self.refusals = len(self.refusals), []
         self.ask()
-        assert not self.replies, count
+        assert not self.refusals, count
 
 
 def quiet() -> Play:
@@ -285,7 +285,7 @@ def test_without_faults_the_scenario_reads_what_it_is_about(
     play.check_after()
     assert finished, "no segment was compacted"
     assert sum(path.endswith(".seg") for path in play.fs.files()) >= 4
-    assert not play.replies
+    assert not play.refusals
 
 
 @pytest.mark.parametrize("error", ERRORS)
@@ -299,7 +299,7 @@ def test_each_read_may_fail(error: int) -> None:
         play = Play(fs, KNOWN[1])
         whole = play.play()
         assert len(fs.failed_reads) == 1, number
-        refused += len(play.replies)
+        refused += len(play.refusals)
         unwritten += not whole
         if number % 8 == 0 or not whole:
             play.check_after()

@@ -79,7 +79,7 @@ class Play:
         self.fs = KNOWN.kill()
         KNOWN._off = False
         self.said: list[str] = []
-        self.replies = 0
+        self.refusals = 0
         storage = open_store(self.fs)
         storage._writer.handles._fs = storage._journal._fs = WritersView(self.fs)
         self.world = World(storage, JetStreamOptions(warn=self.said.append))
@@ -96,7 +96,7 @@ class Play:
         raise AssertionError(f"{name} has {len(self.got[name])} of {count}")
 
     def retried(self, verb: str, document: Any) -> dict[str, Any]:
-        """The answer, behind replies that say what cannot be read."""
+        """The answer, behind refusals that say what cannot be read."""
         for _ in range(SPAN + 1):
             answer = self.client.api(verb, document)
             if "error" not in answer:
@@ -105,7 +105,7 @@ class Play:
             error = answer["error"]
             assert (error["code"], error["err_code"]) == (500, 10051), error
             assert ROOT in error["description"]
-            self.replies += 1
+            self.refusals += 1
         raise AssertionError(answer)
 
     def play(self) -> None:
@@ -143,7 +143,7 @@ class Play:
             if not answers[-1].status.startswith("500"):
                 break
             assert ROOT in answers[-1].status
-            self.replies += 1
+            self.refusals += 1
         assert len(answers) == count + 1
         assert answers[-1].status.startswith("204")
 
@@ -185,7 +185,7 @@ def test_reads_may_fail_for_a_while_from_each_one_on(error: int, step: int) -> N
         assert play.world.storage.failed is None
         assert play.fs.failed_reads[0].startswith(f"{number} ")
         noticed += bool(play.said)
-        refused += bool(play.replies)
+        refused += bool(play.refusals)
     assert len(numbers) > 10
     assert noticed > len(numbers) // 4
     assert refused > len(numbers) // 16

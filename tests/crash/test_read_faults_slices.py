@@ -74,7 +74,7 @@ class Life:
         assert isinstance(store, FileLog)
         self.store = store
         self.removal = REMOVALS[name](store)
-        self.slices = self.replies = 0
+        self.slices = self.refusals = 0
 
     def summary(self) -> tuple[int, ...]:
         store = self.store
@@ -96,7 +96,7 @@ class Life:
                 return question()
             except StoreReadError:
                 assert self.summary() == before
-                self.replies += 1
+                self.refusals += 1
         raise AssertionError("it is refused again and again")
 
     def left(self) -> list[tuple[int, bytes, int]]:
@@ -137,7 +137,7 @@ def test_each_read_may_fail(name: str) -> None:
     for number in range(1, reads + 1):
         for span in (1, 6):
             life = lived(name, number=number, span=span, error=(errno.EIO, errno.EMFILE)[span > 1])
-            refused += life.replies
+            refused += life.refusals
             assert life.left() == expected, (number, span)
         outcomes: list[Exception | None] = []
         life.storage.flush(outcomes.append)

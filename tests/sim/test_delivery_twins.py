@@ -22,7 +22,7 @@ from headrace.broker.core.jetstream.consumer.pull.delivery_pass import Turn
 from headrace.broker.core.jetstream.consumer.push import delivery_pass as push_pass
 from headrace.broker.core.jetstream.consumer.push import window
 from headrace.broker.core.jetstream.consumer.push.delivery_pass import PushTurn
-from headrace.broker.core.net.inprocess import _DirectSubscription
+from headrace.broker.core.net.inprocess import _FrameSubscription
 from headrace.broker.core.net.subscription import Subscription
 from headrace.wire.frames import MSG, PUB, Frame
 from sim.twins import IN_PROCESS, LIBRARY, PLAIN, Entries, Play, Twin, entries
@@ -41,7 +41,7 @@ PATHS = {
     "to one request": Path(Turn, "_send_as_they_are", entered),
     "to requests in turn": Path(Turn, "_send_in_turn", entered),
     "frames of rows": Path(Subscription, "send_stored", _as_stored),
-    "rows handed over": Path(_DirectSubscription, "_put", entered),
+    "rows handed over": Path(_FrameSubscription, "_put", entered),
     "pushed as stored": Path(PushTurn, "_send_stored", entered),
     "pushed in pieces": Path(PushTurn, "_send_pieces", entered),
     "acks found together": Path(AckDispatch, "many", took_all),

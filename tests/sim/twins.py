@@ -20,16 +20,14 @@ from headrace.broker.core.jetstream.consumer import journal
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.core.jetstream.engine.engine import JetStream
 from headrace.broker.core.jetstream.stream.stream import Stream
-from headrace.broker.core.net.expected_answers import ExpectedAnswers
-from headrace.broker.core.net.inprocess import DirectSession
+from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Peer, Session
-from headrace.broker.core.net.subscription import GuardedSubscription, Subscription
+from headrace.broker.core.net.subscription import GuardedSubscription
 from headrace.broker.store import FileStorage, MemoryStorage
-from headrace.subjects import SubjectFilter
 from headrace.testing.faultfs import FaultFS
 from headrace.wire import Parser, encode
-from headrace.wire.direct import FrameBatch, PublishRun
 from headrace.wire.frames import ERR, MSG, PUB, Frame
+from headrace.wire.inprocess import FrameBatch, PublishRun
 from jetstream_world import CONNECT, HeldStorage, World
 from sim.whole.coverage import Path, watched
 
@@ -43,18 +41,7 @@ class PlainSession(Session):
 
     __slots__ = ()
 
-    def _subscription(
-        self,
-        pattern: bytes,
-        queue: bytes,
-        sid: bytes,
-        deny: SubjectFilter | None,
-        answers: ExpectedAnswers | None,
-    ) -> Subscription:
-        end = self.drop_subscription
-        return GuardedSubscription(
-            self.client_id, self.output, pattern, queue, sid, end, deny=deny, answers=answers
-        )
+    subscription_kinds = (None, GuardedSubscription)
 
 
 class Manner(NamedTuple):
@@ -67,7 +54,7 @@ class Manner(NamedTuple):
 
 PLAIN = Manner("plain", PlainSession, pedantic=True)
 LIBRARY = Manner("library", Session)
-IN_PROCESS = Manner("in-process", DirectSession)
+IN_PROCESS = Manner("in-process", InProcessSession)
 MANNERS = (PLAIN, LIBRARY, IN_PROCESS)
 
 
@@ -135,7 +122,7 @@ class Twin:
         if self.manner is PLAIN:
             for frame in frames:
                 self.session.receive(encode.pub(*frame[1:]))
-        elif isinstance(self.session, DirectSession):
+        elif isinstance(self.session, InProcessSession):
             places = sorted({len(frames) * cut // 1000 for cut in cuts} | {0, len(frames)})
             for start, stop in pairwise(places):
                 some = list(frames[start:stop])

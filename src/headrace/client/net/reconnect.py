@@ -75,7 +75,7 @@ async def restore(pool: ServerPool, options: Options, source: random.Random, dia
         AuthorizationError: a server refused the credentials twice in this outage.
         ConnectFailedError: each server failed ``max_reconnect_attempts`` times.
     """
-    replies: Counter[tuple[str, int]] = Counter()
+    refusals: Counter[tuple[str, int]] = Counter()
     last: dict[tuple[str, int], Exception] = {}
     attempts = rounds = 0
     pause = options.reconnect_wait * source.random()  # clients that lost a server together
@@ -97,8 +97,8 @@ async def restore(pool: ServerPool, options: Options, source: random.Random, dia
             last[address.key] = error
             pool.failed(address)
             if isinstance(error, AuthorizationError):
-                replies[address.key] += 1
-                if replies[address.key] >= _REFUSALS_MAX:
+                refusals[address.key] += 1
+                if refusals[address.key] >= _REFUSALS_MAX:
                     raise
         if attempts % len(pool) == 0:
             rounds += 1

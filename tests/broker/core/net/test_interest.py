@@ -10,8 +10,13 @@ from headrace.broker.core.net.subscription import Subscription
 from headrace.broker.core.ports import Watch
 
 
+class _Nobody:
+    def overflow(self) -> None:
+        raise AssertionError("nothing is written")
+
+
 def subscription(pattern: bytes, queue: bytes = b"", client_id: int = 1) -> Subscription:
-    output = Output(None, [])  # type: ignore[arg-type]
+    output = Output(_Nobody(), [])
     return Subscription(client_id, output, pattern, queue, b"1", lambda _subscription: None)
 
 

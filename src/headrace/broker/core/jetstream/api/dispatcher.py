@@ -1,4 +1,4 @@
-"""The request-reply API on ``$JS.API.>``: finding the endpoint, strict JSON, answers and replies.
+"""The request-reply API on ``$JS.API.>``: finding the endpoint, strict JSON, answers and refusals.
 
 An endpoint is a function that gets a ``Call`` and returns the document of its answer. What it changed is
 durable before the answer leaves: an endpoint that changes something says so when it is registered.

@@ -56,7 +56,7 @@ class Route(NamedTuple):
 
 
 class _Words(NamedTuple):
-    """The replies of a kind of copy: source or mirror."""
+    """The refusals of a kind of copy: source or mirror."""
 
     name: ErrorSpec
     both: ErrorSpec

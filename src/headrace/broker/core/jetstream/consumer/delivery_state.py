@@ -78,7 +78,7 @@ class DeliveryState:
         self.again: list[tuple[int, int, int, int]] = []
         """Redeliveries since ``clear_log``: (stream, consumer sequence, deliveries, deadline)."""
         self.moved: dict[int, int] = {}
-        """Deadlines set anew since ``clear_log``, by replies and progress."""
+        """Deadlines set anew since ``clear_log``, by refusals and progress."""
         self.done: list[int] = []
         """Stream sequences that were acknowledged, terminated or given up since ``clear_log``."""
         self.reset(start_seq)

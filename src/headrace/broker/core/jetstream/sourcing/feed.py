@@ -44,7 +44,7 @@ class Feed:
     def __init__(
         self, copy: Copy, source: StreamConsumerSource, other_policy: ErrorSpec, failed: ErrorSpec
     ) -> None:
-        """``other_policy`` and ``failed`` are the replies of this kind of copy."""
+        """``other_policy`` and ``failed`` are the refusals of this kind of copy."""
         self._copy = copy
         self._source = source
         self._subject = source.deliver_subject.encode()
