@@ -8,7 +8,7 @@ calls ``end_of_tick`` after a round of input, writes what the returned sessions 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from .monitor.system_services import SystemServices
 
 __all__ = ["Hub"]
+
+S = TypeVar("S", bound=Session)
 
 TIMERS_NS = 5_000_000  # for what is due in one turn; the rest is due in the next one
 _BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
@@ -96,6 +98,12 @@ class Hub:
         return self.accounts.default.engine
 
     # Connections
+
+    @overload
+    def connect(self, peer: Peer) -> Session: ...
+
+    @overload
+    def connect(self, peer: Peer, kind: type[S]) -> S: ...
 
     def connect(self, peer: Peer, kind: type[Session] = Session) -> Session:
         """Open a session, with INFO to send. It is closed at once if there are too many."""

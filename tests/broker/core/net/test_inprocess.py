@@ -127,7 +127,6 @@ def test_an_acknowledgement_waits_for_the_disk() -> None:
     hub = Hub(ManualClock(), random.Random(1))
     hub.start_jetstream(storage)
     session = hub.connect(Peer(), InProcessSession)
-    assert isinstance(session, InProcessSession)
     session.receive(HELLO + SETUP + b"SUB _I.* 1\r\n")
     said(hub, session)
     storage.hold = True
@@ -143,7 +142,6 @@ def test_a_batch_the_disk_refuses_is_refused_message_by_message() -> None:
     hub = Hub(ManualClock(), random.Random(1))
     hub.start_jetstream(storage)
     session = hub.connect(Peer(), InProcessSession)
-    assert isinstance(session, InProcessSession)
     session.receive(HELLO + SETUP + b"SUB _I.* 1\r\n")
     said(hub, session)
     storage.hold = True
@@ -216,7 +214,6 @@ def test_a_run_the_disk_refuses_is_refused_as_one() -> None:
     hub = Hub(ManualClock(), random.Random(1))
     hub.start_jetstream(storage)
     session = hub.connect(Peer(), InProcessSession)
-    assert isinstance(session, InProcessSession)
     session.receive(HELLO + SETUP + b"SUB _I.* 1\r\n")
     said(hub, session)
     storage.hold = True
@@ -232,6 +229,5 @@ def test_a_run_the_disk_refuses_is_refused_as_one() -> None:
 def test_frames_of_a_stranger_close_the_connection() -> None:
     hub = Hub(ManualClock(), random.Random(1), authenticator=UserAuthentication([User("u", "p")]))
     session = hub.connect(Peer(), InProcessSession)
-    assert isinstance(session, InProcessSession)
     session.receive_chunks([FrameBatch([(PUB, b"a", b"", b"", b"x")] * 2, 1)])
     assert session.closed

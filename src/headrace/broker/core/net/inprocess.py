@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ....message import StoredRow
 from ....wire.frames import MSG, Frame
 from ....wire.inprocess import FRAME_BYTES, Chunk, FrameBatch, PublishRun
-from .replies import ANOTHERS_REPLY
+from .publishing import ANOTHERS_REPLY
 from .session import Session
 from .subscription import GuardedSubscription
 

@@ -27,8 +27,7 @@ from .broadcast import BROADCAST, Broadcast
 from .keepalive import KeepAlive
 from .login import Login
 from .output import Output
-from .publish_groups import hand_over_groups
-from .replies import RESERVED, is_refused, say_nobody
+from .publishing import RESERVED, hand_over_groups, is_refused, say_nobody
 from .session_input import SessionInput
 from .session_state import SessionEvent, SessionState, next_state
 from .session_subscriptions import SessionSubscriptions, shown
@@ -109,7 +108,8 @@ class Session:
             self._keepalive.await_login()
             return
         guest = hub.authenticator.authenticate(UNSAID, peer)
-        assert not isinstance(guest, SlowDecision), "there is nothing yet to decide by"
+        if isinstance(guest, SlowDecision):
+            raise TypeError("before CONNECT there is nothing to decide by")
         if self._become(guest):
             self._keepalive.begin()
 

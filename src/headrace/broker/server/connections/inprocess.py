@@ -43,9 +43,7 @@ class InProcessConnection:
         self._reason: Exception | None = None
         self.gone = asyncio.Event()
         """Set once the client knows that it is over."""
-        session = pump.hub.connect(Peer(), InProcessSession)
-        assert isinstance(session, InProcessSession)
-        self._session = session
+        self._session = pump.hub.connect(Peer(), InProcessSession)
         pump.connections[self._session.client_id] = self
         logger.debug("cid:%d - Client connection created in process", self._session.client_id)
         self._regulate()

@@ -1,20 +1,62 @@
-"""Publishes of one chunk that go to one sink in a single call: acknowledgements, messages of a stream."""
+"""Rules of publishing: reserved reply subjects, the status when nobody is there, groups for one sink.
+
+Publishes of one chunk that go to one sink are handed over in a single call: acknowledgements, and messages of
+a stream. No reply subject that is reserved for the broker may slip through that way.
+"""
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from ....wire.frames import PUB, Frame
-from .replies import ANOTHERS_REPLY, RESERVED_REPLY
 
 if TYPE_CHECKING:
+    from ..auth.permissions import Permissions
     from ..ports import Origin
     from .router import Router
 
-__all__ = ["hand_over_groups"]
+__all__ = [
+    "ANOTHERS_REPLY",
+    "RESERVED",
+    "RESERVED_REPLY",
+    "hand_over_groups",
+    "is_refused",
+    "say_nobody",
+]
 
+RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message,
+ANOTHERS_REPLY: Final = b"_R_."  # and such a one answer somebody in another account
+RESERVED: Final = (RESERVED_REPLY, ANOTHERS_REPLY)
+_INBOX: Final = b"_INBOX"  # a stream that keeps all answers means these, too
 FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth grouping
 GROUP_MIN: Final = 8  # so many of any kind are
+
+
+def is_refused(reply: bytes, router: Router, permissions: Permissions | None) -> bool:
+    """Whether a client may not use this reply subject.
+
+    A reply subject that the broker itself receives, such as a stream's, needs permission to publish there:
+    the answer would do what a publish does. Any other reply subject is allowed.
+    """
+    if reply.startswith(RESERVED):
+        return True
+    return (
+        permissions is not None
+        and not reply.startswith(_INBOX)
+        and bool(router.find(reply).sinks)
+        and not permissions.may_publish(reply)
+    )
+
+
+def say_nobody(router: Router, client_id: int, subject: bytes, reply: bytes) -> None:
+    """Tell the requester, on its own subscription, that nobody received the request."""
+    route = router.find(reply)
+    for subscription in chain(route.plain, *route.groups):
+        if subscription.client_id == client_id:
+            status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+            subscription.send(reply, b"", status, b"")
+            return
 
 
 def hand_over_groups(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
