@@ -109,8 +109,8 @@ def nothing(*args: Any) -> None:
 
 
 TIMER = SimpleNamespace(cancel=nothing)
-TURNS = SimpleNamespace(
-    begin=nothing, next=nothing, is_used_up=lambda: False, ask=nothing, leave=nothing
+SLICES = SimpleNamespace(
+    begin=nothing, next_turn=nothing, is_used_up=lambda: False, ask=nothing, withdraw=nothing
 )
 LOOP = SimpleNamespace(call_later=lambda *args: TIMER)
 OPTIONS = WebSocketOptions(port=0, same_origin=True)
@@ -119,7 +119,7 @@ OPTIONS = WebSocketOptions(port=0, same_origin=True)
 def play(data: bytes, cuts: list[int]) -> tuple[bytes, int]:
     """What a connection hears of ``data``, and how many there were."""
     Above.made = []
-    pump: Any = SimpleNamespace(loop=LOOP, turns=TURNS, connections_max=10, connections={})
+    pump: Any = SimpleNamespace(loop=LOOP, slices=SLICES, connections_max=10, connections={})
     listener = WebSocketListener(pump, OPTIONS, 1024)
     socket: Any = listener._accept()
     transport: Any = Transport()

@@ -1,3 +1,5 @@
+"""What a client may answer because it was asked: how often, and for how long."""
+
 from __future__ import annotations
 
 import pytest
