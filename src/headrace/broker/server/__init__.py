@@ -1,8 +1,17 @@
 """The asyncio shell around the core: sockets, TLS, monitoring, life and death of a broker.
 
-Begin with ``broker`` (start, reload, stop). ``connections`` has the sockets and the ticks, ``config`` the
-settings, ``monitor`` the HTTP endpoints, ``storage`` and ``scrubbing`` the store on disk, ``passwords``
-and ``keys`` what the extras check, ``machine`` what the machine offers.
+Rooms and files, each knowing only those below it:
+
+``broker``
+    start, reload, stop; begin here
+``monitor``, ``storage``, ``scrubbing``
+    the HTTP endpoints, and the store on disk
+``connections``
+    the sockets, and the ticks of the hub
+``config``
+    the settings, and how files say them
+``tls``, ``passwords``, ``keys``, ``machine``
+    TLS contexts and handshakes, what the extras check, what the machine offers
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Broker:
             hub = self._hub = self._make_hub()
             hub.configure_accounts(options.all_accounts(), options.system_account)
             pump = self._pump = Pump(hub, loop)
-            hub.decisions = self._decisions = DecisionThreads(pump)
+            hub.decisions = self._decisions = DecisionThreads(loop, pump.wake)
             if options.jetstream:
                 storage = self._storage = await open_storage(options, loop, pump, shares.store)
                 hub.start_jetstream(storage.storage, self._jetstream_options(hub))

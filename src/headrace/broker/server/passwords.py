@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import hmac
@@ -16,7 +17,6 @@ from ..core.auth.authentication import Identity
 
 if TYPE_CHECKING:
     from ..core.net.session import Session
-    from .connections.pump import Pump
 
 __all__ = ["DecisionThreads", "Passwords", "password_checker"]
 
@@ -76,8 +76,10 @@ class Passwords:
 class DecisionThreads:
     """Implements ``SlowDecisions``: a few threads, which start when they are needed."""
 
-    def __init__(self, pump: Pump) -> None:
-        self._pump = pump
+    def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+        """``wake`` is called in ``loop`` after each decision."""
+        self._loop = loop
+        self._wake = wake
         self._threads: ThreadPoolExecutor | None = None
         self._stopped = False
 
@@ -89,7 +91,7 @@ class DecisionThreads:
     ) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS_MAX, "headrace-passwords")
-        loop, pump = self._pump.loop, self._pump
+        loop, wake = self._loop, self._wake
 
         def finish(identity: Identity | None) -> None:
             try:
@@ -98,7 +100,7 @@ class DecisionThreads:
                 # A fault of ours: this client cannot be told what became of its messages.
                 logger.exception("cid:%d - failed after a login", session.client_id)
                 session.close("Internal Error")
-            pump.wake()
+            wake()
 
         def over(future: Future[Identity | None]) -> None:
             if future.cancelled() or self._stopped or loop.is_closed():

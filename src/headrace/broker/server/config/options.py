@@ -30,9 +30,9 @@ from ...core.auth.authentication import (
 )
 from ...core.auth.jwt_auth import TokenTrust, TrustedTokens
 from ...core.auth.passwords import is_hash
-from ..connections.tls import TellingContext
 from ..keys import key_checker
 from ..passwords import Passwords, password_checker
+from ..tls import TellingContext
 
 __all__ = ["BrokerOptions", "TlsOptions", "WebSocketOptions", "reloadable"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from .... import limits
 from ...core.net.session import Peer, Session
-from .tls import Handshake, certificate_names, current_handshake, start_tls
+from ..tls import Handshake, certificate_names, current_handshake, start_tls
 
 if TYPE_CHECKING:
     from .pump import Pump

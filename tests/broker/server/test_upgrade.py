@@ -14,7 +14,7 @@ import pytest
 
 import peers
 from headrace.broker import Broker, TlsOptions
-from headrace.broker.server.connections.tls import start_tls
+from headrace.broker.server.tls import start_tls
 
 LOOPS = {"asyncio": asyncio.new_event_loop}
 try:

@@ -20,7 +20,7 @@ import pytest
 import peers
 from headrace.broker import Broker, TlsOptions
 from headrace.broker.core.net.session import Session
-from headrace.broker.server.connections import tls
+from headrace.broker.server import tls
 from headrace.broker.server.connections.connection import Connection
 from headrace.errors import ConfigurationError
 
