@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..net.host import Host
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
 
     from ..accounts.accounts import Accounts
     from ..net.session import Session
@@ -20,50 +20,24 @@ __all__ = ["Monitored"]
 class Monitored(Host, Protocol):
     """Implemented by the hub, which stands above this room."""
 
+    about_store: Callable[[], dict[str, Any]]
+    """Gives what the shell adds to ``/jsz``."""
+    connections_total: int
+    """How many connections there were since the start."""
+    ended_connections: EndedConnections
+    is_shutting_down: bool
+    past_traffic: list[int]
+    """Messages in and out, bytes in and out, of sessions that have ended."""
+    random: Randomness
+    server_id: str
+    sessions: dict[int, Session]
+    slow_consumers: int
+    started_ns: int
+    started_monotonic_ns: int
+    storage: Storage | None
+
     @property
     def accounts(self) -> Accounts: ...
-
-    @property
-    def about_store(self) -> Callable[[], dict[str, Any]]:
-        """Gives what the shell adds to ``/jsz``."""
-        ...
-
-    @property
-    def connections_total(self) -> int:
-        """How many connections there were since the start."""
-        ...
-
-    @property
-    def ended_connections(self) -> EndedConnections: ...
-
-    @property
-    def is_shutting_down(self) -> bool: ...
-
-    @property
-    def past_traffic(self) -> Sequence[int]:
-        """Messages in and out, bytes in and out, of sessions that have ended."""
-        ...
-
-    @property
-    def random(self) -> Randomness: ...
-
-    @property
-    def server_id(self) -> str: ...
-
-    @property
-    def sessions(self) -> Mapping[int, Session]: ...
-
-    @property
-    def slow_consumers(self) -> int: ...
-
-    @property
-    def started_ns(self) -> int: ...
-
-    @property
-    def started_monotonic_ns(self) -> int: ...
-
-    @property
-    def storage(self) -> Storage | None: ...
 
     @property
     def storage_error(self) -> Exception | None:

@@ -22,14 +22,10 @@ __all__ = ["Host", "HostedAccount", "HostedAccounts"]
 class HostedAccount(Protocol):
     """The account a session belongs to."""
 
+    name: str
+    router: Router
     connections: int
     """Kept by the sessions."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def router(self) -> Router: ...
 
     @property
     def is_full(self) -> bool:
@@ -56,37 +52,21 @@ class HostedAccounts(Protocol):
 class Host(Protocol):
     """Implemented by the hub."""
 
+    authenticator: Authenticator
+    budget: Budget
+    clock: Clock
+    decisions: SlowDecisions
+    leaving: Leaving
+    options: HubOptions
+    server_name: str
+    touched: list[Output[Session]]
+    """Outputs with something in them; always the same list."""
+
     @property
     def accounts(self) -> HostedAccounts: ...
 
     @property
-    def authenticator(self) -> Authenticator: ...
-
-    @property
-    def budget(self) -> Budget: ...
-
-    @property
-    def clock(self) -> Clock: ...
-
-    @property
-    def decisions(self) -> SlowDecisions: ...
-
-    @property
-    def leaving(self) -> Leaving: ...
-
-    @property
-    def options(self) -> HubOptions: ...
-
-    @property
-    def server_name(self) -> str: ...
-
-    @property
     def timers(self) -> Timers: ...
-
-    @property
-    def touched(self) -> list[Output[Session]]:
-        """Outputs with something in them; always the same list."""
-        ...
 
     def info(self, session: Session, *, entered: bool = False) -> bytes:
         """The INFO document for one client; one that has ``entered`` learns which account it is in."""
