@@ -57,11 +57,11 @@ def registry_of(world: World) -> Registry:
 def owed(consumer: Consumer) -> set[int]:
     """The messages a consumer still has to get, or to acknowledge."""
     found = set()
-    chosen = set(consumer.chosen.to_journal(consumer.state.delivered_stream))
-    start = max(consumer.state.next_seq, consumer.chosen.after)
+    lasts = set(consumer.backlog.last_per_subject.to_journal(consumer.state.delivered_stream))
+    start = max(consumer.state.next_seq, consumer.backlog.last_per_subject.after)
     for message in consumer.stream.store.read(1, consumer.filter, BIG, BIG, BIG):
         sequence = message.sequence
-        if sequence >= start or sequence in consumer.state.pending or sequence in chosen:
+        if sequence >= start or sequence in consumer.state.pending or sequence in lasts:
             found.add(sequence)
     return found
 

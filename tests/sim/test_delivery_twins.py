@@ -15,13 +15,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from headrace.broker.core.jetstream.consumer import sender
 from headrace.broker.core.jetstream.consumer.acks.acks import Acks
 from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
-from headrace.broker.core.jetstream.consumer.pull import delivery_pass as pull_pass
-from headrace.broker.core.jetstream.consumer.pull.delivery_pass import Turn
-from headrace.broker.core.jetstream.consumer.push import delivery_pass as push_pass
+from headrace.broker.core.jetstream.consumer.pull.recipients import PullRecipients
 from headrace.broker.core.jetstream.consumer.push import window
-from headrace.broker.core.jetstream.consumer.push.delivery_pass import PushTurn
+from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
+from headrace.broker.core.jetstream.consumer.sender import Sender
 from headrace.broker.core.net.inprocess import _FrameSubscription
 from headrace.broker.core.net.subscription import Subscription
 from headrace.wire.frames import MSG, PUB, Frame
@@ -37,15 +37,29 @@ def _as_stored(args: tuple[Any, ...], result: Any) -> bool:
     return not any(row[2] for row in args[1]) and args[0].messages_max < 0
 
 
+def _whole(args: tuple[Any, ...], result: Any) -> bool:
+    """Several messages went to one request as they are."""
+    _, request, _, rows = args
+    return len(rows) > 1 and not request.bounded
+
+
+def _served_some(args: tuple[Any, ...], result: Any) -> bool:
+    return bool(result > args[2])
+
+
+def _pushed(args: tuple[Any, ...], result: Any) -> bool:
+    return args[0]._consumer.push is not None
+
+
 PATHS = {
-    "to one request": Path(Turn, "_send_as_they_are", entered),
-    "to requests in turn": Path(Turn, "_send_in_turn", entered),
+    "to one request": Path(PullRecipients, "_send", _whole),
+    "to requests in turn": Path(PullRecipients, "_send_in_turn", _served_some),
     "frames of rows": Path(Subscription, "send_stored", _as_stored),
     "rows handed over": Path(_FrameSubscription, "_put", entered),
-    "pushed as stored": Path(PushTurn, "_send_stored", entered),
-    "pushed in pieces": Path(PushTurn, "_send_pieces", entered),
+    "pushed as stored": Path(Sender, "send_stored", _pushed),
+    "pushed in pieces": Path(PushRecipients, "_send_by_window", entered),
     "acks found together": Path(AckDispatch, "many", took_all),
-    "acks taken together": Path(Acks, "take_many", entered),
+    "acks taken together": Path(Acks, "receive_many", entered),
 }
 FAST_WAYS = (
     "to one request",
@@ -359,9 +373,8 @@ def play(kind: str, found: Entries, world: tuple[dict[str, Any], ...], steps: li
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Turns end, and windows are full, with as much as these worlds have."""
-    monkeypatch.setattr(pull_pass, "_TURN_MESSAGES", 16)
-    monkeypatch.setattr(push_pass, "_TURN_MESSAGES", 16)
+    """Delivery passes end, and windows are full, with as much as these worlds have."""
+    monkeypatch.setattr(sender, "_PASS_MESSAGES", 16)
     monkeypatch.setattr(window, "FLOW_WINDOW_BYTES_FIRST", 2000)
 
 

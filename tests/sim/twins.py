@@ -18,12 +18,17 @@ from typing import Any, NamedTuple
 
 from headrace.broker.core.jetstream.consumer import journal
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
+from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
+from headrace.broker.core.jetstream.consumer.push.window import FlowWindow
+from headrace.broker.core.jetstream.consumer.sender import Sender
 from headrace.broker.core.jetstream.engine.engine import JetStream
 from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Peer, Session
 from headrace.broker.core.net.subscription import GuardedSubscription
+from headrace.broker.core.ports import Target
 from headrace.broker.store import FileStorage, MemoryStorage
+from headrace.message import StoredRow
 from headrace.testing.faultfs import FaultFS
 from headrace.wire import Parser, encode
 from headrace.wire.frames import ERR, MSG, PUB, Frame
@@ -42,6 +47,39 @@ class PlainSession(Session):
     __slots__ = ()
 
     subscription_kinds = (None, GuardedSubscription)
+
+
+class PlainSender(Sender):
+    """Sends and records each message by itself."""
+
+    def send_stored(self, target: Target, rows: list[StoredRow]) -> None:
+        for row in rows:
+            for message in self.outgoing([row]):
+                target.send(*message)
+            self.record([row])
+
+
+class PlainPushRecipients(PushRecipients):
+    """Measures each message as it goes out, and asks after each."""
+
+    def _send_by_window(self, rows: list[StoredRow], window: FlowWindow) -> None:
+        assert self._target is not None
+        for row in rows:
+            if window.is_full or not self._push.active:
+                return
+            [message] = self._sender.outgoing([row])
+            self._target.send(*message)
+            self._sender.record([row])
+            self._push.sent(sum(map(len, message)), self._sender.now_ns)
+
+
+def _send_one_by_one(consumer: Consumer) -> None:
+    """Let a consumer send its messages one at a time, and look anew for whom each of them is."""
+    delivery = consumer.delivery
+    consumer.policy.steady = False
+    delivery._sender.__class__ = PlainSender
+    if isinstance(delivery._recipients, PushRecipients):
+        delivery._recipients.__class__ = PlainPushRecipients
 
 
 class Manner(NamedTuple):
@@ -164,7 +202,7 @@ class Twin:
             for stream in self.streams.values():
                 stream.is_plain = False
             for consumer in self.consumers:
-                consumer.alters_messages = True  # by which it sends them one at a time, as they are
+                _send_one_by_one(consumer)
 
     # -- what is told apart
 
@@ -197,10 +235,10 @@ class Twin:
 def state_of(consumer: Consumer) -> list[Any]:
     """Everything a consumer knows of its deliveries."""
     state = consumer.state
-    chosen = consumer.chosen.to_journal(state.delivered_stream)
+    lasts = consumer.backlog.last_per_subject.to_journal(state.delivered_stream)
     acks = consumer.acks
     return [
-        journal.encode_snapshot(state, consumer.wall_offset_ns(), chosen),
+        journal.encode_snapshot(state, consumer._wall_offset_ns(), lasts),
         sorted(state.pending.items()),
         sorted(state.deliveries.items()),
         (state.delivered_consumer, state.delivered_stream, state.next_seq),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.broker.core.jetstream.consumer.acks.acks import Acks
 from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
-from headrace.broker.core.jetstream.consumer.push.delivery_pass import PushTurn
+from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
 from headrace.broker.core.jetstream.publish.atomic_batches import Batches
 from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
 from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy
@@ -58,11 +58,11 @@ PATHS = {
     "publishes taken one by one": Path(Stream, "ingest"),
     "runs taken whole": Path(Stream, "ingest_run", took_all),
     "acks taken together": Path(AckDispatch, "many", took_all),
-    "acks taken one by one": Path(Acks, "take"),
+    "acks taken one by one": Path(Acks, "receive"),
     "atomic batches committed": Path(Batches, "_commit"),
     "fast batches taken together": Path(FastBatches, "ingest_many", took_some),
     "fast batches finished": Path(FastBatches, "_finish"),
-    "pushes": Path(PushTurn, "_hand_out"),
+    "pushes": Path(PushRecipients, "hand_out"),
     "copies into a mirror": Path(MirrorCopy, "_store"),
     "copies into a stream with sources": Path(SourceCopy, "_store"),
     "segments compacted": Path(compaction.Compaction, "_complete"),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
+from ....api.consumers import ConsumerConfig
 from ....api.times import ZERO_TIME, format_time
-
-if TYPE_CHECKING:
-    from .consumer.consumer import Consumer
-    from .context import Context
+from ....clock import Clock
+from ..ports import Bus
+from .config.options import JetStreamOptions
 
 __all__ = ["API_AUDIT", "Advisories"]
 
@@ -25,10 +25,36 @@ _STREAM_EVENTS: Final = {"create": "CREATED", "delete": "DELETED", "modify": "UP
 _CONSUMER_EVENTS: Final = {"create": "CREATED", "delete": "DELETED"}
 
 
+class _Stream(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+class _Consumer(Protocol):
+    """A consumer, as far as advisories name it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stream(self) -> _Stream: ...
+
+    @property
+    def config(self) -> ConsumerConfig: ...
+
+
+class _Context(Protocol):
+    bus: Bus
+    clock: Clock
+    options: JetStreamOptions
+
+    def new_name(self, length: int) -> str: ...
+
+
 class Advisories:
     """Publishes advisories; building one costs nothing while nobody listens."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: _Context) -> None:
         self._context = context
 
     def stream(self, name: str, action: str) -> None:
@@ -41,12 +67,12 @@ class Advisories:
         event = f"STREAM.BATCH_ABANDONED.{stream}"
         self._publish(event, "stream_batch_abandoned", stream=stream, batch=batch, reason=reason)
 
-    def consumer(self, consumer: Consumer, action: str) -> None:
+    def consumer(self, consumer: _Consumer, action: str) -> None:
         """A consumer was made (``create``) or removed (``delete``)."""
         self._about(consumer, _CONSUMER_EVENTS[action], "consumer_action", action=action)
 
     def refused(
-        self, consumer: Consumer, stream_seq: int, consumer_seq: int, deliveries: int
+        self, consumer: _Consumer, stream_seq: int, consumer_seq: int, deliveries: int
     ) -> None:
         """A delivery was refused (``-NAK``)."""
         self._about(
@@ -60,7 +86,7 @@ class Advisories:
 
     def terminated(
         self,
-        consumer: Consumer,
+        consumer: _Consumer,
         stream_seq: int,
         consumer_seq: int,
         deliveries: int,
@@ -79,7 +105,7 @@ class Advisories:
 
     def acked(
         self,
-        consumer: Consumer,
+        consumer: _Consumer,
         stream_seq: int,
         consumer_seq: int,
         deliveries: int,
@@ -99,19 +125,19 @@ class Advisories:
             }
             bus.publish(subject, b"", b"", self._document(_METRIC_TYPE, fields))
 
-    def exhausted(self, consumer: Consumer, stream_seq: int, deliveries: int) -> None:
+    def exhausted(self, consumer: _Consumer, stream_seq: int, deliveries: int) -> None:
         """A message was delivered as often as allowed."""
         self._about(
             consumer, "MAX_DELIVERIES", "max_deliver", stream_seq=stream_seq, deliveries=deliveries
         )
 
-    def paused(self, consumer: Consumer, until_ns: int) -> None:
+    def paused(self, consumer: _Consumer, until_ns: int) -> None:
         """A consumer paused until a time, or went on: by order (0) or because that time has come."""
         until = format_time(until_ns) if until_ns else ZERO_TIME
         pauses = until_ns > self._context.clock.now_ns()
         self._about(consumer, "PAUSE", "consumer_pause", paused=pauses, pause_until=until)
 
-    def pinned(self, consumer: Consumer, pin_id: str, client: dict[str, Any] | None) -> None:
+    def pinned(self, consumer: _Consumer, pin_id: str, client: dict[str, Any] | None) -> None:
         """A client was pinned: which, where that is known."""
         group = consumer.config.priority_groups[0]
         self._about(
@@ -124,7 +150,7 @@ class Advisories:
             **({"client": client} if client else {}),
         )
 
-    def unpinned(self, consumer: Consumer, reason: str, client: dict[str, Any] | None) -> None:
+    def unpinned(self, consumer: _Consumer, reason: str, client: dict[str, Any] | None) -> None:
         """A pin was lost: ``admin`` or ``timeout``, and by which client, where that is known."""
         group = consumer.config.priority_groups[0]
         self._about(
@@ -155,7 +181,7 @@ class Advisories:
         }
         return self._document(_TYPE + "api_audit", fields)
 
-    def _about(self, consumer: Consumer, event: str, kind: str, **fields: Any) -> None:
+    def _about(self, consumer: _Consumer, event: str, kind: str, **fields: Any) -> None:
         names = {"stream": consumer.stream.name, "consumer": consumer.name}
         subject = f"CONSUMER.{event}.{names['stream']}.{names['consumer']}"
         self._publish(subject, kind, **names, **fields)

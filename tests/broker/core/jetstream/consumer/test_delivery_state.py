@@ -13,10 +13,9 @@ def state(**settings: Any) -> DeliveryState:
 
 
 def deliver(subject: DeliveryState, *sequences: int, now_ns: int = 0) -> None:
-    run = subject.begin_run(now_ns)
+    batch = subject.begin_batch(now_ns)
     for sequence in sequences:
-        subject.deliver_new(run, sequence)
-    subject.end_run(run)
+        subject.deliver_new(batch, sequence)
 
 
 def floor(subject: DeliveryState) -> tuple[int, int]:
@@ -218,10 +217,9 @@ def test_a_message_refused_with_a_delay_while_it_waits_to_come_again_gives_up_it
 
 def test_the_floor_stays_below_what_is_pending_although_a_redelivery_is_acknowledged() -> None:
     state = DeliveryState(start_seq=1, tracks=True, ack_wait_ns=10)
-    run = state.begin_run(0)
+    batch = state.begin_batch(0)
     for sequence in (1, 2, 3):
-        state.deliver_new(run, sequence)
-    state.end_run(run)
+        state.deliver_new(batch, sequence)
     assert state.refuse(1, 1, 0)
     assert state.deliver_again(state.peek_redelivery(), 0) == (4, 2)
     state.forget([1])

@@ -32,10 +32,9 @@ def live_a_little(state: DeliveryState, rng: random.Random, now_ns: int) -> None
     """A random handful of deliveries and acks."""
     choice = rng.randrange(5)
     if choice == 0:
-        run = state.begin_run(now_ns)
+        batch = state.begin_batch(now_ns)
         for _ in range(rng.randrange(4)):
-            state.deliver_new(run, state.next_seq + rng.randrange(3))
-        state.end_run(run)
+            state.deliver_new(batch, state.next_seq + rng.randrange(3))
     elif choice == 1 and state.pending:
         state.acknowledge(rng.choice(list(state.pending)))
     elif choice == 2 and state.pending:
@@ -70,8 +69,8 @@ def test_snapshot_and_deltas_bring_back_the_state(seed: int, tracks: bool) -> No
 
 def test_deadlines_mean_the_same_wall_clock_time_after_a_restart() -> None:
     state = fresh()
-    run = state.begin_run(now_ns=100)
-    state.deliver_new(run, 1)
+    batch = state.begin_batch(now_ns=100)
+    state.deliver_new(batch, 1)
     snapshot = journal.encode_snapshot(state, 1_000_000, [])
     restored = fresh()
     journal.restore(restored, snapshot, [], wall_offset_ns=1_000_000 + 600)
@@ -81,8 +80,8 @@ def test_deadlines_mean_the_same_wall_clock_time_after_a_restart() -> None:
 def test_what_was_chosen_and_not_delivered_is_kept() -> None:
     state = fresh()
     snapshot = journal.encode_snapshot(state, 0, [3, 8, 9])
-    run = state.begin_run(0)
-    state.deliver_new(run, 3)
+    batch = state.begin_batch(0)
+    state.deliver_new(batch, 3)
     assert journal.restore(fresh(), snapshot, [journal.encode_delta(state, 0)], 0) == [8, 9]
 
 

@@ -105,7 +105,7 @@ class ConsumerCreation:
         check_consumer(config, stream.config, options)
         existing = stream.consumers.get(name) if name else None
         if existing is not None:
-            return self._existing(existing, config, request.action)
+            return self._existing(stream, existing, config, request.action)
         if request.action == "update":
             raise Refused(Errors.CONSUMER_DOES_NOT_EXIST)
         self._check_count(stream)
@@ -114,7 +114,9 @@ class ConsumerCreation:
         config = with_ephemeral_default(config)
         return consumer_info(self._assets.create_consumer(stream, name, config))
 
-    def _existing(self, consumer: Consumer, config: ConsumerConfig, action: str) -> Document:
+    def _existing(
+        self, stream: Stream, consumer: Consumer, config: ConsumerConfig, action: str
+    ) -> Document:
         """The consumer is there: it is the same, or it is updated, or that is refused."""
         # Only the pause API changes a pause.
         config = msgspec.structs.replace(config, pause_until=consumer.config.pause_until)
@@ -126,12 +128,12 @@ class ConsumerCreation:
         if not same:
             check_consumer_update(consumer.config, config)
             _check_listened(consumer, config)
-            _check_work_queue(consumer.stream, config, consumer)
+            _check_work_queue(stream, config, consumer)
             refiltered = filters_of(config) != filters_of(consumer.config)
             consumer.reconfigure(with_ephemeral_default(config))
             self._assets.journal_consumer(consumer)
             if refiltered:
-                consumer.stream.retention.consumers_changed()
+                stream.retention.consumers_changed()
         return consumer_info(consumer)
 
     def _check_count(self, stream: Stream) -> None:

@@ -45,7 +45,7 @@ def consumer_info(consumer: Consumer, *, listed: bool = False) -> ConsumerInfo:
         num_pending=consumer.num_pending(),
         push_bound=consumer.push is not None and consumer.push.active,
         paused=paused,
-        pause_remaining=(consumer.paused_until_ns - now_ns) / _NS if paused else 0.0,
+        pause_remaining=(consumer.pause.until_ns - now_ns) / _NS if paused else 0.0,
         ts=format_time(now_ns),
         priority_groups=_groups(consumer),
     )

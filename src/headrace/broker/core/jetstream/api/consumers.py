@@ -78,7 +78,7 @@ class ConsumersApi:
         if consumer is None:
             return False
         if reply:
-            consumer.pulls.take(reply, headers, payload, origin)
+            consumer.pulls.receive(reply, headers, payload, origin)
         return True
 
     def info(self, call: Call) -> Document:

@@ -21,17 +21,16 @@ from .....pattern_tree import TooManyPatternsError
 from ...ports import Bus, Origin, Sink
 from ..advisories import API_AUDIT
 from ..config.options import JetStreamOptions
-from ..config.ranges import check_ranges, read_number
+from ..config.ranges import check_ranges
 from ..config.refused import Refused
 from ..context import Context
-from ..headers.published import read_headers
+from ..headers.required_level import required_level_too_high
 from ..tick.flush_barrier import store_refusal
 
-__all__ = ["Answer", "ApiDispatcher", "Call", "dynamic_metadata", "required_level_too_high"]
+__all__ = ["Answer", "ApiDispatcher", "Call", "dynamic_metadata"]
 
 D = TypeVar("D", bound=Document)
 
-_LEVEL: Final = b"Nats-Required-Api-Level"
 _PREFIX_TOKENS: Final = 2  # $JS.API
 _WRONG_WORD: Final = re.compile(r"Invalid enum value '(.*)' - at `\$.*?(\w+)`")
 
@@ -80,14 +79,6 @@ class _Route(NamedTuple):
     changes: bool
     paced: bool
     blank: Mapping[str, Any]
-
-
-def required_level_too_high(headers: bytes, level: int) -> bool:
-    """Whether a request demands a higher API level than ours."""
-    if _LEVEL not in headers:
-        return False
-    wanted = read_number(read_headers(headers).get(_LEVEL, b""))
-    return wanted is None or wanted > level
 
 
 def dynamic_metadata(options: JetStreamOptions, level: str, *, listed: bool) -> dict[str, str]:

@@ -1,43 +1,38 @@
-"""One consumer: ties the delivery state, who gets the messages, the policy and the turns together."""
+"""One consumer: puts its parts together, arranges what wakes it, and journals what changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Any, Final
 
 from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
 from .....errors import StoreReadError
-from .....message import StoredRow
 from .....subjects import SubjectFilter
-from ...server_headers import with_place
-from ..config.consumer import filter_of
 from ..context import Context
 from ..headers import statuses
-from ..stream.stream import Stream
+from ..ports import StreamView
 from ..tick.retry import Unread
 from . import journal
 from .acks.acks import Acks
-from .delivery_state import DeliveryState
-from .last_per_subject import Chosen
-from .pending import PendingCount
-from .pull.delivery_pass import Turn, TurnEnd
-from .pull.pinning import Pinning
-from .pull.policy import PinnedClient, make_policy
+from .backlog import Backlog
+from .delivery_pass import DeliveryPass, PassEnd, Recipients
+from .delivery_state import DeliveryState, Entry
+from .pull.policy import make_policy
 from .pull.pulls import Pulls
 from .pull.queue import PullQueue
-from .push.delivery_pass import PushTurn
+from .pull.recipients import PullRecipients
 from .push.push import Push
-from .replay import OriginalReplay
-from .start import choose_messages, safe_sequence, start_sequence
-from .timer import Alarm
+from .push.recipients import PushRecipients
+from .sender import Sender
+from .start import safe_sequence, start_sequence
+from .timer import ConsumerTimer, Inactivity, Pause
 
 __all__ = ["Consumer"]
 
 _NS: Final = 1_000_000_000
 _SNAPSHOT_AT: Final = 64 * 1024  # bytes of deltas after which a snapshot replaces them
 _PIN_ID_CHARS: Final = 22
-_UNLIMITED: Final = 1 << 30
 _UNREADABLE: Final = statuses.status((500, "the next message cannot be read now"))
 
 
@@ -45,7 +40,12 @@ class Consumer:
     """A pull consumer, or with ``push`` a push consumer. Made, restored and closed by the registry."""
 
     def __init__(
-        self, context: Context, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
+        self,
+        context: Context,
+        stream: StreamView,
+        name: str,
+        config: ConsumerConfig,
+        created_ns: int,
     ) -> None:
         self.context = context
         self.stream = stream
@@ -56,99 +56,117 @@ class Consumer:
         self.journaled = stream.config.storage == "file" and not config.mem_storage
         self.on_inactive: Callable[[Consumer], None] = lambda _consumer: None
         self.state = DeliveryState(start_seq=1, tracks=config.ack_policy != "none", ack_wait_ns=0)
-        self.policy = make_policy(config, lambda: context.new_name(_PIN_ID_CHARS))
-        self.pinning = Pinning(self, self.policy) if isinstance(self.policy, PinnedClient) else None
-        self.queue = PullQueue(config.max_waiting, self.policy.lanes)
-        self.pulls = Pulls(self)
-        self.acks = Acks(self)
-        self.alarm = Alarm(self)
-        self.push: Push | None = Push(self) if config.deliver_subject else None
-        self.turn = Turn(self) if self.push is None else PushTurn(self, self.push)
-        self.chosen = Chosen(stream)
+        self.backlog = Backlog(stream, self.state, context.clock, self.wake)
         self.unread = Unread(context, f"consumer {name!r} of stream {stream.name!r}")
         """Delivery waits here while the store cannot read what comes next."""
-        self.replay: OriginalReplay | None = None
+        self.timer = ConsumerTimer(context.clock, context.timers)
+        self.inactivity = Inactivity(
+            context.clock,
+            self.state,
+            is_listened=self._is_listened,
+            is_awaited=None if config.deliver_subject else self._is_awaited,
+            end=self._end_inactive,
+        )
+        self.pause = Pause(context.clock, self._pause_ended)
+        self.policy = make_policy(config, lambda: context.new_name(_PIN_ID_CHARS))
+        self.queue = PullQueue(config.max_waiting, self.policy.lanes)
+        self.pulls = Pulls(self, self.queue, self.policy)
+        self.pinning = self.pulls.pinning
+        self.acks = Acks(self, self.pulls.receive)
+        self.push = Push(self, self.acks) if config.deliver_subject else None
+        self.delivery = self._make_delivery()
         self.last_delivered_ns = 0
         self._delta_bytes = 0
-        self._dirty = False
+        self._is_dirty = False
+        parts = (self.push, self.pulls, self.acks, self.backlog, self.pinning, self.pause)
+        self.timer.parts = [part for part in (*parts, self.inactivity) if part is not None]
         self._configure(config)
+
+    def _make_delivery(self) -> DeliveryPass:
+        sender = Sender(self)
+        recipients: Recipients
+        if self.push is not None:
+            recipients = PushRecipients(self, sender, self.push)
+        else:
+            recipients = PullRecipients(self, sender, self.queue, self.policy, self.pulls.end)
+        return DeliveryPass(self, sender, recipients, self.acks.forget)
 
     # -- lifecycle
 
     def start(self) -> None:
         """Take up the position a new consumer starts from."""
-        store = self.stream.store
-        start = start_sequence(self.config, store, self.filter)
+        store, filter = self.stream.store, self.filter
+        start = start_sequence(self.config, store, filter)
         if self.config.deliver_policy == "last_per_subject":
-            chosen = choose_messages(store, self.filter)
-            self.chosen.begin(chosen, fresh=True)
-            start = chosen[0] if chosen else start
+            lasts = store.lasts(filter)
+            self.backlog.last_per_subject.begin(lasts, fresh=True)
+            start = lasts[0] if lasts else start
         self.state.reset(start)
-        self._begin_replay()
-        if self.push is not None:  # who asked for it hears that it exists, and then gets messages
+        self.backlog.begin_replay()
+        if self.push is not None:  # the answer to its creation goes out before messages do
             self.stream.hungry.add(self, None)
-            self.context.appended[self.stream] = None
-        self.alarm.arm()
+            self.stream.wake_after_flush()
+        self.timer.arm()
 
     def restore(
         self, snapshot: bytes | None, deltas: Sequence[bytes], loose: Sequence[bytes] = ()
     ) -> None:
         """Take up what the journal says. Raises StoreFormatError.
 
-        Without a snapshot it is where nothing is skipped; for ``loose`` see ``journal.restore``.
+        Without a snapshot the consumer goes on where nothing is skipped. ``loose`` is explained at
+        ``journal.restore``.
         """
         if snapshot is None:
             store = self.stream.store
             self.state.reset(safe_sequence(self.config, store, self.filter, self.created_ns))
             snapshot = self.snapshot()
-        chosen = journal.restore(self.state, snapshot, deltas, self.wall_offset_ns(), loose)
-        self.chosen.begin(chosen)
+        lasts = journal.restore(self.state, snapshot, deltas, self._wall_offset_ns(), loose)
+        self.backlog.last_per_subject.begin(lasts)
         if self.state.pending:
             self.stream.holding[self] = None
             if self.pinning is not None:
                 self.pinning.begin_handover()
-        self._begin_replay()
-        self.alarm.arm()
+        self.backlog.begin_replay()
+        self.timer.arm()
 
     def reconfigure(self, config: ConsumerConfig) -> None:
         """Take an updated, checked configuration; waiting requests stay."""
         self.config = config
         self._configure(config)
-        if isinstance(self.policy, PinnedClient):
-            self.policy.timeout_ns = round(config.priority_timeout * _NS)
+        self.policy.configure(config)
         if self.push is not None:
             self.push.configure(config)
         self.acks.give_up_exhausted()
         self.stream.hungry.discard(self)
         self.wake()
-        self.alarm.arm()
+        self.timer.arm()
 
     def restart_at(self, sequence: int) -> None:
         """Forget every delivery; the next one is the first message from ``sequence`` on."""
         self.state.reset(sequence)
-        self.chosen.begin(())
+        self.backlog.last_per_subject.begin(())
         self.last_delivered_ns = self.acks.last_ns = 0
-        self._begin_replay()
+        self.backlog.begin_replay()
         self.stream.hungry.discard(self)
         self.wake()
-        self.alarm.arm()
+        self.timer.arm()
 
     def look_again(self) -> None:
         """Messages are back in the stream: deliver those that were passed over."""
         self.state.rewind()
         self.stream.hungry.discard(self)
         self.wake()
-        self.alarm.arm()
+        self.timer.arm()
 
     def close(self) -> None:
         """The consumer is gone: tell the waiting requests and stop."""
         self.pulls.end_all(statuses.CONSUMER_DELETED, with_pending=False)
         if self.push is not None:
             self.push.close()
-        self.alarm.cancel()
+        self.timer.close()
         self.unread.cancel()
         context, stream = self.context, self.stream
-        marks: tuple[dict[Any, None], ...] = (
+        marks: tuple[MutableMapping[Any, None], ...] = (
             context.ready,
             context.later,
             context.settling,
@@ -163,159 +181,139 @@ class Consumer:
     def shut_down(self) -> None:
         """The server goes: tell the waiting requests what they did not get."""
         self.pulls.end_all(statuses.SERVER_SHUTDOWN, with_pending=True)
-        self.alarm.cancel()
+        self.timer.cancel()
         self.unread.cancel()
 
     def _configure(self, config: ConsumerConfig) -> None:
-        self.filter: SubjectFilter | None = filter_of(config)
-        self.pending_count = PendingCount(self.stream, self.filter)
-        until_ns = parse_time(config.pause_until or "")
-        self.paused_until_ns = until_ns if until_ns > self.context.clock.now_ns() else 0
-        state = self.state
+        self.pause.set(parse_time(config.pause_until or ""))
         backoff_ns = tuple(round(pause * _NS) for pause in config.backoff)
-        state.set_waits(round(config.ack_wait * _NS), backoff_ns)
-        state.set_max_deliver(config.max_deliver)
+        self.state.set_waits(round(config.ack_wait * _NS), backoff_ns)
+        self.state.set_max_deliver(config.max_deliver)
+        self.backlog.configure(config)
         self.queue.max_waiting = config.max_waiting
-        self._max_ack_pending = config.max_ack_pending if state.tracks else -1
-        self.inactive_ns = round(config.inactive_threshold * _NS)
-        self.alters_messages = config.headers_only or config.priority_policy == "pinned_client"
+        self.inactivity.threshold_ns = round(config.inactive_threshold * _NS)
         self.acks.configure()
 
-    def _begin_replay(self) -> None:
-        if self.config.replay_policy == "original":
-            self.replay = OriginalReplay(self)
+    # -- what only time decides
+
+    def _is_listened(self) -> bool:
+        return self.push is not None and self.push.active
+
+    def _is_awaited(self) -> bool:
+        self.pulls.drop_abandoned()
+        return self.queue.waiting > 0
+
+    def _end_inactive(self) -> None:
+        self.on_inactive(self)
+
+    def _pause_ended(self, until_ns: int) -> None:
+        self.context.advisories.paused(self, until_ns)
+        self.wake()
 
     # -- delivering
 
     @property
-    def has_takers(self) -> bool:
+    def has_recipients(self) -> bool:
         """Whether somebody waits for messages: with requests, or on the deliver subject."""
         return self.queue.waiting > 0 if self.push is None else self.push.active
 
     def wake(self) -> None:
-        """There may be something to deliver: ask for a turn."""
-        if self.has_takers:
+        """There may be something to deliver: ask for a delivery pass."""
+        if self.has_recipients:
             self.context.ready[self] = None
 
     def try_again(self) -> None:
-        """Something failed a while ago: give the retention what it has not taken, and have a turn."""
-        if self.acks.unsettled:
-            self.context.settling[self] = None
+        """Something failed a while ago: tell the retention what it missed, and deliver."""
+        if self.acks.has_unreported:
+            self.report_later()
         self.wake()
 
+    def deliver_at_once(self) -> None:
+        """Deliver now, unless that was done in this tick already and nothing has changed."""
+        if self.context.ready.pop(self, False) is None:
+            self.deliver()
+
     def deliver(self) -> None:
-        """Take one turn, and arrange for what wakes the next.
+        """Make one delivery pass, and arrange for what wakes the next.
 
         What the store cannot read now is not passed over: the consumer stays where it is.
         """
         clock = self.context.clock
-        if not self.has_takers:
+        if not self.has_recipients:
             return
         if self.is_paused(clock.now_ns()):
             self.pulls.end_one_shots()
             return
         now_ns = clock.monotonic_ns()
         if self.pinning is not None and self.pinning.holds(now_ns):
+            self.acks.stalled = True  # the next ack makes the consumer look again
+            self.pulls.end_one_shots()
             return
         if self.unread.holds:
             self.pulls.end_one_shots(_UNREADABLE)
             return
         self.stream.expire()
-        runs_before = len(self.state.runs)
+        batches_before = len(self.state.batches)
         try:
-            end = self.turn.run(now_ns)
+            end = self.delivery.run(now_ns)
         except StoreReadError as error:
-            end = TurnEnd.UNREADABLE
+            end = PassEnd.UNREADABLE
             self.unread.failed(error, self.try_again)
             self.pulls.end_one_shots(statuses.unreadable(error))
         else:
             self.unread.worked()
         if self.pinning is not None:
-            self.pinning.after_turn()
-        if self.turn.delivered:
-            self.alarm.last_active_ns = now_ns
+            self.pinning.after_pass()
+        if self.delivery.delivered:
+            self.inactivity.last_active_ns = now_ns
             self.last_delivered_ns = clock.now_ns()
             if self.state.pending:
                 self.stream.holding[self] = None
             elif not self.state.tracks:
-                self.acks.delivered(self.state.runs[runs_before:])
+                self.acks.delivered(self.state.batches[batches_before:])
             self.touch()
-        self.acks.stalled = end is TurnEnd.STALLED
+        self.acks.stalled = end is PassEnd.STALLED
         # Requests that are left without a reason to wait for all stand by: nothing is there for them.
-        if end in (TurnEnd.EXHAUSTED, TurnEnd.NO_REQUESTS) and self.queue.has_one_shots:
+        if end in (PassEnd.EXHAUSTED, PassEnd.NO_REQUESTS) and self.queue.has_one_shots:
             self.pulls.end_one_shots()
-        if self.has_takers:
+        if self.has_recipients:
             self._wait_for(end)
-        self.alarm.arm()
+        self.timer.arm()
 
-    def _wait_for(self, end: TurnEnd) -> None:
-        """Requests are left: be woken by what ended the turn."""
-        if end is TurnEnd.BUDGET or (end is TurnEnd.NO_REQUESTS and self.turn.delivered):
+    def _wait_for(self, end: PassEnd) -> None:
+        """Somebody still waits for messages: be woken by what ended the pass."""
+        if end is PassEnd.BUDGET or (end is PassEnd.NO_REQUESTS and self.delivery.delivered):
             self.context.later[self] = None
-        elif end is TurnEnd.BLOCKED:
+        elif end is PassEnd.BLOCKED:
             self.stream.blocked[self] = None
-        elif end not in (TurnEnd.STALLED, TurnEnd.HELD, TurnEnd.UNREADABLE):
+        elif end not in (PassEnd.STALLED, PassEnd.HELD, PassEnd.UNREADABLE):
             # Requests that end with what is there, and redeliveries, wait for more than their filter.
             impatient = self.queue.has_one_shots or self.state.late > 0
-            caught_up = end is TurnEnd.EXHAUSTED and not self.chosen
+            caught_up = end is PassEnd.EXHAUSTED and not self.backlog.last_per_subject
             self.stream.hungry.add(
                 self,
                 None if impatient else self.filter,
                 self.state.next_seq if caught_up else 0,
             )
 
-    def room(self) -> int:
-        """How many messages may go out for the first time: by acks pending, and by the replay."""
-        limit = self._max_ack_pending
-        room = limit - len(self.state.pending) if limit > 0 else _UNLIMITED
-        if self.replay is not None:
-            due = self.replay.room(self.context.clock.monotonic_ns())
-            if due is None:
-                self.replay = None
-            else:
-                room = min(room, due)
-        return room
-
-    @property
-    def is_full(self) -> bool:
-        """Whether as many messages are pending as may be."""
-        return 0 < self._max_ack_pending <= len(self.state.pending)
-
-    def read(self, max_messages: int, max_bytes: int) -> list[StoredRow]:
-        """The next messages to deliver for the first time; only durable ones."""
-        store = self.stream.store
-        next_seq = self.state.next_seq
-        if next_seq < self.chosen.after:
-            if self.chosen.count(self.state.delivered_stream):
-                return self.chosen.read(max_messages)
-            self.skip_to(self.chosen.after)
-            next_seq = self.state.next_seq
-        if next_seq > store.durable_seq:
-            return []
-        return store.rows(next_seq, self.filter, max_messages, max_bytes, store.durable_seq)
-
-    def altered(self, headers: bytes, payload: bytes) -> tuple[bytes, bytes]:
-        """A message as this consumer's configuration wants it delivered."""
-        if self.config.headers_only:
-            size = b"Nats-Msg-Size: %d\r\n" % len(payload)
-            return with_place(headers, size), b""
-        return headers, payload
-
-    def with_policy_header(self, headers: bytes) -> bytes:
-        """A message's headers with what the priority policy adds."""
-        line = self.policy.header()
-        return with_place(headers, line) if line else headers
-
     # -- journal
 
     def touch(self) -> None:
         """The state changed: journal it with the next flush, which comes soon."""
-        if not self._dirty:
-            self._dirty = True
+        if not self._is_dirty:
+            self._is_dirty = True
             self.context.dirty_consumers[self] = None
             self.context.gate.want_soon()
 
-    def wall_offset_ns(self) -> int:
+    def report_later(self) -> None:
+        """Let the stream's retention know, at the end of the tick, what is finished."""
+        self.context.settling[self] = None
+
+    def forgot(self, entries: Sequence[Entry]) -> None:
+        """Deliveries are over because their messages left the stream, unless the flush fails."""
+        self.context.forgotten.setdefault(self, []).extend(entries)
+
+    def _wall_offset_ns(self) -> int:
         """Wall-clock minus monotonic time."""
         clock = self.context.clock
         return clock.now_ns() - clock.monotonic_ns()
@@ -323,47 +321,44 @@ class Consumer:
     def snapshot(self) -> bytes:
         """The whole state for the journal; the log starts anew."""
         self._delta_bytes = 0
-        chosen = self.chosen.to_journal(self.state.delivered_stream)
-        value = journal.encode_snapshot(self.state, self.wall_offset_ns(), chosen)
+        lasts = self.backlog.last_per_subject.to_journal(self.state.delivered_stream)
+        value = journal.encode_snapshot(self.state, self._wall_offset_ns(), lasts)
         self.state.clear_log()
         return value
 
-    def take_changes(self) -> tuple[bytes, bool]:
+    def changes(self) -> tuple[bytes, bool]:
         """What to journal since the last time: (value, whether it is a delta)."""
-        self._dirty = False
+        self._is_dirty = False
         if self._delta_bytes > _SNAPSHOT_AT + 64 * len(self.state.pending):
             return self.snapshot(), False
-        delta = journal.encode_delta(self.state, self.wall_offset_ns())
+        delta = journal.encode_delta(self.state, self._wall_offset_ns())
         self._delta_bytes += len(delta)
         self.state.clear_log()
         return delta, True
 
     # -- questions
 
+    @property
+    def filter(self) -> SubjectFilter | None:
+        """Which subjects it wants; None for all."""
+        return self.backlog.filter
+
     def is_paused(self, now_ns: int) -> bool:
         """Whether delivery is paused at this wall-clock time."""
-        return self.paused_until_ns > now_ns
+        return self.pause.holds(now_ns)
 
     def num_pending(self) -> int:
         """How many messages are still to be delivered for the first time."""
-        state = self.state
-        left = self.chosen.count(state.delivered_stream)
-        return left + self.pending_count.value(max(state.next_seq, self.chosen.after))
-
-    def advance_pending(self, pending: int) -> None:
-        """A turn moved the position; ``pending`` is what is left."""
-        if not self.chosen:
-            self.pending_count.advance(pending, self.state.next_seq)
+        return self.backlog.num_pending()
 
     def skip_to(self, next_seq: int) -> None:
         """Nothing before ``next_seq`` is left for this consumer."""
-        if next_seq > self.state.next_seq:
-            self.pending_count.moved(self.state.next_seq, next_seq)
-            self.state.next_seq = next_seq
+        self.backlog.skip_to(next_seq)
 
     def wants(self, subject: bytes) -> bool:
         """Whether a message on this subject is one for this consumer."""
-        return self.filter is None or self.filter.matches(subject)
+        filter = self.backlog.filter
+        return filter is None or filter.matches(subject)
 
     def needs(self, stream_seq: int, subject: bytes) -> bool:
         """Whether this consumer is not done with a message."""

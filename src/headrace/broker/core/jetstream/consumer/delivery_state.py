@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat, takewhile
 from typing import Final, TypeAlias
 
-__all__ = ["DeliveryState", "Entry", "Run"]
+__all__ = ["DeliveryBatch", "DeliveryState", "Entry"]
 
 Entry: TypeAlias = tuple[int, int, int, int]
 """A pending message: stream sequence, consumer sequence of the first delivery, deadline, deliveries."""
@@ -25,7 +25,7 @@ Entry: TypeAlias = tuple[int, int, int, int]
 _SWEEP_AT: Final = 1024  # stale entries tolerated before a sweep
 
 
-class Run:
+class DeliveryBatch:
     """Messages delivered for the first time, in a row: they share a deadline."""
 
     __slots__ = ("deadline_ns", "first_consumer_seq", "stream_seqs")
@@ -73,7 +73,7 @@ class DeliveryState:
         self._deadlines: list[tuple[int, int, list[int]]] = []
         self._deadline_entries = 0
         self._tie = 0
-        self.runs: list[Run] = []
+        self.batches: list[DeliveryBatch] = []
         """First deliveries since ``clear_log``."""
         self.again: list[tuple[int, int, int, int]] = []
         """Redeliveries since ``clear_log``: (stream, consumer sequence, deliveries, deadline)."""
@@ -108,59 +108,54 @@ class DeliveryState:
 
     def clear_log(self) -> None:
         """Forget what changed, after journaling it."""
-        self.runs = []
+        self.batches = []
         self.again = []
         self.moved = {}
         self.done = []
 
     # -- delivering
 
-    def begin_run(self, now_ns: int) -> Run:
-        """Open a run of first deliveries; append each stream sequence with ``deliver_new``."""
+    def begin_batch(self, now_ns: int) -> DeliveryBatch:
+        """Open a batch of first deliveries, for ``deliver_new`` and ``deliver_many``."""
         deadline_ns = now_ns + (self.backoff_ns[0] if self.backoff_ns else self.ack_wait_ns)
-        run = Run(self.delivered_consumer + 1, deadline_ns)
-        self.runs.append(run)
+        batch = DeliveryBatch(self.delivered_consumer + 1, deadline_ns)
+        self.batches.append(batch)
         if self.tracks:
-            self._push_deadline(deadline_ns, run.stream_seqs)
-        return run
+            self._push_deadline(deadline_ns, batch.stream_seqs)
+        return batch
 
-    def deliver_new(self, run: Run, stream_seq: int) -> int:
-        """Record the first delivery of a message in the open run; returns its consumer sequence."""
+    def deliver_new(self, batch: DeliveryBatch, stream_seq: int) -> int:
+        """Record the first delivery of a message in the open batch; returns its consumer sequence."""
         consumer_seq = self.delivered_consumer = self.delivered_consumer + 1
         self.delivered_stream = stream_seq
         self.next_seq = stream_seq + 1
-        run.stream_seqs.append(stream_seq)
+        batch.stream_seqs.append(stream_seq)
         if self.tracks:
             self._deadline_entries += 1
-            self.pending[stream_seq] = (consumer_seq, run.deadline_ns)
+            self.pending[stream_seq] = (consumer_seq, batch.deadline_ns)
             self._order.append(stream_seq)
         else:
             self.floor_consumer = consumer_seq
             self.floor_stream = stream_seq
         return consumer_seq
 
-    def deliver_many(self, run: Run, stream_seqs: Sequence[int]) -> None:
+    def deliver_many(self, batch: DeliveryBatch, stream_seqs: Sequence[int]) -> None:
         """``deliver_new`` for several messages, in ascending order."""
         count = len(stream_seqs)
         first = self.delivered_consumer + 1
         self.delivered_consumer += count
         self.delivered_stream = last = stream_seqs[-1]
         self.next_seq = last + 1
-        run.stream_seqs += stream_seqs
+        batch.stream_seqs += stream_seqs
         if self.tracks:
             self._deadline_entries += count
             consumer_seqs = range(first, first + count)
-            entries = zip(consumer_seqs, repeat(run.deadline_ns, count), strict=True)
+            entries = zip(consumer_seqs, repeat(batch.deadline_ns, count), strict=True)
             self.pending.update(zip(stream_seqs, entries, strict=True))
             self._order.extend(stream_seqs)
         else:
             self.floor_consumer = self.delivered_consumer
             self.floor_stream = last
-
-    def end_run(self, run: Run) -> None:
-        """Close a run; one that stayed empty leaves no trace in the log."""
-        if not run.stream_seqs and self.runs and self.runs[-1] is run:
-            self.runs.pop()
 
     def peek_redelivery(self) -> int:
         """The stream sequence to deliver again next, or 0."""

@@ -4,7 +4,8 @@ All numbers are little-endian. Deadlines are written as wall-clock time, so that
 restart.
 
 Snapshot:  ``1`` u8 · delivered consumer, delivered stream, floor consumer, floor stream u64 ·
-           pending u32 × (stream, consumer sequence, deadline, deliveries u64) · chosen u32 × stream u64
+           pending u32 × (stream, consumer sequence, deadline, deliveries u64) ·
+           last per subject u32 × stream u64
 Delta:     any number of
            ``N`` first deliveries: first consumer sequence, deadline u64, n u32, n × stream u64
            ``R`` redeliveries: n u32, n × (stream, consumer sequence, deliveries, deadline u64)
@@ -28,16 +29,15 @@ __all__ = ["encode_delta", "encode_snapshot", "restore"]
 _VERSION: Final = 1
 _HEAD: Final = Struct("<BQQQQ")
 _COUNT: Final = Struct("<I")
-_RUN: Final = Struct("<cQQI")
+_BATCH: Final = Struct("<cQQI")
 _MANY: Final = Struct("<cI")
 _PAIR: Final = Struct("<cQQ")
 
 
-def encode_snapshot(state: DeliveryState, wall_offset_ns: int, chosen: list[int]) -> bytes:
+def encode_snapshot(state: DeliveryState, wall_offset_ns: int, lasts: list[int]) -> bytes:
     """The whole state. ``wall_offset_ns`` is wall-clock minus monotonic time.
 
-    ``chosen`` are the stream sequences still to deliver of a consumer whose messages were chosen when it
-    was made (``last_per_subject``).
+    ``lasts`` are the stream sequences still to deliver of those a ``last_per_subject`` consumer began with.
     """
     pending = []
     for sequence, (consumer_seq, deadline_ns) in state.pending.items():
@@ -55,8 +55,8 @@ def encode_snapshot(state: DeliveryState, wall_offset_ns: int, chosen: list[int]
             head,
             _COUNT.pack(len(pending) // 4),
             pack(f"<{len(pending)}Q", *pending),
-            _COUNT.pack(len(chosen)),
-            pack(f"<{len(chosen)}Q", *chosen),
+            _COUNT.pack(len(lasts)),
+            pack(f"<{len(lasts)}Q", *lasts),
         )
     )
 
@@ -66,12 +66,12 @@ def encode_delta(state: DeliveryState, wall_offset_ns: int) -> bytes:
     if not state.tracks:
         return _PAIR.pack(b"P", state.delivered_consumer, state.delivered_stream)
     parts: list[bytes] = []
-    for run in state.runs:
-        if run.stream_seqs:
-            size = len(run.stream_seqs)
-            deadline_ns = run.deadline_ns + wall_offset_ns
-            parts.append(_RUN.pack(b"N", run.first_consumer_seq, deadline_ns, size))
-            parts.append(pack(f"<{size}Q", *run.stream_seqs))
+    for batch in state.batches:
+        if batch.stream_seqs:
+            size = len(batch.stream_seqs)
+            deadline_ns = batch.deadline_ns + wall_offset_ns
+            parts.append(_BATCH.pack(b"N", batch.first_consumer_seq, deadline_ns, size))
+            parts.append(pack(f"<{size}Q", *batch.stream_seqs))
     if state.again:
         parts.append(_MANY.pack(b"R", len(state.again)))
         for sequence, consumer_seq, count, deadline_ns in state.again:
@@ -94,10 +94,10 @@ def restore(
     wall_offset_ns: int,
     loose: Sequence[bytes] = (),
 ) -> list[int]:
-    """Bring a fresh state to where the journal left it; returns what is still chosen.
+    """Bring a fresh state to where the journal left it; returns ``lasts``, as far as they are left.
 
-    ``loose`` are deltas behind some that are lost: what they say is over is over, and what may have been
-    delivered in between is delivered again.
+    ``loose`` are deltas that follow lost ones: what is over by their account is over, and what may have
+    been delivered in between is delivered again.
 
     Raises StoreFormatError when the journal was written by a version we cannot read.
     """
@@ -111,8 +111,8 @@ def restore(
     offset += _COUNT.size
     flat = unpack_from(f"<{size * 4}Q", snapshot, offset)
     offset += size * 32
-    (chosen_size,) = _COUNT.unpack_from(snapshot, offset)
-    chosen = list(unpack_from(f"<{chosen_size}Q", snapshot, offset + _COUNT.size))
+    (lasts_size,) = _COUNT.unpack_from(snapshot, offset)
+    lasts = list(unpack_from(f"<{lasts_size}Q", snapshot, offset + _COUNT.size))
     pending = {
         flat[at]: (flat[at + 1], flat[at + 2], flat[at + 3]) for at in range(0, len(flat), 4)
     }
@@ -129,7 +129,7 @@ def restore(
         (sequence, consumer_seq, deadline_ns - wall_offset_ns, count)
         for sequence, (consumer_seq, deadline_ns, count) in pending.items()
     )
-    return [sequence for sequence in chosen if sequence > position[1]]
+    return [sequence for sequence in lasts if sequence > position[1]]
 
 
 def _apply_loose(
@@ -156,8 +156,8 @@ def _apply(delta: bytes, pending: dict[int, tuple[int, int, int]], position: lis
     while offset < len(delta):
         kind = delta[offset : offset + 1]
         if kind == b"N":
-            _, consumer_seq, deadline_ns, size = _RUN.unpack_from(delta, offset)
-            offset += _RUN.size
+            _, consumer_seq, deadline_ns, size = _BATCH.unpack_from(delta, offset)
+            offset += _BATCH.size
             for sequence in unpack_from(f"<{size}Q", delta, offset):
                 pending[sequence] = (consumer_seq, deadline_ns, 1)
                 position[0] = max(position[0], consumer_seq)

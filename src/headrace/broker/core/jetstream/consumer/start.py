@@ -1,20 +1,21 @@
-"""Where a new consumer starts, and which messages it may see."""
+"""Where a consumer starts: the deliver policies, and the messages that one of them begins with."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from .....api.consumers import ConsumerConfig
 from .....api.times import parse_time
+from .....errors import StoreReadError
+from .....message import StoredRow
 from .....subjects import SubjectFilter
 from ...ports import StreamStore
+from ..ports import StreamView
 
-__all__ = ["choose_messages", "safe_sequence", "start_sequence"]
+__all__ = ["LastPerSubject", "safe_sequence", "start_sequence"]
 
 
-def start_sequence(
-    config: ConsumerConfig,
-    store: StreamStore,
-    filter: SubjectFilter | None,
-) -> int:
+def start_sequence(config: ConsumerConfig, store: StreamStore, filter: SubjectFilter | None) -> int:
     """The first stream sequence a new consumer looks at."""
     first, after_last = max(store.first_seq, 1), store.last_seq + 1
     if config.deliver_policy == "all":
@@ -32,7 +33,7 @@ def start_sequence(
 def safe_sequence(
     config: ConsumerConfig, store: StreamStore, filter: SubjectFilter | None, created_ns: int
 ) -> int:
-    """Where a consumer goes on of which nothing is known but when it was made: nothing is skipped."""
+    """Where a consumer goes on when only the time of its creation is known; it skips nothing."""
     if config.deliver_policy == "new":
         return max(store.sequence_at(created_ns), 1)
     if config.deliver_policy in ("last", "last_per_subject"):
@@ -40,6 +41,62 @@ def safe_sequence(
     return start_sequence(config, store, filter)
 
 
-def choose_messages(store: StreamStore, filter: SubjectFilter | None) -> list[int]:
-    """The last message of each subject, in the order of the stream."""
-    return store.lasts(filter)
+class LastPerSubject:
+    """The last message of each subject, as far as they are not delivered; false when none are left.
+
+    They are listed when the consumer is made and delivered first. What follows begins after the last of
+    them, whatever became of them meanwhile.
+    """
+
+    __slots__ = ("_left", "_removals", "_stream", "after")
+
+    def __init__(self, stream: StreamView) -> None:
+        self._stream = stream
+        self._left: list[int] = []  # the next one last
+        self._removals = 0
+        self.after = 0
+        """The sequence with which the rest of the stream begins, for the consumer."""
+
+    def __bool__(self) -> bool:
+        return bool(self._left)
+
+    def begin(self, sequences: Sequence[int], *, fresh: bool = False) -> None:
+        """Deliver these, in ascending order, or none; ``fresh`` says that all of them still exist."""
+        self._left = [*reversed(sequences)]
+        self._removals = self._stream.removals if fresh else -1
+        self.after = sequences[-1] + 1 if sequences else 0
+
+    def to_journal(self, delivered: int) -> list[int]:
+        """What to give ``begin`` after a restart, once everything up to ``delivered`` has gone out."""
+        if self._left or self.after <= delivered + 1:
+            return self._left[::-1]
+        return [self.after - 1]  # delivered or removed, but it says where to go on
+
+    def count(self, delivered: int) -> int:
+        """How many are left, once everything up to ``delivered`` has gone out."""
+        left, stream = self._left, self._stream
+        first = max(delivered + 1, stream.store.first_seq)
+        while left and left[-1] < first:
+            left.pop()
+        if left and self._removals != stream.removals:
+            left[:] = stream.store.present(left[::-1])
+            left.reverse()
+            self._removals = stream.removals
+        return len(left)
+
+    def read(self, max_messages: int) -> list[StoredRow]:
+        """The next ones that are durable. Call it only while ``count`` says that some are left."""
+        found: list[StoredRow] = []
+        store = self._stream.store
+        for sequence in reversed(self._left):
+            if sequence > store.durable_seq or len(found) >= max_messages:
+                break
+            try:
+                message = store.get(sequence)
+            except StoreReadError:
+                if not found:
+                    raise
+                break
+            if message is not None:
+                found.append(message)
+        return found

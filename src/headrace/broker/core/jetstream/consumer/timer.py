@@ -1,105 +1,148 @@
-"""A consumer's one timer: requests and acks that run out of time, pause, pin and inactivity."""
+"""A consumer's one timer, and what only time decides: when a pause ends, and when nobody uses it any more."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
-from ...ports import Timer
+from .....clock import Clock
+from ...ports import Timer, Timers
+from .delivery_state import DeliveryState
 
-if TYPE_CHECKING:
-    from .consumer import Consumer
-
-__all__ = ["Alarm"]
+__all__ = ["ConsumerTimer", "Inactivity", "Pause", "Timed"]
 
 _GRACE_NS: Final = 100_000_000  # an inactive consumer stays this much longer than its threshold
 
 
-class Alarm:
-    """Asks for one call at the earliest thing to do; times are monotonic readings."""
+class Timed(Protocol):
+    """A part of a consumer that has something to do at times. Times are monotonic readings."""
 
-    def __init__(self, consumer: Consumer) -> None:
-        self._consumer = consumer
-        self._clock = consumer.context.clock
+    def next_time_ns(self) -> int | None:
+        """When ``run_due`` has something to do; None while nothing waits for time."""
+        ...
+
+    def run_due(self, now_ns: int) -> None:
+        """Do what is due by now."""
+        ...
+
+
+class ConsumerTimer:
+    """Asks for one call at the earliest time any part has something to do."""
+
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
         self._timer: Timer | None = None
         self._timer_ns = 0
-        self.last_active_ns = self._clock.monotonic_ns()
-        """When the consumer was last pulled from, or delivered."""
-        self.acked_lately = False
-        """Whether an ack came since the last look at inactivity."""
+        self._is_closed = False
+        self.parts: Sequence[Timed] = ()
+        """Whom it calls, in this order."""
 
     def arm(self) -> None:
         """Have the timer run no later than the earliest thing to do."""
-        earliest = self._earliest_ns()
-        if earliest is None or (self._timer is not None and self._timer_ns <= earliest):
+        times = [at_ns for part in self.parts if (at_ns := part.next_time_ns()) is not None]
+        if not times or self._is_closed:
+            return
+        earliest = min(times)
+        if self._timer is not None and self._timer_ns <= earliest:
             return
         self.cancel()
         self._timer_ns = earliest
-        self._timer = self._consumer.context.timers.call_at(earliest, self._run)
+        self._timer = self._timers.call_at(earliest, self._run)
 
     def cancel(self) -> None:
-        """Stop the timer."""
+        """Stop the timer until it is armed again."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _earliest_ns(self) -> int | None:
-        consumer = self._consumer
-        times = [consumer.queue.next_time_ns(), consumer.state.next_deadline_ns()]
-        if consumer.paused_until_ns:
-            times.append(consumer.paused_until_ns - consumer.wall_offset_ns())
-        if consumer.push is not None:
-            times.append(consumer.push.next_time_ns())
-        if self._may_go():
-            times.append(self._inactive_at_ns())
-        if consumer.replay is not None and consumer.replay.due_ns:
-            times.append(consumer.replay.due_ns)
-        if consumer.pinning is not None:
-            times.append(consumer.pinning.next_time_ns())
-        return min((at_ns for at_ns in times if at_ns is not None), default=None)
+    def close(self) -> None:
+        """Stop the timer for good."""
+        self._is_closed = True
+        self.cancel()
 
     def _run(self) -> None:
         self._timer = None
-        consumer = self._consumer
         now_ns = self._clock.monotonic_ns()
-        if consumer.push is not None:
-            consumer.push.run_due(now_ns)
-        consumer.pulls.run_due(now_ns)
-        if consumer.state.expire(now_ns):
-            consumer.wake()
-        consumer.acks.give_up_exhausted()
-        if consumer.replay is not None and 0 < consumer.replay.due_ns <= now_ns:
-            consumer.replay.due_ns = 0
-            consumer.wake()
-        if consumer.pinning is not None:
-            consumer.pinning.run_due(now_ns)
-        if consumer.paused_until_ns and not consumer.is_paused(self._clock.now_ns()):
-            until_ns, consumer.paused_until_ns = consumer.paused_until_ns, 0
-            consumer.context.advisories.paused(consumer, until_ns)
-            consumer.wake()
-        if self._may_go() and self._inactive_at_ns() <= now_ns and not self._is_used(now_ns):
-            consumer.on_inactive(consumer)
-            return
+        for part in self.parts:
+            part.run_due(now_ns)
         self.arm()
 
-    def _may_go(self) -> bool:
-        """Whether inactivity ends the consumer: one that pushes is active while somebody listens."""
-        consumer = self._consumer
-        return consumer.inactive_ns > 0 and (consumer.push is None or not consumer.push.active)
 
-    def _inactive_at_ns(self) -> int:
-        return self.last_active_ns + self._consumer.inactive_ns + _GRACE_NS
+class Pause:
+    """Whether delivery is paused; ``ended`` is told the wall-clock time at which a pause was over."""
+
+    def __init__(self, clock: Clock, ended: Callable[[int], None]) -> None:
+        self._clock = clock
+        self._ended = ended
+        self.until_ns = 0
+        """The wall-clock time, 0 without a pause."""
+
+    def set(self, until_ns: int) -> None:
+        """Pause until this wall-clock time; not at all if it has passed."""
+        self.until_ns = until_ns if until_ns > self._clock.now_ns() else 0
+
+    def holds(self, now_ns: int) -> bool:
+        """Whether delivery is paused at this wall-clock time."""
+        return self.until_ns > now_ns
+
+    def next_time_ns(self) -> int | None:
+        if not self.until_ns:
+            return None
+        return self.until_ns - (self._clock.now_ns() - self._clock.monotonic_ns())
+
+    def run_due(self, now_ns: int) -> None:
+        if self.until_ns and not self.holds(self._clock.now_ns()):
+            until_ns, self.until_ns = self.until_ns, 0
+            self._ended(until_ns)
+
+
+class Inactivity:
+    """Ends a consumer that was not used for longer than its threshold.
+
+    While somebody listens where it pushes to, it is used. One that is pulled from stays while
+    ``is_awaited`` says that requests wait, after acks, and while deliveries have time left.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        state: DeliveryState,
+        *,
+        is_listened: Callable[[], bool],
+        is_awaited: Callable[[], bool] | None,
+        end: Callable[[], None],
+    ) -> None:
+        """``is_awaited`` is None for a consumer that pushes."""
+        self._state = state
+        self._is_listened = is_listened
+        self._is_awaited = is_awaited
+        self._end = end
+        self.threshold_ns = 0
+        """0 for a consumer that stays."""
+        self.last_active_ns = clock.monotonic_ns()
+        """When the consumer was last pulled from, or delivered."""
+        self.acked_lately = False
+        """Whether an ack came since the last look."""
+
+    def next_time_ns(self) -> int | None:
+        if self.threshold_ns <= 0 or self._is_listened():
+            return None
+        return self.last_active_ns + self.threshold_ns + _GRACE_NS
+
+    def run_due(self, now_ns: int) -> None:
+        at_ns = self.next_time_ns()
+        if at_ns is not None and at_ns <= now_ns and not self._is_used(now_ns):
+            self._end()
 
     def _is_used(self, now_ns: int) -> bool:
-        """Whether an inactive consumer stays: it has requests, acks, or deliveries with time left."""
-        consumer = self._consumer
-        if consumer.push is not None:
+        if self._is_awaited is None:
             return False
-        consumer.pulls.drop_abandoned()
-        if consumer.queue.waiting or self.acked_lately:
+        if self._is_awaited() or self.acked_lately:
             self.acked_lately = False
             self.last_active_ns = now_ns
             return True
-        latest_ns = max((entry[1] for entry in consumer.state.pending.values()), default=0)
+        latest_ns = max((entry[1] for entry in self._state.pending.values()), default=0)
         if latest_ns > self.last_active_ns:
             self.last_active_ns = latest_ns
             return True

@@ -23,7 +23,7 @@ from ..config.options import JetStreamOptions
 from ..consumer.acks.dispatch import AckDispatch
 from ..consumer.consumer import Consumer
 from ..consumer.delivery_state import Entry
-from ..consumer.push.flow import FLOW, FlowDispatch
+from ..consumer.push.push import FLOW, FlowDispatch
 from ..context import Context
 from ..sourcing.copies import Copies
 from ..sourcing.origins import Elsewhere
@@ -77,7 +77,7 @@ class JetStream:
         RefusedApi(self.registry, self._api)
         bus.add_sink(_API, self._api.sink)
         bus.add_sink(_ACK, self._acks.sink, self._acks.many)
-        bus.add_sink(FLOW, FlowDispatch(self.registry).sink)
+        bus.add_sink(FLOW, FlowDispatch(self.registry.streams).sink)
         bus.on_unblocked(self._unblocked)
 
     @property
@@ -204,7 +204,7 @@ class JetStream:
         settling, self._context.settling = self._context.settling, {}
         for consumer in settling:
             try:
-                consumer.acks.settle()
+                consumer.acks.report()
             except (StoreError, OSError) as error:
                 consumer.unread.failed(error, consumer.try_again)
 

@@ -113,13 +113,13 @@ class Registry:
         except StoreError:
             consumer.close()
             raise
-        self._admit(consumer)
+        self._admit(stream, consumer)
         self._context.newborn[consumer] = None
         self.journal_consumer(consumer)
         advisories = self._context.advisories
         advisories.consumer(consumer, "create")
         if consumer.is_paused(self._context.clock.now_ns()):
-            advisories.paused(consumer, consumer.paused_until_ns)
+            advisories.paused(consumer, consumer.pause.until_ns)
         return consumer
 
     def journal_consumer(self, consumer: Consumer) -> None:
@@ -151,20 +151,20 @@ class Registry:
         self._drop_consumer(consumer)
         consumer.stream.retention.consumers_changed()
 
-    def _admit(self, consumer: Consumer) -> None:
-        consumer.stream.consumers[consumer.name] = consumer
+    def _admit(self, stream: Stream, consumer: Consumer) -> None:
+        stream.consumers[consumer.name] = consumer
         if consumer.config.ack_policy not in ("none", "flow_control"):
             self._acks.add(consumer)
-        if consumer.stream.readers:
-            self._copies.consumer_came(consumer)
+        if stream.readers:
+            self._copies.consumer_came(stream, consumer.name)
 
     def _drop_consumer(self, consumer: Consumer) -> None:
         consumer.close()
-        stream = consumer.stream
+        stream = self.streams[consumer.stream.name]
         del stream.consumers[consumer.name]
         self._acks.remove(consumer)
         if stream.readers:
-            self._copies.consumer_left(consumer)
+            self._copies.consumer_left(stream, consumer.name)
         self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
             meta = self._context.storage.meta
@@ -180,7 +180,7 @@ class Registry:
         meta = self._context.storage.meta
         writable = self._context.storage.failed is None
         for consumer in self._context.dirty_consumers:
-            value, is_delta = consumer.take_changes()
+            value, is_delta = consumer.changes()
             if not consumer.journaled or not writable:
                 continue
             if is_delta:
@@ -225,7 +225,7 @@ class Registry:
         loose = meta.loose(STATE + consumer.key)
         snapshot, deltas = state if state is not None else (None, [])
         consumer.restore(snapshot, deltas, loose)
-        self._admit(consumer)
+        self._admit(stream, consumer)
         if snapshot is None or loose:
             self.journal_consumer(consumer)
         else:

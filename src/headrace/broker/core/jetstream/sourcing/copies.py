@@ -124,16 +124,16 @@ class Copies:
         for copy in list(stream.readers):
             copy.context.copies.lose(copy)
 
-    def consumer_came(self, consumer: Consumer) -> None:
+    def consumer_came(self, stream: Stream, name: str) -> None:
         """There is a consumer: who was told to copy through it may begin."""
-        for copy in consumer.stream.readers:
-            if copy.feed is not None and copy.feed.name == consumer.name:
+        for copy in stream.readers:
+            if copy.feed is not None and copy.feed.name == name:
                 copy.context.copies.go_on(copy)
 
-    def consumer_left(self, consumer: Consumer) -> None:
+    def consumer_left(self, stream: Stream, name: str) -> None:
         """A consumer is no more: who copies through it has nothing to copy."""
-        for copy in consumer.stream.readers:
-            if copy.feed is not None and copy.feed.name == consumer.name:
+        for copy in stream.readers:
+            if copy.feed is not None and copy.feed.name == name:
                 copy.feed.stop()
                 copy.error = Errors.CONSUMER_NOT_FOUND
 

@@ -17,7 +17,7 @@ from .....message import StoredMessage
 from ...net.targets import SinkTarget
 from ...ports import Origin, Target
 from ..config.refused import Refused
-from ..consumer.push.flow_acks import position_block, reached
+from ..headers.flow import position_block, reached
 from ..headers.published import header_value
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Feed:
         if consumer.config.ack_policy != "flow_control":
             raise Refused(self._other_policy)
         # What is durable here and was not said yet need not come again.
-        consumer.acks.take_position(consumer.state.delivered_consumer, self._copy.settled)
+        consumer.acks.receive_position(consumer.state.delivered_consumer, self._copy.settled)
         home.restart_consumer(consumer, consumer.state.floor_stream + 1)
         self._last, self._owed = 0, None
         self.listening = True

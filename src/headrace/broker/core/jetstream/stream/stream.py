@@ -439,6 +439,10 @@ class Stream(CopyingStream):
             self.unread.attempt(self.trim_to_size)
         self.arm()
 
+    def wake_after_flush(self) -> None:
+        """Let the next flush wake the waiters, even if it carries no message."""
+        self.context.appended[self] = None
+
     def flush_begins(self) -> None:
         """What comes from here on needs another flush, even if this tick is not over."""
         self._dirty = False

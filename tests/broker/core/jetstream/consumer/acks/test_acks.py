@@ -100,13 +100,13 @@ def test_libraries_acks_go_together_and_others_one_by_one(
 ) -> None:
     """The tests of this file are about a way of its own: it has to be taken, or they prove nothing."""
     together: list[int] = []
-    real = Acks.take_many
+    real = Acks.receive_many
 
-    def take_many(self: Acks, stream_seqs: list[int]) -> None:
+    def receive_many(self: Acks, stream_seqs: list[int]) -> None:
         together.append(len(stream_seqs))
         real(self, stream_seqs)
 
-    monkeypatch.setattr(Acks, "take_many", take_many)
+    monkeypatch.setattr(Acks, "receive_many", receive_many)
     client.send(acks(taken(client)))
     assert together == ([] if World.pedantic else [6])
     assert floor_and_pending(client) == (6, 0)

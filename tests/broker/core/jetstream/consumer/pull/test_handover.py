@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.core.jetstream.consumer.delivery_state import DeliveryState
-from headrace.broker.core.jetstream.consumer.pull.handover import Handover
+from headrace.broker.core.jetstream.consumer.pull.pinning import Handover
 
 SECOND = 1_000_000_000
 WAIT = 10 * SECOND
@@ -12,10 +12,9 @@ WAIT = 10 * SECOND
 def delivered(count: int, **settings: Any) -> DeliveryState:
     """``count`` messages delivered at 0, with a deadline at 10 s."""
     state = DeliveryState(start_seq=1, tracks=True, ack_wait_ns=WAIT, **settings)
-    run = state.begin_run(0)
+    batch = state.begin_batch(0)
     for sequence in range(1, count + 1):
-        state.deliver_new(run, sequence)
-    state.end_run(run)
+        state.deliver_new(batch, sequence)
     return state
 
 

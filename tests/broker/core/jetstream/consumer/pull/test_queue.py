@@ -119,9 +119,11 @@ class Receiver:
         self.blocked = blocked
 
 
-def turns(queue: PullQueue, count: int, targets: dict[bytes, Receiver], turn: int = 1) -> list[str]:
+def turns(
+    queue: PullQueue, count: int, targets: dict[bytes, Receiver], number: int = 1
+) -> list[str]:
     names = {id(target): inbox.decode() for inbox, target in targets.items()}
-    taken = queue.take_turns(count, turn, 7, targets.get)  # type: ignore[arg-type]
+    taken = queue.serve_in_turn(count, number, 7, targets.get)  # type: ignore[arg-type]
     return [names[id(target)] for target in taken]
 
 

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
 
 from ......api.acks import ACK, IN_PROGRESS, NAK, NEXT, TERM
 from ......errors import StoreReadError
-from ..delivery_state import Entry, Run
-from .ack_body import nak_delay_ns
+from ...config.durations import parse_duration
+from ...config.ranges import DURATION_NS_MAX
+from ..delivery_state import DeliveryBatch, Entry
+from ..view import ConsumerView
 from .sampling import Sampling, percentage
 
-if TYPE_CHECKING:
-    from ..consumer import Consumer
-
-__all__ = ["Acks"]
+__all__ = ["Acks", "NextRequest", "nak_delay_ns"]
 
 _DELETED: Final = "Unacknowledged message was deleted"
 _PLAIN: Final = frozenset({b"", ACK, b"+OK"})
 
 
+NextRequest = Callable[[bytes, bytes, bytes], None]
+"""Receives the pull request, with its reply subject and headers, that an acknowledgement carries."""
+
+
 class Acks:
     """What becomes of one consumer's deliveries."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerView, next_request: NextRequest) -> None:
         self._consumer = consumer
+        self._next_request = next_request
         self._clock = consumer.context.clock
         self._acks_all = False
-        self._settles = False
-        self._settling: list[int] = []
+        self._reports = False
+        self._finished: list[int] = []
+        """What the stream's retention has not been told of."""
         self._sampling: Sampling | None = None
         self.stalled = False
         """Whether delivery waits for an ack to make room."""
@@ -39,15 +46,16 @@ class Acks:
     def configure(self) -> None:
         """Take what the configurations of consumer and stream say."""
         self._acks_all = self._consumer.config.ack_policy in ("all", "flow_control")
-        self._settles = self._consumer.stream.config.retention != "limits"
+        self._reports = self._consumer.stream.config.retention != "limits"
         percent = percentage(self._consumer.config.sample_freq)
         sampled = percent and self._consumer.config.ack_policy == "explicit"
         self._sampling = Sampling(self._consumer, percent) if sampled else None
 
-    def take(self, stream_seq: int, consumer_seq: int, body: bytes, reply: bytes) -> None:
-        """Take one acknowledgement.
+    def receive(self, stream_seq: int, consumer_seq: int, body: bytes, reply: bytes) -> None:
+        """Act on one acknowledgement.
 
-        What was never delivered, or lies behind a reset, gets no answer, as from the public server.
+        One of a message that was never delivered, or that lies behind a reset, gets no answer, as from
+        the public server.
         """
         state = self._consumer.state
         if not 0 <= stream_seq < state.next_seq:
@@ -55,7 +63,7 @@ class Acks:
         if body in _PLAIN:
             if self._sampling is not None:
                 self._sampling.acked(stream_seq, consumer_seq)
-            self._done(stream_seq, consumer_seq)
+            self._acknowledge(stream_seq, consumer_seq)
         elif body.startswith(NAK):
             self._refuse(stream_seq, consumer_seq, body)
         elif body.startswith(IN_PROGRESS):
@@ -66,34 +74,34 @@ class Acks:
         elif body.startswith(NEXT):
             if self._sampling is not None:
                 self._sampling.acked(stream_seq, consumer_seq)
-            self._done(stream_seq, consumer_seq)
+            self._acknowledge(stream_seq, consumer_seq)
             if reply:
-                self._consumer.pulls.take(reply, b"", body[len(NEXT) :])
+                self._next_request(reply, b"", body[len(NEXT) :])
             return
         if reply:
             self._consumer.context.gate.reply(reply, b"")
 
-    def take_position(self, consumer_seq: int, stream_seq: int) -> None:
-        """Everything delivered up to here has arrived, says an answer to flow control."""
+    def receive_position(self, consumer_seq: int, stream_seq: int) -> None:
+        """An answer to flow control says that everything delivered up to here has arrived."""
         state = self._consumer.state
         stream_seq = min(stream_seq, state.delivered_stream)
         if consumer_seq > state.floor_consumer and stream_seq > state.floor_stream:
-            self._done(stream_seq, consumer_seq)
+            self._acknowledge(stream_seq, consumer_seq)
 
-    def takes_many(self, body: bytes) -> bool:
-        """Whether ``take_many`` is for acknowledgements with this body."""
+    def can_receive_many(self, body: bytes) -> bool:
+        """Whether ``receive_many`` is for acknowledgements with this body."""
         return body in _PLAIN and not self._acks_all and self._sampling is None
 
-    def take_many(self, stream_seqs: Sequence[int]) -> None:
-        """Take acknowledgements of single messages that ask for no answer."""
+    def receive_many(self, stream_seqs: Sequence[int]) -> None:
+        """Act on plain acknowledgements of single messages that ask for no answer."""
         state = self._consumer.state
         finished = state.acknowledge_many(stream_seqs)
         if finished:
-            self._finished(finished)
+            self._is_done_with(finished)
         elif any([0 <= sequence < state.next_seq for sequence in stream_seqs]):  # noqa: C419
-            self.last_ns = self._clock.now_ns()  # of something done before, but acks they are
+            self.last_ns = self._clock.now_ns()  # acks all the same, if not the first ones
 
-    def _done(self, stream_seq: int, consumer_seq: int) -> None:
+    def _acknowledge(self, stream_seq: int, consumer_seq: int) -> None:
         state = self._consumer.state
         if self._acks_all:
             before = state.floor_stream
@@ -103,24 +111,24 @@ class Acks:
         else:
             finished = [stream_seq] if state.acknowledge(stream_seq) else []
         if finished:
-            self._finished(finished)
+            self._is_done_with(finished)
         else:
-            self.last_ns = self._clock.now_ns()  # of something done before, but an ack it is
+            self.last_ns = self._clock.now_ns()  # an ack all the same, if not the first one
 
-    def _finished(self, stream_seqs: list[int]) -> None:
+    def _is_done_with(self, stream_seqs: list[int]) -> None:
         """The consumer is done with these."""
-        if self._settles:
-            self._settling += stream_seqs
-            self._consumer.context.settling[self._consumer] = None
+        if self._reports:
+            self._finished += stream_seqs
+            self._consumer.report_later()
         self.last_ns = self._clock.now_ns()
         self._freed()
 
-    def delivered(self, runs: Sequence[Run]) -> None:
-        """Messages went out to a consumer that takes no acks: with that it is done with them."""
-        if self._settles and runs:
-            for run in runs:
-                self._settling += run.stream_seqs
-            self._consumer.context.settling[self._consumer] = None
+    def delivered(self, batches: Sequence[DeliveryBatch]) -> None:
+        """Messages went out to a consumer that takes no acks: it is done with them."""
+        if self._reports and batches:
+            for batch in batches:
+                self._finished += batch.stream_seqs
+            self._consumer.report_later()
 
     def _terminate(self, stream_seq: int, consumer_seq: int, reason: bytes) -> None:
         consumer = self._consumer
@@ -129,7 +137,7 @@ class Acks:
             text = reason.decode(errors="replace")
             tell = consumer.context.advisories.terminated
             tell(consumer, stream_seq, consumer_seq, deliveries, text)
-        self._done(stream_seq, consumer_seq)
+        self._acknowledge(stream_seq, consumer_seq)
 
     def _refuse(self, stream_seq: int, consumer_seq: int, body: bytes) -> None:
         consumer = self._consumer
@@ -140,30 +148,44 @@ class Acks:
             consumer.touch()
             self.give_up_exhausted()
             consumer.wake()
-            consumer.alarm.arm()
+            consumer.timer.arm()
 
     def _freed(self) -> None:
         """Pending deliveries became fewer."""
         consumer = self._consumer
         consumer.touch()
-        consumer.alarm.acked_lately = True
+        consumer.inactivity.acked_lately = True
         if self.stalled:
             self.stalled = False
             consumer.wake()
 
     @property
-    def unsettled(self) -> bool:
+    def has_unreported(self) -> bool:
         """Whether the stream's retention has not been told everything."""
-        return bool(self._settling)
+        return bool(self._finished)
 
-    def settle(self) -> None:
+    def report(self) -> None:
         """Tell the stream's retention what this consumer is done with. Raises StoreReadError."""
-        finished, self._settling = self._settling, []
+        finished, self._finished = self._finished, []
         try:
             self._consumer.stream.retention.acknowledged(self._consumer, finished)
         except StoreReadError:
-            self._settling = finished + self._settling
+            self._finished = finished + self._finished
             raise
+
+    # -- time
+
+    def next_time_ns(self) -> int | None:
+        """When a delivery runs out of time."""
+        return self._consumer.state.next_deadline_ns()
+
+    def run_due(self, now_ns: int) -> None:
+        """Deliveries have run out of time: they are due again, or given up."""
+        if self._consumer.state.expire(now_ns):
+            self._consumer.wake()
+        self.give_up_exhausted()
+
+    # -- messages that leave
 
     def give_up_exhausted(self) -> None:
         """Messages delivered as often as allowed are not pending any more."""
@@ -211,9 +233,28 @@ class Acks:
         consumer = self._consumer
         entries = consumer.state.entries(stream_seqs)
         if entries:
-            consumer.context.forgotten.setdefault(consumer, []).extend(entries)
+            consumer.forgot(entries)
         if consumer.state.forget(stream_seqs):
             self.last_ns = self._clock.now_ns()
             self._freed()
-        if not self._consumer.state.pending:
-            self._consumer.stream.holding.pop(self._consumer, None)
+        if not consumer.state.pending:
+            consumer.stream.holding.pop(consumer, None)
+
+
+class _Delay(msgspec.Struct):
+    delay: int = 0
+
+
+def nak_delay_ns(body: bytes) -> int:
+    """The delay of ``-NAK {"delay": ns}`` or ``-NAK 5s``; 0 for one that cannot be read."""
+    text = body[len(NAK) :].strip()
+    if not text:
+        return 0
+    if text.startswith(b"{"):
+        try:
+            delay_ns = msgspec.json.decode(text, type=_Delay).delay
+        except (msgspec.DecodeError, RecursionError):
+            return 0
+    else:
+        delay_ns = parse_duration(text.decode(errors="replace")) or 0
+    return min(max(delay_ns, 0), DURATION_NS_MAX)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from ......api.acks import ack_prefix, parse_ack_subject
 from ......wire.frames import Frame
 from ....ports import Origin
-
-if TYPE_CHECKING:
-    from ..consumer import Consumer
+from ...ports import StreamView
+from .acks import Acks
 
 __all__ = ["AckDispatch"]
 
@@ -19,59 +18,69 @@ _POSITIONS: Final = 5  # delivered, stream sequence, consumer sequence, time, pe
 _NUMBERS: Final = rb"\.[0-9]{1,19}\.([0-9]{1,19})(?:\.[0-9]{1,19}){3}\n"
 
 
+class Acknowledged(Protocol):
+    """A consumer, as far as acknowledgements find it."""
+
+    stream: StreamView
+    name: str
+    acks: Acks
+
+
 class AckDispatch:
     """The sink on ``$JS.ACK.>``. A consumer that takes no acks looks as if nobody were there."""
 
     def __init__(self) -> None:
-        self._consumers: dict[bytes, Consumer] = {}
+        self._acks: dict[bytes, Acks] = {}
         self._positions: dict[bytes, re.Pattern[bytes]] = {}  # finds their acks' stream sequences
 
-    def add(self, consumer: Consumer) -> None:
-        self._consumers[_key(consumer.stream.name, consumer.name)] = consumer
+    def add(self, consumer: Acknowledged) -> None:
+        self._acks[_key(consumer.stream.name, consumer.name)] = consumer.acks
 
-    def remove(self, consumer: Consumer) -> None:
+    def remove(self, consumer: Acknowledged) -> None:
         key = _key(consumer.stream.name, consumer.name)
-        self._consumers.pop(key, None)
+        self._acks.pop(key, None)
         self._positions.pop(key, None)
 
     def sink(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
     ) -> bool | None:
-        """Take one acknowledgement; False when its consumer does not exist."""
+        """Receive one acknowledgement; False when its consumer does not exist."""
         parts = subject.rsplit(b".", _POSITIONS)
-        consumer = self._consumers.get(parts[0])
+        acks = self._acks.get(parts[0])
         try:
-            if consumer is not None:
-                consumer.acks.take(int(parts[2]), int(parts[3]), payload, reply)
+            if acks is not None:
+                acks.receive(int(parts[2]), int(parts[3]), payload, reply)
                 return None
             tokens = parse_ack_subject(subject.decode())
-            consumer = self._consumers.get(_key(tokens.stream, tokens.consumer))
+            acks = self._acks.get(_key(tokens.stream, tokens.consumer))
         except ValueError:
             # Numbers that are none are ignored; what is no ack subject at all reaches nobody.
-            return None if consumer is not None else False
-        if consumer is None:
+            return None if acks is not None else False
+        if acks is None:
             return False
-        consumer.acks.take(tokens.stream_seq, tokens.consumer_seq, payload, reply)
+        acks.receive(tokens.stream_seq, tokens.consumer_seq, payload, reply)
         return None
 
-    def many(self, acks: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
-        """Take acknowledgements, if they are plain ones for one consumer; else leave them to ``sink``."""
-        body = acks[0][4]
-        key = acks[0][1].rsplit(b".", _POSITIONS)[0]
-        consumer = self._consumers.get(key)
-        if consumer is None or not consumer.acks.takes_many(body):
-            return acks
-        bodies = [frame[4] for frame in acks]
-        if bodies.count(body) != len(acks) or [frame[2] for frame in acks].count(b"") != len(acks):
-            return acks
+    def many(self, frames: Sequence[Frame], origin: Origin | None) -> Sequence[Frame]:
+        """Receive plain acknowledgements for one consumer; leave any others to ``sink``."""
+        body = frames[0][4]
+        key = frames[0][1].rsplit(b".", _POSITIONS)[0]
+        acks = self._acks.get(key)
+        if acks is None or not acks.can_receive_many(body):
+            return frames
+        count = len(frames)
+        if [frame[4] for frame in frames].count(body) != count:
+            return frames
+        if [frame[2] for frame in frames].count(b"") != count:
+            return frames
         pattern = self._positions.get(key)
         if pattern is None:
             pattern = self._positions[key] = re.compile(re.escape(key) + _NUMBERS)
         # One expression over all of them is quicker than taking each apart.
-        sequences = pattern.findall(b"\n".join([frame[1] for frame in acks]) + b"\n")
-        if len(sequences) != len(acks):
-            return acks
-        consumer.acks.take_many(list(map(int, sequences)))
+        sequences = pattern.findall(b"\n".join([frame[1] for frame in frames]) + b"\n")
+        if len(sequences) != count:
+            return frames
+        acks.receive_many(list(map(int, sequences)))
         return ()
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..consumer import Consumer
+from ..view import ConsumerView
 
 __all__ = ["Sampling", "percentage"]
 
@@ -17,9 +14,9 @@ def percentage(text: str) -> int:
 
 
 class Sampling:
-    """Tells of some of one consumer's acknowledgements, chosen at random; made only where some are."""
+    """Tells of some of one consumer's acknowledgements, picked at random."""
 
-    def __init__(self, consumer: Consumer, percent: int) -> None:
+    def __init__(self, consumer: ConsumerView, percent: int) -> None:
         self._consumer = consumer
         self._percent = percent
 

@@ -4,31 +4,62 @@ The policy decides who is pinned; this is what happens around it, in the six ste
 of priority groups: deliveries stop until the messages in flight are completed, the next client is
 pinned with the next message, an advisory tells, and every waiting request with another id is ended.
 With the operator's ``pin_handover = "immediate"`` the first step is left out, as nats-server does, and
-requests with another id are ended when their turn comes.
+requests with another id are ended when it is their turn.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ....ports import Origin
 from ...headers.statuses import WRONG_PIN_ID
-from .handover import Handover
+from ..delivery_state import DeliveryState
+from ..view import ConsumerView
 from .policy import PinnedClient
-from .queue import WaitingRequest
+from .queue import EndRequest, PullQueue, WaitingRequest
 
-if TYPE_CHECKING:
-    from ..consumer import Consumer
+__all__ = ["Handover", "Pinning"]
 
-__all__ = ["Pinning"]
+
+class Handover:
+    """The wait between two pinned clients: the first finishes what it has in hand.
+
+    A message in hand was delivered and is neither acknowledged, terminated nor refused, nor out of time.
+    Nobody waits longer than the consumer's ack wait (the longest of its backoff), counted from the loss
+    of the pin: progress reports may prolong a message's time, but not the handover.
+    """
+
+    __slots__ = ("_in_hand", "until_ns")
+
+    def __init__(self, state: DeliveryState, now_ns: int) -> None:
+        self._in_hand = state.in_hand()
+        self.until_ns = now_ns + max((state.ack_wait_ns, *state.backoff_ns))
+        """When it ends at the latest; a reading of the monotonic clock."""
+
+    def is_over(self, state: DeliveryState, now_ns: int) -> bool:
+        """Whether the next client may be pinned. Each message is looked at once when it is done."""
+        in_hand = self._in_hand
+        if now_ns >= self.until_ns:
+            in_hand.clear()
+        while in_hand and not state.is_in_hand(in_hand[-1]):
+            in_hand.pop()
+        return not in_hand
 
 
 class Pinning:
     """See the module. Times are readings of the monotonic clock."""
 
-    def __init__(self, consumer: Consumer, policy: PinnedClient) -> None:
+    def __init__(
+        self,
+        consumer: ConsumerView,
+        policy: PinnedClient,
+        queue: PullQueue,
+        end_request: EndRequest,
+    ) -> None:
         self._consumer = consumer
         self._policy = policy
+        self._queue = queue
+        self._end_request = end_request
         self._drains = consumer.context.options.pin_handover == "drain"
         self._handover: Handover | None = None
         self._news: list[tuple[str, dict[str, Any] | None]] = []
@@ -41,28 +72,19 @@ class Pinning:
 
     # -- requests
 
-    def take(self, request: WaitingRequest, now_ns: int) -> bool:
+    def admits(self, request: WaitingRequest, now_ns: int) -> bool:
         """A pull arrived; False when its id is not that of the pin.
 
-        During a handover no id is right. Without a pin and a handover an id waits for its turn.
+        During a handover no id is right. Without a pin and a handover a request with an id waits.
         """
         policy = self._policy
         if request.pin_id and request.pin_id != policy.pin_id:
-            return not policy.pin_id and not self._waits(now_ns)
+            return not policy.pin_id and not self.holds(now_ns)
         policy.pulled(request, now_ns)
         return True
 
     def holds(self, now_ns: int) -> bool:
         """Whether deliveries wait for what the client before has in hand."""
-        if not self._waits(now_ns):
-            return False
-        consumer = self._consumer
-        consumer.acks.stalled = True  # the next ack makes the consumer look again
-        if consumer.queue.has_one_shots:
-            consumer.pulls.end_one_shots()
-        return True
-
-    def _waits(self, now_ns: int) -> bool:
         handover = self._handover
         if handover is not None and handover.is_over(self._consumer.state, now_ns):
             self._handover = None
@@ -79,7 +101,7 @@ class Pinning:
             policy.pin_id = ""
             self.begin_handover()
         consumer.wake()
-        consumer.alarm.arm()
+        consumer.timer.arm()
 
     def begin_handover(self) -> None:
         """The client before is gone, by order, by silence or by a restart: let it finish first."""
@@ -94,17 +116,16 @@ class Pinning:
         self._client = None if origin is None else origin.describe()
         self._news.append((self._policy.pin_id, self._client))
 
-    def after_turn(self) -> None:
+    def after_pass(self) -> None:
         """Messages went out: tell who was pinned with them, and end the requests of others."""
         news, self._news = self._news, []
-        consumer = self._consumer
         for pin_id, client in news:
-            consumer.context.advisories.pinned(consumer, pin_id, client)
+            self._consumer.context.advisories.pinned(self._consumer, pin_id, client)
         pin_id = self._policy.pin_id
         if news and pin_id and self._drains:
-            for request in list(consumer.queue):
+            for request in list(self._queue):
                 if request.pin_id not in ("", pin_id):
-                    consumer.pulls.end(request, WRONG_PIN_ID, with_pending=True)
+                    self._end_request(request, WRONG_PIN_ID)
 
     # -- time
 
@@ -117,7 +138,7 @@ class Pinning:
     def run_due(self, now_ns: int) -> None:
         """The pin's time is over, or that of a handover."""
         if self._handover is not None:
-            if not self._waits(now_ns):
+            if not self.holds(now_ns):
                 self._consumer.wake()
         elif self._policy.is_late(now_ns):
             self.unpin("timeout")

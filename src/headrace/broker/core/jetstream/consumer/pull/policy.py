@@ -1,6 +1,6 @@
 """Priority policies: which waiting request may have the next message.
 
-A policy chooses the lane a request waits in and gives a verdict when its turn has come. It sends nothing
+A policy chooses the lane a request waits in and gives a verdict when it is first there. It sends nothing
 and reads no clock. ``standard`` serves everybody in turn; the others follow the priority-group document.
 """
 
@@ -31,6 +31,10 @@ class Policy(Protocol):
     steady: bool
     """Whether a request that waits alone keeps its verdict for a whole batch."""
 
+    def configure(self, config: ConsumerConfig) -> None:
+        """Take an updated configuration; the kind of policy stays."""
+        ...
+
     def lane(self, request: WaitingRequest) -> int: ...
 
     def verdict(
@@ -56,6 +60,9 @@ class Standard:
 
     lanes = 1
     steady = True
+
+    def configure(self, config: ConsumerConfig) -> None:
+        return
 
     def lane(self, request: WaitingRequest) -> int:
         return 0
@@ -116,6 +123,9 @@ class PinnedClient(Standard):
         self.deadline_ns = 0
         self._fresh: WaitingRequest | None = None
         self.on_pinned: Callable[[Origin | None], None] = lambda _origin: None
+
+    def configure(self, config: ConsumerConfig) -> None:
+        self.timeout_ns = round(config.priority_timeout * _NS)
 
     def pulled(self, request: WaitingRequest, now_ns: int) -> None:
         """A pull arrived: one that carries the pin keeps it alive."""

@@ -1,4 +1,4 @@
-"""Pull requests that wait: their order, their end, and what they are still owed.
+"""Pull requests that wait: their order, their end, and how much they still want.
 
 Pure state: it sends nothing. Requests stand in lanes, served in order of lane and first in, first out
 within one; after each message a request that wants more goes to the end of its lane. Ends and heartbeats
@@ -10,14 +10,14 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from ......api.consumers import PullRequest
 
 if TYPE_CHECKING:
     from ....ports import Origin, Target
 
-__all__ = ["PullQueue", "WaitingRequest"]
+__all__ = ["EndRequest", "PullQueue", "WaitingRequest"]
 
 _NS: Final = 1_000_000_000
 _SWEEP_AT: Final = 1024
@@ -40,13 +40,13 @@ class WaitingRequest:
         "min_pending",
         "no_wait",
         "origin",
+        "pass_number",
         "pin_id",
         "plain",
         "priority",
         "quiet_since_ns",
         "seen_seq",
         "target",
-        "turn",
         "waiting",
     )
 
@@ -83,13 +83,17 @@ class WaitingRequest:
         """The stream's last sequence on arrival: a no-wait request ends only after that is durable."""
         self.waiting = False
         self.target: Target | None = None
-        self.turn = 0
-        """The turn in which ``target`` was resolved."""
+        self.pass_number = 0
+        """The delivery pass in which ``target`` was resolved."""
 
     @property
     def one_shot(self) -> bool:
         """Whether the request ends as soon as there is nothing more for it."""
         return self.no_wait and (not self.expires_ns or self.delivered > 0)
+
+
+EndRequest: TypeAlias = Callable[[WaitingRequest, bytes], None]
+"""Finishes a request with a status that tells what it did not get."""
 
 
 class PullQueue:
@@ -153,14 +157,13 @@ class PullQueue:
         """Put a popped request back where it was."""
         self._lanes[request.lane].appendleft(request)
 
-    def take_turns(
-        self, count: int, turn: int, now_ns: int, resolve: Callable[[bytes], Target | None]
+    def serve_in_turn(
+        self, count: int, pass_number: int, now_ns: int, resolve: Callable[[bytes], Target | None]
     ) -> list[Target]:
-        """Whom the next ``count`` messages go to when everybody is served in turn: one message each,
-        accounted for as delivered.
+        """The receivers of the next ``count`` messages when each request gets one in turn.
 
-        Fewer when the next request needs a closer look: it is limited in bytes, nobody listens to it, or
-        its receiver has enough for now.
+        The messages count as delivered. There are fewer receivers when the next request needs a closer
+        look: it is limited in bytes, nobody listens to it, or its receiver has enough for now.
         """
         targets: list[Target] = []
         wanted = 0
@@ -171,13 +174,13 @@ class PullQueue:
                     lane.popleft()
                     continue
                 target = request.target
-                if request.turn != turn:
+                if request.pass_number != pass_number:
                     target = resolve(request.inbox)
                     if target is not None and not target.blocked:
                         request.target = target
-                        request.turn = turn
+                        request.pass_number = pass_number
                         request.quiet_since_ns = now_ns
-                if request.turn != turn or target is None or request.bounded:
+                if request.pass_number != pass_number or target is None or request.bounded:
                     break
                 lane.popleft()
                 targets.append(target)
@@ -222,7 +225,7 @@ class PullQueue:
     def due(self, now_ns: int) -> Iterator[tuple[WaitingRequest, bool]]:
         """What is due, by time: (request, True when it has expired, False for a heartbeat).
 
-        Who stops early is given the rest the next time.
+        A caller that stops early gets the rest the next time.
         """
         times = self._times
         while times and times[0][0] <= now_ns:

@@ -2,26 +2,27 @@
 
 A push consumer delivers while somebody listens on its deliver subject (in its queue group, if it has
 one). Flow control and a rate hold it back; idle heartbeats tell the listener that it is still there.
-Turns are taken by ``PushTurn``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from ......api import names
 from ......api.consumers import ConsumerConfig
 from ......limits import PAYLOAD_BYTES_MAX
-from ....ports import Watch
+from ....ports import Origin, Watch
 from ...headers import statuses
-from .flow_acks import reached
+from ...headers.flow import reached
+from ..acks.acks import Acks
+from ..view import ConsumerView
 from .window import FlowWindow, RateLimit
 
-if TYPE_CHECKING:
-    from ..consumer import Consumer
+__all__ = ["FLOW", "FlowDispatch", "Push"]
 
-__all__ = ["Push"]
-
+FLOW: Final = b"$JS.FC.>"
+_FLOW_TOKENS: Final = 5  # $JS, FC, stream, consumer, request
 _NS: Final = 1_000_000_000
 _ID_CHARS: Final = 8
 _FLOW_REQUEST: Final = statuses.status(names.FLOW_CONTROL)
@@ -30,8 +31,9 @@ _FLOW_REQUEST: Final = statuses.status(names.FLOW_CONTROL)
 class Push:
     """The push side of one consumer."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: ConsumerView, acks: Acks) -> None:
         self._consumer = consumer
+        self._acks = acks
         self._bus = consumer.context.bus
         self._clock = consumer.context.clock
         self._flow_prefix = f"$JS.FC.{consumer.stream.name}.{consumer.name}.".encode()
@@ -46,7 +48,7 @@ class Push:
     # -- lifecycle
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a checked configuration; with another deliver subject, what is pending goes there anew."""
+        """Take a checked configuration; what is pending goes to another deliver subject once more."""
         subject, group = config.deliver_subject.encode(), config.deliver_group.encode()
         moved = bool(self.subject) and subject != self.subject
         self._heartbeat_ns = round(config.idle_heartbeat * _NS)
@@ -97,12 +99,12 @@ class Push:
     def _interest_changed(self, listened: bool) -> None:
         consumer = self._consumer
         now_ns = self._clock.monotonic_ns()
-        consumer.alarm.last_active_ns = self._quiet_since_ns = now_ns
+        consumer.inactivity.last_active_ns = self._quiet_since_ns = now_ns
         if listened:
             consumer.wake()
         elif self.window is not None:
             self.window.forget()
-        consumer.alarm.arm()
+        consumer.timer.arm()
 
     def _redeliver_all(self) -> None:
         """Whoever listens now has not seen what is pending."""
@@ -112,12 +114,12 @@ class Push:
             state.refuse(stream_seq, consumer_seq, now_ns)
         if state.pending:
             self._consumer.touch()
-        self._consumer.acks.give_up_exhausted()
+        self._acks.give_up_exhausted()
 
     # -- what holds back
 
     def rest_until(self, at_ns: int) -> None:
-        """Take the next turn only then."""
+        """Make the next delivery pass only then."""
         self._rests_until_ns = at_ns
 
     def is_held(self, now_ns: int) -> bool:
@@ -127,27 +129,30 @@ class Push:
         return self.rate is not None and self.rate.due_ns > now_ns
 
     def sent(self, size: int, now_ns: int) -> None:
-        """A message went out: account for it, and ask the client how far it is."""
+        """Messages of this size went out: account for them, and ask the client how far it is."""
         if self.rate is not None:
             self.rate.sent(size, now_ns)
         if self.window is not None:
             self.window.sent(size)
             self._ask()
 
-    def answered(self, request: bytes, headers: bytes) -> None:
-        """The client says that it has come to a request; ``headers`` may say how far it is."""
-        if self.window is None or not self.window.answered(request):
-            return
+    def answered(self, request: bytes, headers: bytes) -> bool:
+        """The client has come to a request; ``headers`` may say how far. False without flow control."""
+        if self.window is None:
+            return False
+        if not self.window.answered(request):
+            return True
         position = reached(headers) if self._acks_by_flow else None
         if position is not None:
-            self._consumer.acks.take_position(*position)
+            self._acks.receive_position(*position)
         self._ask()
         self._consumer.wake()
+        return True
 
     def _ask(self, *, at_once: bool = False) -> None:
         window = self.window
         if window is None or not self.active:
-            return  # who asks where nobody is never hears an answer
+            return  # nobody would answer
         if window.should_ask or (at_once and not window.request):
             request = self._flow_prefix + self._consumer.context.new_name(_ID_CHARS).encode()
             window.ask(request)
@@ -156,9 +161,9 @@ class Push:
     # -- time
 
     def delivered(self, now_ns: int) -> None:
-        """A turn delivered something: heartbeats are due that much later."""
+        """A pass delivered something: heartbeats are due that much later."""
         self._quiet_since_ns = now_ns
-        if self._acks_by_flow and self._consumer.is_full:
+        if self._acks_by_flow and self._consumer.backlog.is_full:
             self._ask(at_once=True)  # nothing else would ever make room
 
     def next_time_ns(self) -> int | None:
@@ -196,3 +201,33 @@ class Push:
             stalled = b"Nats-Consumer-Stalled: %b\r\n" % self.window.request
             return statuses.with_headers(block, stalled)
         return block
+
+
+class _Pushing(Protocol):
+    push: Push | None
+
+
+class _Streaming(Protocol):
+    @property
+    def consumers(self) -> Mapping[str, _Pushing]: ...
+
+
+class FlowDispatch:
+    """The sink on ``$JS.FC.>``: answers to flow control, by the consumer they are for."""
+
+    def __init__(self, streams: Mapping[str, _Streaming]) -> None:
+        self._streams = streams
+
+    def sink(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool | None:
+        """Receive one answer; False when its consumer does not exist, or wants none."""
+        tokens = subject.split(b".")
+        if len(tokens) != _FLOW_TOKENS:
+            return False
+        stream = self._streams.get(tokens[2].decode(errors="replace"))
+        name = tokens[3].decode(errors="replace")
+        consumer = stream.consumers.get(name) if stream is not None else None
+        if consumer is None or consumer.push is None:
+            return False
+        return None if consumer.push.answered(subject, headers) else False

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.core.jetstream.config.ranges import DURATION_NS_MAX
-from headrace.broker.core.jetstream.consumer.acks.ack_body import nak_delay_ns
+from headrace.broker.core.jetstream.consumer.acks.acks import nak_delay_ns
 
 SECOND = 1_000_000_000
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jetstream_world import Client, HeldStorage, World
 
 
-def chosen_of(world: World, *subjects: bytes) -> Client:
+def with_lasts(world: World, *subjects: bytes) -> Client:
     client = world.client()
     client.stream()
     for subject in subjects:
@@ -22,7 +22,7 @@ def pulled(client: Client, batch: int = 10) -> list[int]:
 
 
 def test_what_was_removed_is_not_waited_for() -> None:
-    client = chosen_of(World(), b"s.a", b"s.b", b"s.c", b"s.b")
+    client = with_lasts(World(), b"s.a", b"s.b", b"s.c", b"s.b")
     assert client.info()["num_pending"] == 3
     client.api("STREAM.MSG.DELETE.S", {"seq": 3})
     assert client.info()["num_pending"] == 2
@@ -34,7 +34,7 @@ def test_what_was_removed_is_not_waited_for() -> None:
 
 
 def test_with_nothing_left_of_them_everything_since_follows() -> None:
-    client = chosen_of(World(), b"s.a", b"s.b", b"s.b")
+    client = with_lasts(World(), b"s.a", b"s.b", b"s.b")
     client.publish(b"s.b")
     client.api("STREAM.PURGE.S", {"keep": 1})
     assert client.info()["num_pending"] == 1

@@ -1,4 +1,4 @@
-"""One pass of a pull consumer: who is served with what, and what ends it."""
+"""A delivery pass of a pull consumer: which request is served with what, and what ends the pass."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.jetstream.consumer.pull import delivery_pass
+from headrace.broker.core.jetstream.consumer import sender
 from jetstream_world import SECOND, Client, Inbox, World
 
 
@@ -50,6 +50,18 @@ def test_a_request_ends_before_a_message_that_would_be_too_many_bytes(client: Cl
     assert sequences(client.pull(b"1")) == [len(sizes) + 1]
 
 
+def test_a_request_is_over_without_a_word_when_its_bytes_are_used_up_exactly(
+    client: Client,
+) -> None:
+    client.consumer("C")
+    client.consumer("D")
+    fill(client, 3)
+    size = sum(len(b"".join(message)) for message in client.pull(b"2").take())
+    inbox = client.pull({"batch": 9, "max_bytes": size}, "D")  # replies to D are as long
+    assert [message.stream_seq for message in inbox.take()] == [1, 2]
+    assert client.info("D")["num_waiting"] == 0
+
+
 def test_acks_pending_bound_what_goes_out_and_an_ack_makes_room(client: Client) -> None:
     client.consumer(max_ack_pending=2)
     fill(client, 5)
@@ -79,10 +91,10 @@ def test_a_request_whose_inbox_nobody_hears_gets_nothing_and_is_over(client: Cli
 
 
 @pytest.mark.parametrize("options", [{}, {"headers_only": True}])
-def test_a_pass_is_bounded_and_the_next_turn_goes_on(
+def test_a_pass_is_bounded_and_the_next_one_goes_on(
     client: Client, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(delivery_pass, "_TURN_MESSAGES", 4)
+    monkeypatch.setattr(sender, "_PASS_MESSAGES", 4)
     client.consumer(**options)
     fill(client, 10)
     inbox = client.pull(b"10")

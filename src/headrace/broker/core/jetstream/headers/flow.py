@@ -1,22 +1,15 @@
-"""The ack policy ``flow_control``: the answers to flow control acknowledge, and nothing else does.
+"""How far a push consumer's client has come, as it says in its answers to flow control.
 
-An answer says how far its sender has come, in ``Nats-Last-Consumer`` and ``Nats-Last-Stream``: everything
-delivered up to there is done. Nothing runs out of time. So the consumer asks more often than others: when
-as much is pending as may be, and with every heartbeat while something is. Texts and error numbers are the
-public server's.
+The ack policy ``flow_control`` acknowledges by these alone: everything delivered up to there is done.
 """
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ...headers.published import header_value
+from .published import header_value
 
-__all__ = [
-    "Reached",
-    "position_block",
-    "reached",
-]
+__all__ = ["Reached", "position_block", "reached"]
 
 _LAST_CONSUMER: Final = b"Nats-Last-Consumer"
 _LAST_STREAM: Final = b"Nats-Last-Stream"
@@ -24,7 +17,7 @@ _DIGITS_MAX: Final = 19
 
 
 class Reached(NamedTuple):
-    """How far a receiver has come: the sequence of its last delivery, and of the message in it."""
+    """How far a client has come: the sequence of its last delivery, and of the message in it."""
 
     consumer_seq: int
     stream_seq: int
