@@ -104,7 +104,7 @@ class Consumer:
         self.state.reset(start)
         self.backlog.begin_replay()
         if self.push is not None:  # the answer to its creation goes out before messages do
-            self.stream.hungry.add(self, None)
+            self.stream.waiters.add(self, None)
             self.stream.wake_after_flush()
         self.timer.arm()
 
@@ -137,7 +137,7 @@ class Consumer:
         if self.push is not None:
             self.push.configure(config)
         self.acks.give_up_exhausted()
-        self.stream.hungry.discard(self)
+        self.stream.waiters.discard(self)
         self.wake()
         self.timer.arm()
 
@@ -147,14 +147,14 @@ class Consumer:
         self.backlog.last_per_subject.begin(())
         self.last_delivered_ns = self.acks.last_ns = 0
         self.backlog.begin_replay()
-        self.stream.hungry.discard(self)
+        self.stream.waiters.discard(self)
         self.wake()
         self.timer.arm()
 
     def look_again(self) -> None:
         """Messages are back in the stream: deliver those that were passed over."""
         self.state.rewind()
-        self.stream.hungry.discard(self)
+        self.stream.waiters.discard(self)
         self.wake()
         self.timer.arm()
 
@@ -176,7 +176,7 @@ class Consumer:
         )
         for mark in marks:
             mark.pop(self, None)
-        stream.hungry.discard(self)
+        stream.waiters.discard(self)
 
     def shut_down(self) -> None:
         """The server goes: tell the waiting requests what they did not get."""
@@ -290,7 +290,7 @@ class Consumer:
             # Requests that end with what is there, and redeliveries, wait for more than their filter.
             impatient = self.queue.has_one_shots or self.state.late > 0
             caught_up = end is PassEnd.EXHAUSTED and not self.backlog.last_per_subject
-            self.stream.hungry.add(
+            self.stream.waiters.add(
                 self,
                 None if impatient else self.filter,
                 self.state.next_seq if caught_up else 0,

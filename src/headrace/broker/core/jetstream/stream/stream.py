@@ -63,7 +63,7 @@ class Stream(CopyingStream):
         self.name = config.name
         self.acks = PubAcks(config.name, context.options.domain)
         self.consumers: dict[str, Consumer] = {}
-        self.hungry = Hungry()
+        self.waiters = Hungry()
         """Consumers with waiting requests that have seen everything durable."""
         self.holding: dict[Consumer, None] = {}
         self.crowded: dict[bytes, None] = {}
@@ -455,8 +455,8 @@ class Stream(CopyingStream):
             self.context.copies.wake(self.readers)
         first, last = self._shown_seq + 1, self.store.durable_seq
         self._shown_seq = last
-        if self.hungry:
-            woken = self.hungry.wake(first, lambda: self.store.subjects_between(first, last))
+        if self.waiters:
+            woken = self.waiters.wake(first, lambda: self.store.subjects_between(first, last))
             self.context.ready.update(dict.fromkeys(woken))
 
     def resume_blocked(self) -> None:
