@@ -255,7 +255,7 @@ class Consumer:
         self.stream.expire()
         batches_before = len(self.state.batches)
         try:
-            end = self.delivery.run(now_ns)
+            end = self.delivery.deliver(now_ns)
         except StoreReadError as error:
             end = PassEnd.UNREADABLE
             self.unread.failed(error, self.try_again)
@@ -273,7 +273,7 @@ class Consumer:
                 self.acks.delivered(self.state.batches[batches_before:])
             self.touch()
         self.acks.stalled = end is PassEnd.STALLED
-        # Requests that are left without a reason to wait for all stand by: nothing is there for them.
+        # Requests left over for no other reason stand by: there is nothing for them.
         if end in (PassEnd.EXHAUSTED, PassEnd.NO_REQUESTS) and self.queue.has_one_shots:
             self.pulls.end_one_shots()
         if self.has_recipients:
@@ -287,7 +287,7 @@ class Consumer:
         elif end is PassEnd.BLOCKED:
             self.stream.blocked[self] = None
         elif end not in (PassEnd.STALLED, PassEnd.HELD, PassEnd.UNREADABLE):
-            # Requests that end with what is there, and redeliveries, wait for more than their filter.
+            # Requests that do not wait, and redeliveries, need more than a message that matches.
             impatient = self.queue.has_one_shots or self.state.late > 0
             caught_up = end is PassEnd.EXHAUSTED and not self.backlog.last_per_subject
             self.stream.waiters.add(
@@ -327,7 +327,7 @@ class Consumer:
         return value
 
     def changes(self) -> tuple[bytes, bool]:
-        """What to journal since the last time: (value, whether it is a delta)."""
+        """What changed since the last call, for the journal: (value, whether it is a delta)."""
         self._is_dirty = False
         if self._delta_bytes > _SNAPSHOT_AT + 64 * len(self.state.pending):
             return self.snapshot(), False

@@ -65,7 +65,7 @@ class Recipients(Protocol):
 
 
 class DeliveryPass:
-    """Makes the passes of one consumer."""
+    """Delivers the messages of one consumer, a bounded pass at a time."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class DeliveryPass:
         """Whether the last pass delivered anything."""
         return self._sender.delivered
 
-    def run(self, now_ns: int) -> PassEnd:
-        """Deliver what can be delivered now. Raises StoreReadError at what cannot be read now."""
+    def deliver(self, now_ns: int) -> PassEnd:
+        """Deliver what can be delivered now. Raises StoreReadError when the store cannot read it."""
         self._sender.begin(now_ns)
         recipients = self._recipients
         end = recipients.begin()

@@ -84,7 +84,7 @@ class DeliveryState:
         self.reset(start_seq)
 
     def reset(self, next_seq: int) -> None:
-        """Start over before ``next_seq``, which is delivered next; everything pending is forgotten."""
+        """Start over: deliver ``next_seq`` next, and forget everything pending."""
         self.delivered_consumer = 0
         self.delivered_stream = next_seq - 1
         self.floor_consumer = 0
@@ -222,7 +222,7 @@ class DeliveryState:
         """Everything up to a message is done; returns the stream sequences that were pending."""
         known = self.pending.get(stream_seq)
         if stream_seq <= self.floor_stream or (
-            # Of a delivery that a crash made forgotten the number is taken again: it says nothing.
+            # The number of a delivery that a crash made us forget was given out again: it says nothing.
             known is None and consumer_seq <= self.floor_consumer
         ):
             return []
@@ -243,7 +243,7 @@ class DeliveryState:
             return finished
         while order[0] not in self.pending:
             order.popleft()
-        # What was said may be the number of a redelivery, after those that are still pending.
+        # The ack may carry the number of a redelivery, which is higher than those still pending.
         self.floor_consumer = min(consumer_seq, self.pending[order[0]][0] - 1)
         return finished
 
@@ -263,14 +263,14 @@ class DeliveryState:
             self._set_deadline(stream_seq, now_ns + delay_ns)
             self.moved[stream_seq] = now_ns + delay_ns
         else:
-            # Late from now on, also for whoever reads the journal.
+            # Late from now on, and by the journal too.
             self.pending[stream_seq] = (entry[0], now_ns)
             self.moved[stream_seq] = now_ns
             self._queue([stream_seq])
         return True
 
     def in_progress(self, stream_seq: int, now_ns: int) -> bool:
-        """The consumer is still at it: its time starts anew."""
+        """The client is still at it: its time starts anew."""
         if stream_seq not in self.pending:
             return False
         deadline_ns = now_ns + self._wait_ns(self.deliveries.get(stream_seq, 1))
@@ -288,7 +288,7 @@ class DeliveryState:
         return [seq for seq in takewhile(stream_seq.__gt__, self._order) if seq in pending]
 
     def entries(self, stream_seqs: Iterable[int]) -> list[Entry]:
-        """What ``remember`` is to be told of those that are pending."""
+        """Those of these that are pending, for ``remember``."""
         pending = self.pending
         return [(s, *pending[s], self.count_of(s)) for s in stream_seqs if s in pending]
 
@@ -317,7 +317,7 @@ class DeliveryState:
         return self.deliveries.get(stream_seq, 1)
 
     def is_in_hand(self, stream_seq: int) -> bool:
-        """Whether a consumer may be at a message now: delivered, not answered, and in time."""
+        """Whether a client may be at work on a message: delivered, not answered, and in time."""
         return (
             stream_seq in self.pending
             and stream_seq not in self._queued
@@ -335,7 +335,7 @@ class DeliveryState:
     # -- time
 
     def set_waits(self, ack_wait_ns: int, backoff_ns: tuple[int, ...]) -> None:
-        """Other waits: deliveries still pending get as much more or less time as theirs differs."""
+        """Change the waits; pending deliveries get as much more or less time as theirs has changed."""
         if (ack_wait_ns, backoff_ns) == (self.ack_wait_ns, self.backoff_ns):
             return
         counts = {sequence: self.deliveries.get(sequence, 1) for sequence in self.pending}
@@ -347,7 +347,7 @@ class DeliveryState:
         self._sweep_deadlines()
 
     def set_max_deliver(self, max_deliver: int) -> None:
-        """Another limit: what waits to be delivered again and has reached it is given up."""
+        """Change the limit; messages that wait to be delivered again and have reached it are given up."""
         self.max_deliver = max_deliver
         for sequence in sorted(self._queued):
             count = self.deliveries.get(sequence, 1)

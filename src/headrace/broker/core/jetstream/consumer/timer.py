@@ -36,10 +36,10 @@ class ConsumerTimer:
         self._timer_ns = 0
         self._is_closed = False
         self.parts: Sequence[Timed] = ()
-        """Whom it calls, in this order."""
+        """The parts it calls, in this order."""
 
     def arm(self) -> None:
-        """Have the timer run no later than the earliest thing to do."""
+        """Be called no later than any part has something to do."""
         times = [at_ns for part in self.parts if (at_ns := part.next_time_ns()) is not None]
         if not times or self._is_closed:
             return

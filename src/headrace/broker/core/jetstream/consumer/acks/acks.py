@@ -124,7 +124,7 @@ class Acks:
         self._freed()
 
     def delivered(self, batches: Sequence[DeliveryBatch]) -> None:
-        """Messages went out to a consumer that takes no acks: it is done with them."""
+        """Messages went out of a consumer without acks: it is done with them."""
         if self._reports and batches:
             for batch in batches:
                 self._finished += batch.stream_seqs

@@ -27,7 +27,7 @@ class Acknowledged(Protocol):
 
 
 class AckDispatch:
-    """The sink on ``$JS.ACK.>``. A consumer that takes no acks looks as if nobody were there."""
+    """The sink on ``$JS.ACK.>``. A consumer without acks looks as if it did not exist."""
 
     def __init__(self) -> None:
         self._acks: dict[bytes, Acks] = {}

@@ -1,4 +1,4 @@
-"""The pin of one consumer: taking it away, handing it over, and telling about it.
+"""The pin of one consumer: how it is lost and handed over, and who hears of it.
 
 The policy decides who is pinned; this is what happens around it, in the six steps of the specification
 of priority groups: deliveries stop until the messages in flight are completed, the next client is
@@ -93,7 +93,7 @@ class Pinning:
     # -- losing the pin
 
     def unpin(self, reason: str) -> None:
-        """Take the pin away, if somebody has it, and tell: ``admin`` or ``timeout``."""
+        """Remove the pin, if a client has it, and tell why: ``admin`` or ``timeout``."""
         consumer, policy = self._consumer, self._policy
         client, self._client = self._client, None
         consumer.context.advisories.unpinned(consumer, reason, client)
@@ -117,7 +117,7 @@ class Pinning:
         self._news.append((self._policy.pin_id, self._client))
 
     def after_pass(self) -> None:
-        """Messages went out: tell who was pinned with them, and end the requests of others."""
+        """Messages went out: tell which client was pinned with them, and end the requests of others."""
         news, self._news = self._news, []
         for pin_id, client in news:
             self._consumer.context.advisories.pinned(self._consumer, pin_id, client)

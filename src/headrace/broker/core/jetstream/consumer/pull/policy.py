@@ -1,6 +1,6 @@
 """Priority policies: which waiting request may have the next message.
 
-A policy chooses the lane a request waits in and gives a verdict when it is first there. It sends nothing
+A policy chooses the lane a request waits in, and gives a verdict on the first of a lane. It sends nothing
 and reads no clock. ``standard`` serves everybody in turn; the others follow the priority-group document.
 """
 
@@ -25,7 +25,7 @@ _NS: Final = 1_000_000_000
 
 
 class Policy(Protocol):
-    """How the requests of a consumer take turns."""
+    """The order in which a consumer serves its requests."""
 
     lanes: int
     steady: bool
@@ -51,7 +51,7 @@ class Policy(Protocol):
         ...
 
     def rejected(self, request: WaitingRequest) -> None:
-        """The message was too large for a request that had been chosen."""
+        """The message was too large for the request that was to have it."""
         ...
 
 
@@ -110,7 +110,7 @@ class PinnedClient(Standard):
     """One client gets everything, the others stand by.
 
     The pin is given with a message, kept alive by pulls that carry it, and late after ``timeout_ns``
-    without one. Who takes it away clears ``pin_id``. ``on_pinned`` is told whose request it was.
+    without one. Clearing ``pin_id`` removes it. ``on_pinned`` is told whose request it was.
     """
 
     steady = False
@@ -159,7 +159,7 @@ class PinnedClient(Standard):
             self._fresh = None
 
     def is_late(self, now_ns: int) -> bool:
-        """Whether somebody is pinned who has not pulled in time."""
+        """Whether the pinned client has not pulled in time."""
         return bool(self.pin_id) and now_ns >= self.deadline_ns
 
 

@@ -61,7 +61,7 @@ class WaitingRequest:
     ) -> None:
         self.inbox = inbox
         self.origin = origin
-        """Who asks, where that is known."""
+        """The session that asks, where it is known."""
         self.left = request.batch
         """Messages still to deliver; at 0 or below (a batch of 0 wants one) the next is the last."""
         self.bytes_left = request.max_bytes
@@ -141,7 +141,7 @@ class PullQueue:
             self._push_time(request.quiet_since_ns + request.heartbeat_ns, request)
 
     def pop(self) -> WaitingRequest | None:
-        """Take the next request out of its lane; it still counts as waiting."""
+        """Remove the next request from its lane; it still counts as waiting."""
         for lane in self._lanes:
             while lane:
                 request = lane.popleft()

@@ -53,7 +53,7 @@ class PullRecipients:
         return None
 
     def end(self) -> None:
-        """Those who stood aside take their places again."""
+        """Requests that stood aside go back to their places."""
         while self._aside:
             self._queue.push_front(self._aside.pop())
         self._awaited = _NEVER
@@ -77,7 +77,7 @@ class PullRecipients:
         return queue.wanted
 
     def _recall(self) -> None:
-        """Those aside are looked at again once enough acks are pending for one of them."""
+        """Put requests aside back once enough acks are pending for one of them."""
         if len(self._state.pending) >= self._awaited:
             self.end()
 

@@ -107,7 +107,7 @@ class Push:
         consumer.timer.arm()
 
     def _redeliver_all(self) -> None:
-        """Whoever listens now has not seen what is pending."""
+        """Those who listen now have not seen what is pending."""
         state = self._consumer.state
         now_ns = self._clock.monotonic_ns()
         for stream_seq, (consumer_seq, _) in sorted(state.pending.items()):
@@ -180,7 +180,7 @@ class Push:
         return min(times, default=None)
 
     def run_due(self, now_ns: int) -> None:
-        """Say a heartbeat if it was quiet for long, go on if the rate allows it."""
+        """Send a heartbeat after a long silence, and go on if the rate allows it."""
         if not self.active:
             return
         if self._heartbeat_ns and self._quiet_since_ns + self._heartbeat_ns <= now_ns:

@@ -85,19 +85,19 @@ class PushRecipients:
         if target.steady:
             sender.send_stored(target, rows)
             return len(rows)
-        taken: list[StoredRow] = []
-        target.send_many(self._while_listened(rows, taken))
-        if taken:
-            sender.record(taken)
-        return len(taken)
+        sent: list[StoredRow] = []
+        target.send_many(self._while_listened(rows, sent))
+        if sent:
+            sender.record(sent)
+        return len(sent)
 
-    def _while_listened(self, rows: list[StoredRow], taken: list[StoredRow]) -> Iterator[Outgoing]:
-        """What is sent of messages until nobody listens; ``taken`` says how far that went."""
+    def _while_listened(self, rows: list[StoredRow], sent: list[StoredRow]) -> Iterator[Outgoing]:
+        """What is sent of messages until nobody listens; ``sent`` says how far that went."""
         push = self._push
         for row, message in zip(rows, self._sender.outgoing(rows), strict=True):
             if not push.active:
                 return
-            taken.append(row)
+            sent.append(row)
             yield message
 
     def _send_by_window(self, rows: list[StoredRow], window: FlowWindow) -> None:
