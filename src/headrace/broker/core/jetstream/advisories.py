@@ -51,6 +51,10 @@ class _Context(Protocol):
     def new_name(self, length: int) -> str: ...
 
 
+def _place(stream_seq: int, consumer_seq: int, deliveries: int) -> dict[str, int]:
+    return {"consumer_seq": consumer_seq, "stream_seq": stream_seq, "deliveries": deliveries}
+
+
 class Advisories:
     """Publishes advisories; building one costs nothing while nobody listens."""
 
@@ -75,14 +79,8 @@ class Advisories:
         self, consumer: _Consumer, stream_seq: int, consumer_seq: int, deliveries: int
     ) -> None:
         """A delivery was refused (``-NAK``)."""
-        self._about(
-            consumer,
-            "MSG_NAKED",
-            "nak",
-            consumer_seq=consumer_seq,
-            stream_seq=stream_seq,
-            deliveries=deliveries,
-        )
+        place = _place(stream_seq, consumer_seq, deliveries)
+        self._about(consumer, "MSG_NAKED", "nak", **place)
 
     def terminated(
         self,
@@ -93,15 +91,9 @@ class Advisories:
         reason: str,
     ) -> None:
         """A message will not be delivered again (``+TERM``, or it was deleted)."""
-        self._about(
-            consumer,
-            "MSG_TERMINATED",
-            "terminated",
-            consumer_seq=consumer_seq,
-            stream_seq=stream_seq,
-            deliveries=deliveries,
-            **({"reason": reason} if reason else {}),
-        )
+        place = _place(stream_seq, consumer_seq, deliveries)
+        why = {"reason": reason} if reason else {}
+        self._about(consumer, "MSG_TERMINATED", "terminated", **place, **why)
 
     def acked(
         self,
@@ -139,29 +131,11 @@ class Advisories:
 
     def pinned(self, consumer: _Consumer, pin_id: str, client: dict[str, Any] | None) -> None:
         """A client was pinned: which, where that is known."""
-        group = consumer.config.priority_groups[0]
-        self._about(
-            consumer,
-            "PINNED",
-            "consumer_group_pinned",
-            account=self._context.options.account,
-            group=group,
-            pinned_id=pin_id,
-            **({"client": client} if client else {}),
-        )
+        self._about_group(consumer, "PINNED", "pinned", client, pinned_id=pin_id)
 
     def unpinned(self, consumer: _Consumer, reason: str, client: dict[str, Any] | None) -> None:
         """A pin was lost: ``admin`` or ``timeout``, and by which client, where that is known."""
-        group = consumer.config.priority_groups[0]
-        self._about(
-            consumer,
-            "UNPINNED",
-            "consumer_group_unpinned",
-            account=self._context.options.account,
-            group=group,
-            reason=reason,
-            **({"client": client} if client else {}),
-        )
+        self._about_group(consumer, "UNPINNED", "unpinned", client, reason=reason)
 
     @property
     def audits(self) -> bool:
@@ -180,6 +154,17 @@ class Advisories:
             "response": response.decode(errors="replace"),
         }
         return self._document(_TYPE + "api_audit", fields)
+
+    def _about_group(
+        self, consumer: _Consumer, event: str, kind: str, client: dict[str, Any] | None, **more: str
+    ) -> None:
+        fields = {
+            "account": self._context.options.account,
+            "group": consumer.config.priority_groups[0],
+            **more,
+            **({"client": client} if client else {}),
+        }
+        self._about(consumer, event, f"consumer_group_{kind}", **fields)
 
     def _about(self, consumer: _Consumer, event: str, kind: str, **fields: Any) -> None:
         names = {"stream": consumer.stream.name, "consumer": consumer.name}

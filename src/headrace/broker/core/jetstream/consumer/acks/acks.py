@@ -97,7 +97,7 @@ class Acks:
         state = self._consumer.state
         finished = state.acknowledge_many(stream_seqs)
         if finished:
-            self._is_done_with(finished)
+            self._done_with(finished)
         elif any([0 <= sequence < state.next_seq for sequence in stream_seqs]):  # noqa: C419
             self.last_ns = self._clock.now_ns()  # acks all the same, if not the first ones
 
@@ -111,11 +111,11 @@ class Acks:
         else:
             finished = [stream_seq] if state.acknowledge(stream_seq) else []
         if finished:
-            self._is_done_with(finished)
+            self._done_with(finished)
         else:
             self.last_ns = self._clock.now_ns()  # an ack all the same, if not the first one
 
-    def _is_done_with(self, stream_seqs: list[int]) -> None:
+    def _done_with(self, stream_seqs: list[int]) -> None:
         """The consumer is done with these."""
         if self._reports:
             self._finished += stream_seqs
