@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Final
 
 from .....api.acks import ack_prefix
@@ -56,13 +56,20 @@ class Sender:
     def record(self, rows: list[StoredRow]) -> None:
         """These went out for the first time, in ascending order."""
         count = len(rows)
-        batch = self._batch or self._begin_batch()
         if count == 1:
-            self._state.deliver_new(batch, rows[0][0])
-        else:
-            self._state.deliver_many(batch, [row[0] for row in rows])
+            self.record_one(rows[0][0])
+            return
+        batch = self._batch or self._begin_batch()
+        self._state.deliver_many(batch, [row[0] for row in rows])
         self.pending -= count
         self.left -= count
+        self.delivered = True
+
+    def record_one(self, sequence: int) -> None:
+        """``record`` for a single message."""
+        self._state.deliver_new(self._batch or self._begin_batch(), sequence)
+        self.pending -= 1
+        self.left -= 1
         self.delivered = True
 
     def _begin_batch(self) -> DeliveryBatch:
@@ -97,8 +104,11 @@ class Sender:
         target.send_stored(rows, self._first_reply, first, self.pending - 1)
         self.record(rows)
 
-    def outgoing(self, rows: list[StoredRow]) -> Iterator[Outgoing]:
+    def outgoing(self, rows: list[StoredRow]) -> Iterable[Outgoing]:
         """What ``send_stored`` would send, message by message; the caller sends and records."""
+        if len(rows) == 1:  # as where each message looks for its own receiver
+            [row] = rows
+            return [(row[1], self.reply_of(row), row[2], row[3])]
         first = self._state.delivered_consumer + 1
         return answered(rows, self._first_reply, first, self.pending - 1)
 
