@@ -15,7 +15,7 @@ from .client.blocking.connection import Connection as BlockingConnection
 from .client.blocking.loop_thread import LoopThread, SharedLoopThread
 from .client.blocking.opening import open_on
 from .client.connection import Connecting, settings_from
-from .client.net.inprocess import InProcessSession
+from .client.net.inprocess import inprocess_session
 from .client.net.options import ConnectOptions, Options
 from .errors import ConfigurationError, ConnectionClosedError
 
@@ -50,7 +50,7 @@ class Broker(ServerBroker):
             ConnectionClosedError: the broker is not running.
         """
         settings = settings_from(options, keywords)
-        return Connecting(partial(InProcessSession, self.accept, settings))
+        return Connecting(partial(inprocess_session, self.accept, settings))
 
 
 class BlockingBroker:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import Unpack
 
+from .jetstream.calls import Api
+from .jetstream.streams import Streams
 from .kv.config import KeyValueOptions, KeyValueStatus, bucket_config, stream_name_of
 from .kv.keyvalue import KeyValue
 from .objects.config import ObjectStoreOptions, object_bucket_config
 from .objects.info import ObjectStoreStatus, object_stream_name
 from .objects.store import ObjectStore
-
-if TYPE_CHECKING:
-    from .jetstream_context import JetStream
 
 __all__ = ["Buckets"]
 
@@ -20,20 +19,14 @@ __all__ = ["Buckets"]
 class Buckets:
     """A part of ``JetStream``; never used alone."""
 
-    @property
-    def _js(self) -> JetStream:
-        return cast("JetStream", self)
-
-    def _change_id(self) -> str:
-        """An id for a change of a bucket: in a cluster it may be sent again, and must be done once."""
-        session = self._js.connection._session
-        return session.nuid.next() if session.info.cluster else ""
+    _api: Api
+    _streams: Streams
 
     # Key-values
 
     async def key_value(self, bucket: str) -> KeyValue:
         """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
-        return KeyValue(self._js, await self._js.stream(stream_name_of(bucket)), bucket)
+        return KeyValue(self._api, await self._streams.get(stream_name_of(bucket)), bucket)
 
     async def create_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
         """Create a bucket, or return the one there is if it is the same.
@@ -42,7 +35,7 @@ class Buckets:
         Raises JetStreamApiError (10058) if there is one with other settings.
         """
         config = bucket_config(bucket, options)
-        return KeyValue(self._js, await self._js.create_stream(config), bucket)
+        return KeyValue(self._api, await self._streams.put("CREATE", config), bucket)
 
     async def update_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
         """Give a bucket these settings; what is not named gets its default.
@@ -50,28 +43,28 @@ class Buckets:
         Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
         """
         config = bucket_config(bucket, options)
-        return KeyValue(self._js, await self._js.update_stream(config), bucket)
+        return KeyValue(self._api, await self._streams.put("UPDATE", config), bucket)
 
     async def create_or_update_key_value(
         self, bucket: str, **options: Unpack[KeyValueOptions]
     ) -> KeyValue:
         """Make sure that a bucket exists with these settings."""
         config = bucket_config(bucket, options)
-        return KeyValue(self._js, await self._js.create_or_update_stream(config), bucket)
+        return KeyValue(self._api, await self._streams.put_either(config), bucket)
 
     async def delete_key_value(self, bucket: str) -> None:
         """Delete a bucket with everything in it. Raises JetStreamApiError (10059)."""
-        await self._js.delete_stream(stream_name_of(bucket))
+        await self._streams.delete(stream_name_of(bucket))
 
     async def key_values(self) -> AsyncIterator[str]:
         """The name of each bucket."""
-        async for name in self._js.stream_names(subject="$KV.*.>"):
+        async for name in self._streams.names(subject="$KV.*.>"):
             if name.startswith("KV_"):
                 yield name.removeprefix("KV_")
 
     async def key_value_statuses(self) -> AsyncIterator[KeyValueStatus]:
         """The settings and the extent of each bucket."""
-        async for info in self._js.streams(subject="$KV.*.>"):
+        async for info in self._streams.infos(subject="$KV.*.>"):
             if info.config.name.startswith("KV_"):
                 yield KeyValueStatus.of(info)
 
@@ -79,7 +72,7 @@ class Buckets:
 
     async def object_store(self, bucket: str) -> ObjectStore:
         """An existing bucket of objects. Raises JetStreamApiError (10059) if there is none."""
-        return ObjectStore(self._js, await self._js.stream(object_stream_name(bucket)), bucket)
+        return ObjectStore(self._api, await self._streams.get(object_stream_name(bucket)), bucket)
 
     async def create_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
@@ -90,7 +83,7 @@ class Buckets:
         Raises JetStreamApiError (10058) if there is one with other settings.
         """
         config = object_bucket_config(bucket, options)
-        return ObjectStore(self._js, await self._js.create_stream(config), bucket)
+        return ObjectStore(self._api, await self._streams.put("CREATE", config), bucket)
 
     async def update_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
@@ -100,27 +93,27 @@ class Buckets:
         Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
         """
         config = object_bucket_config(bucket, options)
-        return ObjectStore(self._js, await self._js.update_stream(config), bucket)
+        return ObjectStore(self._api, await self._streams.put("UPDATE", config), bucket)
 
     async def create_or_update_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
     ) -> ObjectStore:
         """Make sure that a bucket of objects exists with these settings."""
         config = object_bucket_config(bucket, options)
-        return ObjectStore(self._js, await self._js.create_or_update_stream(config), bucket)
+        return ObjectStore(self._api, await self._streams.put_either(config), bucket)
 
     async def delete_object_store(self, bucket: str) -> None:
         """Delete a bucket with every object in it. Raises JetStreamApiError (10059)."""
-        await self._js.delete_stream(object_stream_name(bucket))
+        await self._streams.delete(object_stream_name(bucket))
 
     async def object_stores(self) -> AsyncIterator[str]:
         """The name of each bucket of objects."""
-        async for name in self._js.stream_names(subject="$O.*.M.>"):
+        async for name in self._streams.names(subject="$O.*.M.>"):
             if name.startswith("OBJ_"):
                 yield name.removeprefix("OBJ_")
 
     async def object_store_statuses(self) -> AsyncIterator[ObjectStoreStatus]:
         """The settings and the extent of each bucket of objects."""
-        async for info in self._js.streams(subject="$O.*.M.>"):
+        async for info in self._streams.infos(subject="$O.*.M.>"):
             if info.config.name.startswith("OBJ_"):
                 yield ObjectStoreStatus.of(info.config.name.removeprefix("OBJ_"), info)

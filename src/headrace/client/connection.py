@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from ..errors import (
     ConfigurationError,
     ConnectionClosedError,
-    InvalidSubjectError,
-    LimitExceededError,
     TimeoutError_,
 )
 from ..subjects import check_pattern, check_subject
@@ -24,6 +22,7 @@ from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
 from .net.options import ConnectOptions, Options
 from .net.session import Session
+from .net.state import Change
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
 
 if TYPE_CHECKING:
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_SERVER", "Connecting", "Connection", "connect"]
 
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
-_SUBJECTS_KNOWN_MAX: Final = 4096
 
 
 def connect(
@@ -109,7 +107,6 @@ class Connection:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known_subjects: set[str] = set()
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "connected" if self.is_connected else "restoring"
@@ -137,7 +134,7 @@ class Connection:
     @property
     def is_closed(self) -> bool:
         """Whether it is over for good."""
-        return self._session.closed is not None
+        return self._session.is_closed
 
     @property
     def server(self) -> str:
@@ -200,17 +197,17 @@ class Connection:
         self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
         """As ``publish``, from a plain function: never waits, raises BufferFullError instead."""
-        self._check_subject(subject)
+        self._session.check_subject(subject)
         if reply:
-            self._check_subject(reply)
-        if self._session.drained:
+            self._session.check_subject(reply)
+        if not self._session.state.may_publish:
             raise ConnectionClosedError("the connection was drained, nothing more can be published")
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = header_block(headers) if headers else b""
         if (trace := self._session.trace) is not None:
             block = trace(block)
-        self._check_size(len(block) + len(payload))
+        self._session.check_size(len(block) + len(payload))
         self._session.send(pub(subject.encode(), reply.encode(), block, payload))
 
     async def request(
@@ -231,15 +228,16 @@ class Connection:
             TimeoutError: no answer in time.
             DisconnectedError: the connection was lost before the answer came.
         """
-        self._check_subject(subject)
+        self._session.check_subject(subject)
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = header_block(headers) if headers else b""
         if (trace := self._session.trace) is not None:
             block = trace(block)
-        self._check_size(len(block) + len(payload))
+        self._session.check_size(len(block) + len(payload))
         seconds = self._session.options.request_timeout if timeout is None else timeout
-        return await self._session.requests.ask(subject, block, payload, seconds)
+        answer = await self._session.requests.ask(subject, block, payload, seconds)
+        return Message(self._session, answer)
 
     # Subscribing
 
@@ -263,7 +261,7 @@ class Connection:
         check_pattern(subject.encode())
         if queue:
             check_subject(queue.encode())
-        if self._session.draining:
+        if not self._session.state.may_subscribe:
             raise ConnectionClosedError(
                 "the connection is draining, nothing more can be subscribed"
             )
@@ -340,11 +338,11 @@ class Connection:
                     for each in list(session.observers)
                     if isinstance(each, Consumption)
                 ]
-                session.draining = True
+                session.change(Change.DRAIN)
                 for error in await asyncio.gather(*drains, return_exceptions=True):
                     if isinstance(error, Exception):
                         session.report(error)
-                session.drained = True
+                session.change(Change.EMPTIED)
                 await session.flush()
         except (TimeoutError, ConnectionError) as error:
             session.report(error)
@@ -354,23 +352,3 @@ class Connection:
     async def close(self) -> None:
         """Send what is queued and end for good. Whoever waits gets ConnectionClosedError."""
         await self._session.close()
-
-    # Checks
-
-    def _check_subject(self, subject: str) -> None:
-        known = self._known_subjects
-        if subject in known:
-            return
-        try:
-            check_subject(subject.encode())
-        except (AttributeError, UnicodeEncodeError):
-            raise InvalidSubjectError(f"subject {subject!r} is not text") from None
-        if len(known) < _SUBJECTS_KNOWN_MAX:
-            known.add(subject)
-
-    def _check_size(self, size: int) -> None:
-        if size > self._session.info.max_payload:
-            raise LimitExceededError(
-                f"a message of {size} bytes (headers and payload); the server accepts at most "
-                f"{self._session.info.max_payload}"
-            )

@@ -4,54 +4,33 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from ..api.base import DocumentError
 from ..api.consumers import ConsumerConfig, ConsumerInfo
-from ..api.envelope import decode_pub_ack
-from ..api.messages import AccountInfo, PubAck, SuccessResponse
+from ..api.messages import AccountInfo, PubAck
 from ..api.names import API_PREFIX
-from ..api.streams import (
-    StreamConfig,
-    StreamInfo,
-    StreamListResponse,
-    StreamNamesRequest,
-    StreamNamesResponse,
-)
-from ..errors import (
-    ConfigurationError,
-    DisconnectedError,
-    HeadraceError,
-    JetStreamApiError,
-    NoRespondersError,
-    ProtocolError,
-    TimeoutError_,
-)
+from ..api.streams import StreamConfig, StreamInfo
+from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
 from .buckets import Buckets
-from .jetstream.calls import Api, check_name, config_from
+from .jetstream.calls import Api, check_name
 from .jetstream.consumer import Consumer
 from .jetstream.consumers import Consumers
 from .jetstream.ordered import OrderedConsumer
-from .jetstream.sources import with_external_domains
 from .jetstream.stream import Stream
-from .message import HeadersLike, payload_bytes
-from .net.leaders import PublishAgain, delivery_seconds, patiently
-from .publish.fast_publisher import FastPublisher
-from .publish.headers import PublishOptions, with_options
-from .publish.publisher import Publisher, PublishFailure
+from .jetstream.streams import Streams
+from .message import HeadersLike
+from .net.leaders import delivery_seconds
+from .publish.awaited import publish_awaited
+from .publish.headers import PublishOptions
+from .publish.make import make_publisher
+from .publish.publisher import Publisher, PublisherSettings, PublishFailure
 from .publishing import Publishing
 
 if TYPE_CHECKING:
     from .connection import Connection
 
 __all__ = ["JetStream"]
-
-_STREAM_EXISTS: Final = 10058
-
-_decode_ack = msgspec.json.Decoder(PubAck).decode
 
 
 class JetStream(Buckets, Publishing):
@@ -84,10 +63,10 @@ class JetStream(Buckets, Publishing):
         if not is_valid_subject(prefix.encode()):
             raise ConfigurationError(f"prefix {prefix!r} is not a subject without wildcards")
         self._connection = connection
-        self._batches_at = ""  # the server known to understand batches, whatever its API level
         session = connection._session
         seconds = session.options.request_timeout if timeout is None else timeout
         self._api = Api(session, prefix, seconds, delivery_seconds(session, delivery_timeout))
+        self._streams = Streams(self._api)
 
     @property
     def connection(self) -> Connection:
@@ -138,49 +117,25 @@ class JetStream(Buckets, Publishing):
             TimeoutError, DisconnectedError: no answer came; the message may be stored or not.
             ProtocolError: somebody answered who is no stream; the message may be stored or not.
         """
-        options: PublishOptions = {}
-        if msg_id:
-            options["msg_id"] = msg_id
-        if expected_stream:
-            options["expected_stream"] = expected_stream
-        if expected_last_sequence is not None:
-            options["expected_last_sequence"] = expected_last_sequence
-        if expected_last_subject_sequence is not None:
-            options["expected_last_subject_sequence"] = expected_last_subject_sequence
-        if expected_last_subject_sequence_subject:
-            options["expected_last_subject_sequence_subject"] = (
-                expected_last_subject_sequence_subject
-            )
-        if expected_last_msg_id:
-            options["expected_last_msg_id"] = expected_last_msg_id
-        if ttl:
-            options["ttl"] = ttl
-        connection = self._connection
-        connection._check_subject(subject)
-        if type(payload) is not bytes:
-            payload = payload_bytes(payload)
-        block = with_options(headers, options)
-        if (trace := connection._session.trace) is not None:
-            block = trace(block)
-        connection._check_size(len(block) + len(payload))
-        seconds = self._api.timeout if timeout is None else timeout
-        session = connection._session
-        try:
-            answer = await session.requests.ask(subject, block, payload, seconds)
-            return _pub_ack(subject, answer.payload)
-        except (NoRespondersError, JetStreamApiError, TimeoutError_, DisconnectedError) as error:
-            failed: HeadraceError = error
-        limit = delivery_seconds(session, delivery_timeout, self._api.delivery_timeout)
-        expected = max(expected_last_sequence or 0, expected_last_subject_sequence or 0)
-        again = PublishAgain(
-            self._api, subject, retries, deduplicated=bool(msg_id), expected=expected
+        options: PublishOptions = {
+            "msg_id": msg_id,
+            "expected_stream": expected_stream,
+            "expected_last_sequence": expected_last_sequence,
+            "expected_last_subject_sequence": expected_last_subject_sequence,
+            "expected_last_subject_sequence_subject": expected_last_subject_sequence_subject,
+            "expected_last_msg_id": expected_last_msg_id,
+            "ttl": ttl,
+        }
+        return await publish_awaited(
+            self._api,
+            subject,
+            payload,
+            headers,
+            options,
+            timeout=timeout,
+            delivery_timeout=delivery_timeout,
+            retries=retries,
         )
-
-        async def attempt() -> PubAck:
-            answer = await session.requests.ask(subject, block, payload, seconds)
-            return _pub_ack(subject, answer.payload)
-
-        return await patiently(session, limit, attempt, again.awaited, failed)
 
     def publisher(
         self,
@@ -211,20 +166,18 @@ class JetStream(Buckets, Publishing):
                 up to ``window``. Without such a stream ``send`` and ``flush`` raise ConfigurationError.
             on_failure: called for each message that failed; without it ``flush`` raises PublishError.
         """
-        kind = FastPublisher if fast else self._connection._session.publisher_type
-        return kind(
-            self._connection,
-            self._api,
-            delivery_timeout=delivery_seconds(
-                self._connection._session, delivery_timeout, self._api.delivery_timeout
-            ),
+        api = self._api
+        limit = delivery_seconds(api.session, delivery_timeout, api.delivery_timeout)
+        settings = PublisherSettings(
             window=window,
             window_bytes=window_bytes,
             ack_timeout=ack_timeout,
+            delivery_timeout=limit,
             retries=retries,
             deduplicate=deduplicate,
             on_failure=on_failure,
         )
+        return make_publisher(api, settings, fast=fast)
 
     # Streams
 
@@ -234,36 +187,21 @@ class JetStream(Buckets, Publishing):
         An identical stream is simply returned. Raises JetStreamApiError (10058) if one of this name has
         another configuration.
         """
-        return await self._put_stream("CREATE", config_from(StreamConfig, config, values))
+        return await self._streams.put("CREATE", config, values)
 
     async def update_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
         """Give a stream this whole configuration. (``stream.update`` changes single fields.)"""
-        return await self._put_stream("UPDATE", config_from(StreamConfig, config, values))
+        return await self._streams.put("UPDATE", config, values)
 
     async def create_or_update_stream(
         self, config: StreamConfig | None = None, /, **values: Any
     ) -> Stream:
         """Make sure that a stream exists with this configuration."""
-        complete = config_from(StreamConfig, config, values)
-        try:
-            return await self._put_stream("CREATE", complete)
-        except JetStreamApiError as error:
-            if error.err_code != _STREAM_EXISTS:
-                raise
-        return await self._put_stream("UPDATE", complete)
-
-    async def _put_stream(self, verb: str, config: StreamConfig) -> Stream:
-        tokens = ("STREAM", verb, check_name("stream", config.name))
-        # Of two creations, or updates, of the same stream the second finds what it wants.
-        complete = with_external_domains(config)
-        info = await self._api.call(StreamInfo, tokens, complete, repeatable=True)
-        return Stream(self._api, config.name, info)
+        return await self._streams.put_either(config, values)
 
     async def stream(self, name: str) -> Stream:
         """An existing stream. Raises JetStreamApiError (10059) if there is none of this name."""
-        stream = Stream(self._api, check_name("stream", name))
-        await stream.info()
-        return stream
+        return await self._streams.get(name)
 
     async def delete_stream(self, name: str) -> None:
         """Delete a stream. Raises JetStreamApiError (10059) if there is none of this name.
@@ -271,28 +209,15 @@ class JetStream(Buckets, Publishing):
         A lost answer is not repeated: the stream may have been made anew since. After TimeoutError or
         DisconnectedError it may be gone or not.
         """
-        tokens = ("STREAM", "DELETE", check_name("stream", name))
-        await self._api.call(SuccessResponse, tokens)
+        await self._streams.delete(name)
 
     def streams(self, *, subject: str = "") -> AsyncIterator[StreamInfo]:
         """What the server says of each stream, or of those that have ``subject``."""
-        return self._api.pages(
-            StreamListResponse,
-            ("STREAM", "LIST"),
-            lambda offset: StreamNamesRequest(offset=offset, subject=subject),
-            lambda page: page.streams,
-            lambda page: page.total,
-        )
+        return self._streams.infos(subject=subject)
 
     def stream_names(self, *, subject: str = "") -> AsyncIterator[str]:
         """The name of each stream, or of those that have ``subject``."""
-        return self._api.pages(
-            StreamNamesResponse,
-            ("STREAM", "NAMES"),
-            lambda offset: StreamNamesRequest(offset=offset, subject=subject),
-            lambda page: page.streams,
-            lambda page: page.total,
-        )
+        return self._streams.names(subject=subject)
 
     # Consumers, without asking for the stream first
 
@@ -335,20 +260,3 @@ class JetStream(Buckets, Publishing):
     async def delete_consumer(self, stream: str, name: str) -> None:
         """As ``Stream.delete_consumer``."""
         await Consumers(self._api, stream).delete(name)
-
-
-def _pub_ack(subject: str, data: bytes) -> PubAck:
-    """Read a publish acknowledgement; the short way when it is plainly one.
-
-    Raises JetStreamApiError: the stream refused; ProtocolError: no stream said this.
-    """
-    try:
-        ack = _decode_ack(data) if data.startswith(b'{"stream"') else decode_pub_ack(data)
-        if ack.stream and ack.seq >= 0:
-            return ack
-    except (DocumentError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass  # it is said below what came
-    raise ProtocolError(
-        f"the answer to a publish on {subject!r} is no stream's but {data[:64]!r}: somebody else answers "
-        "there too, so it is not known to be stored"
-    )

@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ..errors import ConfigurationError
-from .publish.publisher import Publisher
-
-if TYPE_CHECKING:
-    from .net.session import Session
+from .net.session import Session
 
 __all__ = ["ConnectionStats", "prometheus"]
 
@@ -79,37 +76,10 @@ class ConnectionStats:
     """Answers to consumers' messages: ack, nak, term and in progress. ``ack_sync`` is a request."""
 
 
-class Counts:
-    """What the parts of a session count themselves, a batch at a time."""
-
-    __slots__ = (
-        "acked",
-        "answers",
-        "dropped",
-        "errors",
-        "failed",
-        "in_bytes",
-        "in_messages",
-        "published",
-        "pulls",
-        "sent",
-    )
-
-    def __init__(self) -> None:
-        self.in_messages = 0
-        self.in_bytes = 0  # of links that are gone
-        self.published = 0  # messages that went out in batches
-        self.pulls = 0
-        self.answers = 0
-        self.dropped = 0
-        self.errors = 0
-        self.sent = self.acked = self.failed = 0  # of publishers that are closed
-
-
 def stats_of(session: Session) -> ConnectionStats:
     """Count now."""
     counts, link, outbox = session.counts, session.link, session.outbox
-    publishers = [each for each in session.observers if isinstance(each, Publisher)]
+    publishers = list(session.publishers)
     subscriptions = list(session.subscriptions)
     return ConnectionStats(
         connected=link is not None,

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, cast
-
-import msgspec
 
 from ..api import names
 from ..api.messages import PubAck
 from ..errors import ConfigurationError
-from .jetstream.calls import seconds, time_text
+from .jetstream.calls import Api, seconds, time_text
 from .message import HeadersLike
 from .publish.atomic_batch import AtomicBatch
+from .publish.awaited import publish_awaited
 from .publish.headers import duration_text, with_pairs
 
-if TYPE_CHECKING:
-    from .jetstream_context import JetStream
-
-__all__ = ["Publishing", "counter_value"]
+__all__ = ["Publishing"]
 
 
 class Publishing:
     """A part of ``JetStream``; never used alone."""
+
+    _api: Api
 
     def batch(self, *, timeout: float | None = None) -> AtomicBatch:
         """Messages stored together or not at all: ``async with js.batch() as batch``.
@@ -30,8 +27,7 @@ class Publishing:
         Args:
             timeout: seconds to wait for the answer to the whole batch; None is the context's.
         """
-        js = cast("JetStream", self)
-        return AtomicBatch(js, js._api.timeout if timeout is None else timeout)
+        return AtomicBatch(self._api, self._api.timeout if timeout is None else timeout)
 
     async def increment(self, subject: str, by: int = 1, *, headers: HeadersLike = None) -> int:
         """Add ``by``, which may be negative, to the counter ``subject``, and return its new value.
@@ -40,9 +36,8 @@ class Publishing:
         TimeoutError or DisconnectedError the counter may have been changed or not. The value is read by
         ``stream.counter(subject)``. Raises as ``publish``.
         """
-        js = cast("JetStream", self)
         given = with_pairs(headers, (names.INCREMENT, f"{by:+d}"))
-        ack = await js.publish(subject, headers=given)
+        ack = await publish_awaited(self._api, subject, b"", given, {})
         if not ack.val:
             raise ConfigurationError(
                 f"the stream {ack.stream!r} of {subject!r} has no counters: it stored an ordinary message"
@@ -95,16 +90,4 @@ class Publishing:
             (names.SCHEDULE_SOURCE, source),
             (names.SCHEDULE_TTL, ttl if isinstance(ttl, str) else duration_text(ttl)),
         )
-        return await cast("JetStream", self).publish(subject, payload, headers=given)
-
-
-def counter_value(payload: bytes) -> int:
-    """The value in a counter's message. Raises ConfigurationError for another message."""
-    try:
-        return int(msgspec.json.decode(payload, type=_Counter).val)
-    except (msgspec.DecodeError, ValueError):
-        raise ConfigurationError(f"{payload[:40]!r} is not the message of a counter") from None
-
-
-class _Counter(msgspec.Struct):
-    val: str
+        return await publish_awaited(self._api, subject, payload, given, {})

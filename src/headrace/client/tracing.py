@@ -18,12 +18,9 @@ import secrets
 from collections.abc import Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from ..wire.headers import add_header, header_value
-
-if TYPE_CHECKING:
-    from .message import MessageView
 
 try:
     from opentelemetry import context as _otel_context
@@ -41,6 +38,13 @@ _TRACEPARENT: Final = re.compile(
     r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.ASCII
 )
 _STATE_TEXT: Final = re.compile(r"[\x20-\x7e\t]*", re.ASCII)
+
+
+class Received(Protocol):
+    """A message that came with headers."""
+
+    @property
+    def raw_headers(self) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +103,7 @@ def parse(traceparent: str, tracestate: str = "") -> TraceContext | None:
     return TraceContext(trace_id, span_id, int(flags, 16), tracestate.strip())
 
 
-def context_of(message: MessageView) -> TraceContext | None:
+def context_of(message: Received) -> TraceContext | None:
     """The context a message came with, or None."""
     block = message.raw_headers
     parent = header_value(block, _PARENT) or header_value(block, b"Traceparent")

@@ -26,6 +26,7 @@ from headrace.errors import (
     ServerError,
     TimeoutError_,
 )
+from headrace.wire.frames import MSG, Frame
 
 NOT_NOW = b'{"error":{"code":503,"err_code":10008,"description":"temporarily unavailable"}}'
 DONE = b'{"success":true}'
@@ -52,12 +53,12 @@ class Scripted:
         monkeypatch.setattr(self.session.requests, "ask", self._ask)
         monkeypatch.setattr("headrace.client.net.leaders.PAUSE_FIRST_S", 0.001)
 
-    async def _ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Any:
+    async def _ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Frame:
         self.asked.append(subject)
         answer = self.script.pop(0)
         if isinstance(answer, HeadraceError):
             raise answer
-        return type("Answer", (), {"payload": answer})
+        return (MSG, subject.encode(), b"1", b"", b"", answer)
 
 
 @pytest.fixture

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from headrace.api.errors import Errors
+from headrace.client.net.handshake import ServerInfo
+from headrace.client.nuid import Nuid
 from headrace.client.objects.descriptions import ATTEMPTS_MAX, Descriptions
 from headrace.client.objects.info import ObjectInfo
 from headrace.errors import HeadraceError, JetStreamApiError, TimeoutError_
@@ -20,19 +22,27 @@ NOTHING = JetStreamApiError(
 
 
 class Busy:
-    """A stream that answers each publish with the next of these errors; the context of it, too."""
+    """A stream that answers each publish with the next of these errors; its session and API, too."""
 
     def __init__(self, *errors: HeadraceError) -> None:
         self.errors = list(errors)
+        self.session = self.requests = self
+        self.info = ServerInfo()
+        self.nuid = Nuid()
+        self.trace = None
+        self.timeout = self.delivery_timeout = 1.0
 
     async def get_last_message(self, subject: str) -> Any:
         raise NOTHING
 
-    async def publish(self, *_: object, **__: object) -> Any:
-        raise self.errors.pop(0)
+    def check_subject(self, subject: str) -> None:
+        """Any will do."""
 
-    def _change_id(self) -> str:
-        return "x"
+    def check_size(self, size: int) -> None:
+        """Any will do."""
+
+    async def ask(self, *_: object) -> Any:
+        raise self.errors.pop(0)
 
 
 async def replace(busy: Busy) -> None:

@@ -29,6 +29,7 @@ from headrace.client import (
     ObjectStore,
     connect,
 )
+from headrace.client.objects import descriptions
 from headrace.errors import (
     ConfigurationError,
     DisconnectedError,
@@ -186,20 +187,20 @@ async def test_a_full_bucket_refuses_and_keeps_what_it_has(js: JetStream) -> Non
     await js.delete_object_store("SMALL")
 
 
-async def test_damage_is_noticed(store: ObjectStore) -> None:
+async def test_damage_is_noticed(store: ObjectStore, js: JetStream) -> None:
     info = await store.put("x", NOISE[:5000], chunk_size=1000)
     last = (await store._stream.info()).state.last_seq
     await store._stream.delete_message(last - 2)
     with pytest.raises(ObjectDamagedError, match="4 of its 5 chunks"):
         await store.get("x")
-    await store._js.publish(f"$O.FILES.C.{info.nuid}", NOISE[:1000])
+    await js.publish(f"$O.FILES.C.{info.nuid}", NOISE[:1000])
     with pytest.raises(ObjectDamagedError, match="SHA-256"):
         await store.get("x")
     one = await store.put("one", b"1")
     await store._stream.purge(subject=f"$O.FILES.C.{one.nuid}")
     with pytest.raises(ObjectDamagedError, match="0 of its 1 chunks"):
         await store.get("one")
-    await store._js.publish("$O.FILES.M.eA==", b"[]")
+    await js.publish("$O.FILES.M.eA==", b"[]")
     with pytest.raises(ObjectDamagedError, match="does not describe an object"):
         await store.get("x")
 
@@ -246,12 +247,12 @@ async def test_a_failed_download_leaves_no_file(store: ObjectStore, tmp_path: Pa
     assert [(entry.name, entry.read_bytes()) for entry in tmp_path.iterdir()] == [("x", b"old")]
 
 
-async def test_what_a_dead_program_left_is_removed(store: ObjectStore) -> None:
+async def test_what_a_dead_program_left_is_removed(store: ObjectStore, js: JetStream) -> None:
     await store.put("x", NOISE[:5000], chunk_size=1000)
     await store.put("gone", b"1")
     await store.delete("gone")
     for number in range(3):
-        await store._js.publish(f"$O.FILES.C.left{number % 2}", b"chunk")
+        await js.publish(f"$O.FILES.C.left{number % 2}", b"chunk")
     assert await store.remove_leftovers() == 0  # they may belong to a put under way
     assert len(await chunks_of(store)) == 3
     assert await store.remove_leftovers(older_than=0) == 2
@@ -430,7 +431,7 @@ async def test_an_answer_that_was_lost_is_looked_for(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put("x", b"old")
-    publish, answers = store._js.publish, iter([DisconnectedError("lost"), None])
+    publish, answers = descriptions.publish_awaited, iter([DisconnectedError("lost"), None])
 
     async def loses(*args: Any, **keywords: Any) -> PubAck:
         ack = await publish(*args, **keywords)
@@ -438,7 +439,7 @@ async def test_an_answer_that_was_lost_is_looked_for(
             raise error
         return ack
 
-    monkeypatch.setattr(store._js, "publish", loses)
+    monkeypatch.setattr(descriptions, "publish_awaited", loses)
     info = await store.put("x", b"new")
     assert await store.info("x") == info
     assert await store.get("x") == b"new"
@@ -452,7 +453,7 @@ async def test_when_no_answer_comes_at_all_the_content_stays(
         raise TimeoutError_("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(store._js, "publish", never)
+        patched.setattr(descriptions, "publish_awaited", never)
         with pytest.raises(TimeoutError_) as caught:
             await store.put("x", b"1")
     assert "may be stored or not" in caught.value.__notes__[0]

@@ -487,11 +487,11 @@ async def test_what_is_lost_on_the_way_is_sent_again_in_its_place(
     put = FastPublisher._put
     lost = 0
 
-    def lossy(self: FastPublisher, commands: list[bytes], size: int) -> None:
+    def lossy(self: FastPublisher, commands: list[bytes]) -> None:
         nonlocal lost
         left = [command for command in commands if source.random() > 0.004]
         lost += len(commands) - len(left)
-        put(self, left, size)
+        put(self, left)
 
     monkeypatch.setattr(FastPublisher, "_put", lossy)
     failures: list[PublishFailure] = []

@@ -39,7 +39,7 @@ class Api:
         delivery_timeout: seconds in which a call is made again, while there is no leader to answer it.
     """
 
-    __slots__ = ("delivery_timeout", "prefix", "session", "timeout")
+    __slots__ = ("batches_at", "delivery_timeout", "prefix", "session", "timeout")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Api:
         self.prefix = prefix
         self.timeout = timeout
         self.delivery_timeout = delivery_timeout
+        self.batches_at = ""  # the server known to understand batches, whatever its API level
 
     def subject(self, *tokens: str) -> str:
         """The subject of a call."""
@@ -120,7 +121,7 @@ class Api:
                 "or not for this account"
             ) from None
         try:
-            return decode_response(answer.payload, kind)
+            return decode_response(answer[5], kind)
         except DocumentError as error:
             raise ProtocolError(f"the answer on {subject!r} is not understood: {error}") from error
 

@@ -21,7 +21,7 @@ from ...errors import (
 from ...wire.encode import pub, unsub
 from ...wire.frames import Frame
 from ..callbacks import CALLBACK_ERRORS, as_exception, await_result, check_callback, check_plain
-from .message import JetStreamMessage, Queued, nak_commands
+from .message import JetStreamMessage, Queued
 from .pin import Pin
 from .pull import (
     ConsumeLimits,
@@ -332,7 +332,7 @@ class Consumption:
     def _refuse(self, frames: list[Frame]) -> None:
         replies = [frame[3] for frame in frames if frame[3]]
         if replies:
-            self._session.send_control(nak_commands(replies))
+            self._session.send_back(replies)
 
     def _report(self, error: Exception) -> None:
         if self._on_error is None:

@@ -18,7 +18,7 @@ from ...errors import (
 )
 from ...wire.encode import pub, unsub
 from ...wire.frames import Frame
-from .message import Batch, nak_commands
+from .message import Batch
 from .pin import Pin
 from .pull import Meaning, Status, encode_request, meaning_of, message_size, read_status
 
@@ -216,8 +216,8 @@ class Fetch:
 
     def _refuse(self, frames: list[Frame]) -> None:
         replies = [frame[3] for frame in frames if frame[3]]
-        if replies and self._session.closed is None:
-            self._session.send_control(nak_commands(replies))
+        if replies:
+            self._session.send_back(replies)
 
     # The connection
 

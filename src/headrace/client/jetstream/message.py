@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -22,8 +22,6 @@ __all__ = [
     "JetStreamMessage",
     "MessageBatch",
     "Queued",
-    "answer_commands",
-    "nak_commands",
 ]
 
 
@@ -39,17 +37,6 @@ class Queued:
 
 _QUEUED: Final = Queued()
 _SHORT_ACK: Final = b""  # means the same as +ACK, and costs a nats-server noticeably less
-
-
-def answer_commands(replies: Iterable[bytes], body: bytes) -> bytes:
-    """The bytes that send ``body`` to each of these reply subjects, made in one go."""
-    end = b" %d\r\n%b\r\n" % (len(body), body)
-    return b"PUB " + (end + b"PUB ").join(replies) + end
-
-
-def nak_commands(replies: Iterable[bytes]) -> bytes:
-    """The bytes that send many messages back, made in one go."""
-    return answer_commands(replies, NAK)
 
 
 class DeliveredMessage(MessageView, eq=False):
@@ -193,7 +180,7 @@ class MessageBatch(Sequence[M]):
         return self._answer_all(NAK)
 
     def _answer_all(self, body: bytes) -> Queued:
-        answers = self._session.answers
+        answers = self._session.outbox.answers
         if self._messages is not None:
             waiting = [message for message in self._messages if not message._answered]
             replies = [message._frame[3] for message in waiting]

@@ -297,7 +297,7 @@ class OrderedConsumption:
         self._session.observers.pop(self, None)
         if self._inner is not None:
             self._inner._abandon()
-        if self._session.closed is None:
+        if not self._session.is_closed:
             await self._ordered.delete()
 
     async def __aenter__(self) -> Self:

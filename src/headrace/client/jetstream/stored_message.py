@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
 
 from ...api import names
 from ...api.errors import Errors
 from ...api.messages import StoredMessageDocument
 from ...api.times import parse_time
-from ...errors import JetStreamApiError, ProtocolError
+from ...errors import ConfigurationError, JetStreamApiError, ProtocolError
 from ...wire.headers import Headers, parse_headers
 
 __all__ = ["StreamMessage"]
@@ -65,7 +68,7 @@ def from_direct(headers: bytes, payload: bytes) -> StreamMessage:
         ) from error
 
 
-_ADDED = frozenset(
+_ADDED: Final = frozenset(
     {
         names.STREAM,
         names.SUBJECT,
@@ -75,3 +78,15 @@ _ADDED = frozenset(
         names.LAST_SEQUENCE,
     }
 )
+
+
+def counter_value(payload: bytes) -> int:
+    """The value in a counter's message. Raises ConfigurationError for another message."""
+    try:
+        return int(msgspec.json.decode(payload, type=_Counter).val)
+    except (msgspec.DecodeError, ValueError):
+        raise ConfigurationError(f"{payload[:40]!r} is not the message of a counter") from None
+
+
+class _Counter(msgspec.Struct):
+    val: str

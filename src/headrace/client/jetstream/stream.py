@@ -21,14 +21,13 @@ from ...api.messages import (
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig, StreamInfo, StreamInfoRequest
 from ...errors import ConfigurationError, JetStreamApiError, NoRespondersError
 from ...limits import SUBJECTS_PER_PAGE
-from ..publishing import counter_value
 from .calls import Api, config_from, moment
 from .consumer import Consumer
 from .consumers import Consumers
 from .direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
 from .sources import with_external_domains
-from .stored_message import StreamMessage, from_direct, from_document
+from .stored_message import StreamMessage, counter_value, from_direct, from_document
 
 __all__ = ["Stream", "StreamMessage"]
 
@@ -236,7 +235,7 @@ class Stream:
         )
         subject = api.subject("DIRECT", "GET", self.name)
         answer = await api.session.requests.ask(subject, b"", encode(direct), api.timeout)
-        return from_direct(answer.raw_headers, answer.payload)
+        return from_direct(answer[4], answer[5])
 
     # Consumers
 

@@ -7,20 +7,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import Final, Literal, Unpack
 
 from ...api import names
 from ...api.errors import Errors
 from ...api.streams import StreamInfo
 from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ...wire.headers import Headers, parse_headers
+from ..jetstream.calls import Api
 from ..jetstream.message import JetStreamMessage
 from ..jetstream.stream import Stream, StreamMessage
 from ..jetstream.watch import Watch
+from ..message import HeadersLike
+from ..publish.awaited import change_id, publish_awaited
+from ..publish.headers import PublishOptions
 from .config import STREAM_PREFIX, KeyValueStatus
-
-if TYPE_CHECKING:
-    from ..jetstream_context import JetStream
 
 __all__ = ["Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue", "Operation"]
 
@@ -85,8 +86,8 @@ class KeyValue:
         bucket: its name.
     """
 
-    def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:
-        self._js = js
+    def __init__(self, api: Api, stream: Stream, bucket: str) -> None:
+        self._api = api
         self._stream = stream
         self._prefix, self._put_prefix = _prefixes(bucket, stream.cached_info)
         self.bucket = bucket
@@ -246,11 +247,17 @@ class KeyValue:
     async def _put_at(self, key: str, value: bytes, revision: int, ttl: float | timedelta) -> int:
         return await self._change(key, value, expected_last_subject_sequence=revision, ttl=ttl)
 
-    async def _change(self, key: str, value: bytes = b"", **options: Any) -> int:
+    async def _change(
+        self,
+        key: str,
+        value: bytes = b"",
+        headers: HeadersLike = None,
+        **options: Unpack[PublishOptions],
+    ) -> int:
         """Publish a change of a key, and return its revision."""
-        msg_id = self._js._change_id()
+        msg_id = options["msg_id"] = change_id(self._api)
         try:
-            ack = await self._js.publish(self._put_subject(key), value, msg_id=msg_id, **options)
+            ack = await publish_awaited(self._api, self._put_subject(key), value, headers, options)
         except JetStreamApiError as error:
             if (
                 error.err_code in _CHANGED

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from ...wire.frames import Frame
-from ..jetstream.message import nak_commands
 from .routes import Route
 
 if TYPE_CHECKING:
@@ -59,5 +58,5 @@ class Inboxes:
     def _refuse(self, frames: list[Frame]) -> None:
         """A server sent more than it was asked for: back with it, before its deadline."""
         replies = [frame[3] for frame in frames if frame[3]]
-        if replies and self._session.closed is None:
-            self._session.send_control(nak_commands(replies))
+        if replies:
+            self._session.send_back(replies)

@@ -1,20 +1,20 @@
 """A connection to a broker in this process: no socket, and messages that are never bytes on a wire.
 
-The session above is the usual one. Only its link, its outbox and what a command looks like are other ones:
-control lines stay bytes, messages that go by the thousand are handed over as frames (``wire.inprocess``).
+The session is the usual one, with another link and another outbox. Control lines stay bytes; messages that
+go by the thousand are handed over as frames (``wire.inprocess``).
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, cast
 
 from ...errors import AuthorizationError, ConnectFailedError, ConnectionClosedError, ServerError
-from ...wire.frames import PUB, Frame
 from ...wire.inprocess import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
-from ..publish.inprocess_publisher import DirectPublisher
+from ...wire.frames import PUB, Frame
 from .handshake import ServerAddress, connect_command
 from .link import Handshake, Link
 from .options import Options
@@ -22,7 +22,7 @@ from .outbox import Outbox
 from .reconnect import ServerGoneError
 from .session import Session
 
-__all__ = ["InProcessSession"]
+__all__ = ["inprocess_session"]
 
 _ERRORS: Final = (ConnectionClosedError, ServerError)
 
@@ -38,7 +38,7 @@ class InProcess(ServerAddress):
         return "in-process"
 
 
-class DirectLink(Link):
+class InProcessLink(Link):
     """A link whose transport is itself: what is written goes to the broker's end at once."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -80,12 +80,12 @@ class _Transport:
     abort = close
 
 
-async def open_direct(acceptor: Acceptor, options: Options) -> Link:
-    """Connect and shake hands; the link is ready for commands. There is no TLS: nothing to hide from.
+async def open_inprocess(acceptor: Acceptor, address: ServerAddress, options: Options) -> Link:
+    """Connect and shake hands; the link is ready for commands. There is no TLS: nobody can listen.
 
     Raises as ``open_link``, and ServerGoneError when the broker is not running.
     """
-    link = DirectLink(asyncio.get_running_loop())
+    link = InProcessLink(asyncio.get_running_loop())
     handshake = Handshake(link)
     try:
         link.open(acceptor)
@@ -114,37 +114,33 @@ async def open_direct(acceptor: Acceptor, options: Options) -> Link:
     return link
 
 
-class DirectOutbox(Outbox):
+class InProcessOutbox(Outbox):
     """Hands its items over as they are; those that are bytes are joined first, for the parser."""
 
     __slots__ = ()
 
+    carries_frames = True
+
+    @staticmethod
+    def answers(replies: list[bytes], body: bytes) -> Chunk:
+        size = sum(map(len, replies)) + len(replies) * (len(body) + FRAME_BYTES)
+        return FrameBatch([(PUB, reply, b"", b"", body) for reply in replies], size)
+
     def _hand_over(self, items: list[Any]) -> None:
         chunks: list[Chunk] = []
-        for kind, run in groupby(items, type):
+        for kind, group in groupby(items, type):
             if kind is bytes:
-                chunks.append(b"".join(run))
+                chunks.append(b"".join(group))
             else:
-                chunks += run
+                chunks += group
         cast(_Transport, self._transport).write_chunks(chunks)
 
 
-def answer_frames(replies: list[bytes], body: bytes) -> Chunk:
-    """What sends ``body`` to each of these reply subjects."""
-    size = sum(map(len, replies)) + len(replies) * (len(body) + FRAME_BYTES)
-    return FrameBatch([(PUB, reply, b"", b"", body) for reply in replies], size)
-
-
-class InProcessSession(Session):
+def inprocess_session(acceptor: Acceptor, options: Options) -> Session:
     """The session of a connection to the broker behind ``acceptor``."""
-
-    answers = staticmethod(answer_frames)
-    outbox_type = DirectOutbox
-    publisher_type = DirectPublisher
-
-    def __init__(self, acceptor: Acceptor, options: Options) -> None:
-        super().__init__([InProcess()], replace(options, discover_servers=False))
-        self._acceptor = acceptor
-
-    async def dial(self, address: ServerAddress, options: Options) -> Link:
-        return await open_direct(self._acceptor, options)
+    return Session(
+        [InProcess()],
+        replace(options, discover_servers=False),
+        outbox_type=InProcessOutbox,
+        dial=partial(open_inprocess, acceptor),
+    )

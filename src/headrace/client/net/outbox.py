@@ -7,7 +7,7 @@ published but not yet handed to the socket waits for the next one, up to a limit
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from ...errors import BufferFullError, ConnectionClosedError
 from ...wire.inprocess import Chunk
@@ -28,6 +28,9 @@ class Outbox:
         limit: unsent bytes above which ``wait_for_room`` waits; at four times as much ``put`` raises.
         disconnected_limit: bytes kept while there is no transport; more raise BufferFullError.
     """
+
+    carries_frames: ClassVar[bool] = False
+    """Whether messages go over as frames that were never bytes."""
 
     __slots__ = (
         "_bytes",
@@ -144,6 +147,12 @@ class Outbox:
             waiter = self._loop.create_future()
             self._waiters.append(waiter)
             await waiter
+
+    @staticmethod
+    def answers(replies: list[bytes], body: bytes) -> Chunk:
+        """What sends ``body`` to each of these reply subjects, made in one go."""
+        end = b" %d\r\n%b\r\n" % (len(body), body)
+        return b"PUB " + (end + b"PUB ").join(replies) + end
 
     # The connection's side
 

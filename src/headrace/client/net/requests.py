@@ -10,7 +10,6 @@ from ...errors import NoRespondersError, ServerError, TimeoutError_
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import status_of
-from ..message import Message
 
 if TYPE_CHECKING:
     from .routes import Route
@@ -37,8 +36,8 @@ class Requests:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Message:
-        """Send a request and wait for one answer.
+    async def ask(self, subject: str, headers: bytes, payload: bytes, timeout: float) -> Frame:
+        """Send a request and wait for one answer, a MSG frame.
 
         Raises:
             NoRespondersError: nobody listens on the subject.
@@ -66,7 +65,7 @@ class Requests:
             self._waiting.pop(token, None)
         if frame[4] and status_of(frame[4]) == 503:
             raise NoRespondersError(f"nobody listens on {subject!r}")
-        return Message(session, frame)
+        return frame
 
     def _subscribe(self) -> None:
         prefix = self._session.new_inbox().encode() + b"."

@@ -11,35 +11,38 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Any, Final, Protocol
 
-from ...errors import ConnectionClosedError, DisconnectedError, ProtocolError
+from ...api.acks import NAK
+from ...errors import (
+    ConnectionClosedError,
+    DisconnectedError,
+    InvalidSubjectError,
+    LimitExceededError,
+    ProtocolError,
+)
+from ...subjects import check_subject
+from ...wire.inprocess import Chunk
 from ...wire.encode import unsub
 from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
-from ...wire.inprocess import Chunk
 from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
-from ..jetstream.message import answer_commands
-from ..metrics import Counts
 from ..nuid import Nuid
-from ..publish.publisher import Publisher
 from .handshake import ServerAddress, ServerInfo, parse_info
 from .inboxes import Inboxes
 from .leaders import LeaderWaits
 from .link import Link, open_link, server_error
 from .options import Options
 from .outbox import Outbox
-from .reconnect import Found, first_connection, restore
+from .reconnect import Dial, Found, first_connection, restore
 from .requests import Requests
 from .routes import Route, RouteTable
 from .servers import ServerPool
+from .state import Change, State, after
 
-if TYPE_CHECKING:
-    from ..subscription import Subscription
-
-__all__ = ["Observer", "Session"]
+__all__ = ["Counts", "Observer", "PublisherNumbers", "Session", "Subscriber"]
 
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
-
+SUBJECTS_KNOWN_MAX: Final = 4096
 
 _SID: Final = itemgetter(2)  # of a message; no other frame of a server has as many fields
 
@@ -54,18 +57,76 @@ class Observer(Protocol):
     def connection_closed(self, reason: Exception) -> None: ...
 
 
+class Subscriber(Protocol):
+    """A subscription, as its connection knows it: counted, drained and ended."""
+
+    @property
+    def pending_messages(self) -> int: ...
+
+    @property
+    def pending_bytes(self) -> int: ...
+
+    async def _drain_for(self, caller: asyncio.Future[Any] | None) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class PublisherNumbers(Protocol):
+    """A windowed publisher, as the connection's statistics know it."""
+
+    sent: int
+    acked: int
+    failed: int
+
+    @property
+    def in_flight(self) -> int: ...
+
+
+class Counts:
+    """What the parts of a session count themselves, a batch at a time."""
+
+    __slots__ = (
+        "acked",
+        "answers",
+        "dropped",
+        "errors",
+        "failed",
+        "in_bytes",
+        "in_messages",
+        "published",
+        "pulls",
+        "sent",
+    )
+
+    def __init__(self) -> None:
+        self.in_messages = 0
+        self.in_bytes = 0  # of links that are gone
+        self.published = 0  # messages that went out in batches
+        self.pulls = 0
+        self.answers = 0
+        self.dropped = 0
+        self.errors = 0
+        self.sent = self.acked = self.failed = 0  # of publishers that are closed
+
+
 class Session:
     """One connection over all its links. Attributes are for this package only.
 
     ``send`` queues publishes: while disconnected they wait for the next link. Raises as ``Outbox.put``.
+
+    Args:
+        outbox_type, dial: the output and the links of a socket, or those of a connection without one; see
+            ``inprocess``.
     """
 
-    # What is other in a connection without a socket; see ``inprocess``.
-    answers: Callable[[list[bytes], bytes], Chunk] = staticmethod(answer_commands)
-    outbox_type: type[Outbox] = Outbox
-    publisher_type: type[Publisher] = Publisher
-
-    def __init__(self, servers: Sequence[ServerAddress], options: Options) -> None:
+    def __init__(
+        self,
+        servers: Sequence[ServerAddress],
+        options: Options,
+        *,
+        outbox_type: type[Outbox] = Outbox,
+        dial: Dial = open_link,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.options = options
         self.random = random.Random()
@@ -76,7 +137,8 @@ class Session:
             max_attempts=options.max_reconnect_attempts,
             random=self.random,
         )
-        self.outbox = self.outbox_type(
+        self._dial = dial
+        self.outbox = outbox_type(
             self.loop,
             limit=options.outbound_bytes,
             disconnected_limit=options.reconnect_buffer_bytes,
@@ -87,7 +149,8 @@ class Session:
         self.requests = Requests(self)
         self.hub = EventHub(options.on_event)
         self.observers: dict[Observer, None] = {}
-        self.subscriptions: dict[Subscription, None] = {}
+        self.subscriptions: dict[Subscriber, None] = {}
+        self.publishers: dict[PublisherNumbers, None] = {}
         self.counts = Counts()
         self.waits = LeaderWaits(self)
         self.trace: Callable[[bytes], bytes] | None = None
@@ -99,10 +162,10 @@ class Session:
         self.info = ServerInfo()
         self.server: ServerAddress | None = None
         self.link: Link | None = None
-        self.closed: ConnectionClosedError | None = None
-        self.draining = False  # nothing new is subscribed
-        self.drained = False  # and nothing more is published
+        self.state = State.CONNECTING
         self.reconnects = 0
+        self._close_reason: ConnectionClosedError | None = None
+        self._known_subjects: set[str] = set()
         self._pongs: deque[asyncio.Future[None] | None] = deque()
         self._ping_timer: asyncio.TimerHandle | None = None
         self._last_error: Exception | None = None
@@ -116,6 +179,10 @@ class Session:
         self.counts.answers += count
         self.counts.published += count - 1  # the outbox counts the piece
 
+    def send_back(self, replies: list[bytes]) -> None:
+        """Give messages of a consumer back, as far as there is a link to do it."""
+        self.send_control(self.outbox.answers(replies, NAK))
+
     def send_once(self, data: Chunk) -> None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
         While disconnected it waits for the next link, as with ``send``."""
@@ -124,7 +191,7 @@ class Session:
         else:
             self.outbox.put(data)
 
-    def send_control(self, data: bytes) -> None:
+    def send_control(self, data: Chunk) -> None:
         """Queue what concerns this link only: dropped while disconnected, never refused."""
         if self.link is not None:
             self.outbox.put_once(data)
@@ -145,9 +212,38 @@ class Session:
     def new_inbox(self) -> str:
         return f"{self.options.inbox_prefix}.{self.nuid.next()}"
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether it is over for good."""
+        return self.state is State.CLOSED
+
     def raise_if_closed(self) -> None:
-        if self.closed is not None:
-            raise ConnectionClosedError(str(self.closed))
+        if self._close_reason is not None:
+            raise ConnectionClosedError(str(self._close_reason))
+
+    def change(self, change: Change) -> None:
+        """Note what happened to the session."""
+        self.state = after(self.state, change)
+
+    def check_subject(self, subject: str) -> None:
+        """Raises InvalidSubjectError: it cannot be published on."""
+        known = self._known_subjects
+        if subject in known:
+            return
+        try:
+            check_subject(subject.encode())
+        except (AttributeError, UnicodeEncodeError):
+            raise InvalidSubjectError(f"subject {subject!r} is not text") from None
+        if len(known) < SUBJECTS_KNOWN_MAX:
+            known.add(subject)
+
+    def check_size(self, size: int) -> None:
+        """Raises LimitExceededError: headers and payload together are more than the server accepts."""
+        if size > self.info.max_payload:
+            raise LimitExceededError(
+                f"a message of {size} bytes (headers and payload); the server accepts at most "
+                f"{self.info.max_payload}"
+            )
 
     async def flush(self) -> None:
         """Wait until the server has read everything sent so far; for the next link if there is none.
@@ -180,16 +276,12 @@ class Session:
     async def start(self) -> None:
         """Make the first connection; raises as ``first_connection``."""
         try:
-            found = await first_connection(self.pool, self.options, self.random, self.dial)
+            found = await first_connection(self.pool, self.options, self.random, self._dial)
         except ConnectionClosedError as error:
             self.finish(error)
             raise
         self._install(found)
         self.hub.emit(Connected(str(found.address)))
-
-    async def dial(self, address: ServerAddress, options: Options) -> Link:
-        """A link to one server; raises as ``open_link``."""
-        return await open_link(address, options)
 
     async def close(self) -> None:
         """Send what is queued if the server takes it, then end for good."""
@@ -211,13 +303,14 @@ class Session:
 
     def finish(self, reason: Exception | None) -> None:
         """Nothing comes and nothing goes any more: everyone who waits is told."""
-        if self.closed is not None:
+        if self.is_closed:
             return
-        error = self.closed = (
+        error = self._close_reason = (
             reason
             if isinstance(reason, ConnectionClosedError)
             else ConnectionClosedError(f"the connection is closed: {reason or 'by close()'}")
         )
+        self.change(Change.CLOSE)
         self._drop_link()
         self._stop_pings(error)
         self.outbox.close(error)
@@ -232,6 +325,7 @@ class Session:
 
     def _install(self, found: Found) -> None:
         """A link is ready: it becomes the connection's, and subscriptions are made on it."""
+        self.change(Change.LINKED)
         link, self.server, _ = found
         self.link = link
         link.outbox = self.outbox
@@ -265,6 +359,7 @@ class Session:
         if not self.options.reconnect:
             self.finish(ConnectionClosedError(f"the connection to {self.server} was lost: {cause}"))
             return
+        self.change(Change.LOST)
         self.hub.emit(Disconnected(str(self.server), cause))
         for observer in list(self.observers):
             observer.connection_lost()
@@ -272,7 +367,7 @@ class Session:
 
     async def _restore(self) -> None:
         try:
-            found = await restore(self.pool, self.options, self.random, self.dial)
+            found = await restore(self.pool, self.options, self.random, self._dial)
         except Exception as error:  # whatever it is, whoever waits must be told
             self.finish(error)
             return

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 from ...api.errors import Errors
 from ...api.names import ROLLUP
 from ...errors import DisconnectedError, HeadraceError, JetStreamApiError, TimeoutError_
+from ..publish.awaited import change_id, publish_awaited
 from .document import decode_info, encode_info
 from .info import ObjectInfo, chunk_subject, meta_subject
 
 if TYPE_CHECKING:
+    from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
-    from ..jetstream_context import JetStream
+    from ..publish.headers import PublishOptions
 
 __all__ = ["Descriptions"]
 
@@ -27,8 +29,8 @@ UNANSWERED_MAX: Final = 3
 class Descriptions:
     """What a bucket says of its objects."""
 
-    def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:
-        self._js = js
+    def __init__(self, api: Api, stream: Stream, bucket: str) -> None:
+        self._api = api
         self._stream = stream
         self.bucket = bucket
 
@@ -53,13 +55,11 @@ class Descriptions:
                     return last
                 check(last)
                 before = last
-                ack = await self._js.publish(
-                    subject,
-                    document,
-                    headers={ROLLUP: "sub"},
-                    msg_id=self._js._change_id(),
-                    expected_last_subject_sequence=last.revision if last else 0,
-                )
+                options: PublishOptions = {
+                    "msg_id": change_id(self._api),
+                    "expected_last_subject_sequence": last.revision if last else 0,
+                }
+                ack = await publish_awaited(self._api, subject, document, {ROLLUP: "sub"}, options)
             except JetStreamApiError as error:
                 wrong = error.err_code == Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
                 if not wrong or attempt == ATTEMPTS_MAX:
@@ -81,7 +81,7 @@ class Descriptions:
         try:
             await self._stream.purge(subject=chunk_subject(self.bucket, old.nuid))
         except HeadraceError as error:
-            self._js.connection._session.report(error)
+            self._api.session.report(error)
 
     async def last(self, name: str) -> ObjectInfo | None:
         """The newest description, of a deleted object too, or None."""

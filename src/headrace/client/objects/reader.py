@@ -147,7 +147,7 @@ class ObjectReader:
         if there != info.chunks:
             await ordered.delete()
             raise await self._gone(there)
-        largest = info.chunk_size or self._store._js.connection.max_payload
+        largest = info.chunk_size or self._store._api.session.info.max_payload
         return ordered.consume(max_bytes=max(BUFFER_BYTES, 4 * largest))
 
     async def _check_that_it_is_there(self) -> None:

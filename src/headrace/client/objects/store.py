@@ -8,12 +8,14 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from ...api.errors import Errors
 from ...errors import ConfigurationError, DisconnectedError, JetStreamApiError, TimeoutError_
+from ..jetstream.calls import Api
 from ..jetstream.message import JetStreamMessage
 from ..jetstream.stream import Stream
+from ..jetstream.streams import Streams
 from ..jetstream.watch import Watch
 from .descriptions import Descriptions
 from .document import decode_info
@@ -28,13 +30,11 @@ from .info import (
     chunk_subject,
     header_values,
     meta_subject,
+    object_stream_name,
     text_map,
 )
 from .reader import ObjectReader
 from .writer import Content, clean_up, write_chunks
-
-if TYPE_CHECKING:
-    from ..jetstream_context import JetStream
 
 __all__ = ["ObjectStore"]
 
@@ -56,10 +56,10 @@ class ObjectStore:
         bucket: its name.
     """
 
-    def __init__(self, js: JetStream, stream: Stream, bucket: str) -> None:
-        self._js = js
+    def __init__(self, api: Api, stream: Stream, bucket: str) -> None:
+        self._api = api
         self._stream = stream
-        self._descriptions = Descriptions(js, stream, bucket)
+        self._descriptions = Descriptions(api, stream, bucket)
         self.bucket = bucket
 
     def __repr__(self) -> str:
@@ -103,7 +103,7 @@ class ObjectStore:
             stored, whole.)
         """
         meta_subject(self.bucket, name)  # refuses a bad name before anything is sent
-        largest = self._js.connection.max_payload
+        largest = self._api.session.info.max_payload
         if not 1 <= chunk_size <= largest:
             raise ConfigurationError(
                 f"chunk_size is {chunk_size}; accepted: 1 to {largest}, the server's max_payload"
@@ -118,7 +118,7 @@ class ObjectStore:
             nuid=self._new_id(),
         )
         chunks = chunk_subject(self.bucket, info.nuid)
-        written = await write_chunks(self._js, self._stream, chunks, content, chunk_size)
+        written = await write_chunks(self._api, self._stream, chunks, content, chunk_size)
         info = replace(info, size=written.size, chunks=written.chunks, digest=written.sha.digest())
         return await _to_its_end(self._describe_new(info, chunks))
 
@@ -364,12 +364,13 @@ class ObjectStore:
                     f"{info.name!r} is a link to the whole bucket {link.bucket!r}"
                 )
             if link.bucket != store.bucket:
-                store = await self._js.object_store(link.bucket)
+                stream = await Streams(self._api).get(object_stream_name(link.bucket))
+                store = ObjectStore(self._api, stream, link.bucket)
             info = await store.info(link.name)
         raise ObjectLinkError(f"the link {name!r} of bucket {self.bucket!r} leads in a circle")
 
     def _new_id(self) -> str:
-        return self._js.connection._session.nuid.next()
+        return self._api.session.nuid.next()
 
 
 def _anything(last: ObjectInfo | None) -> None:

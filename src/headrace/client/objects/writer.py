@@ -9,12 +9,13 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
-from ..publish.publisher import PublishError
+from ..publish.make import make_window_publisher
+from ..publish.publisher import PublishError, PublisherSettings
 from .info import ObjectDamagedError
 
 if TYPE_CHECKING:
+    from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
-    from ..jetstream_context import JetStream
     from ..publish.publisher import Publisher
 
 __all__ = ["Content", "ReadableFile", "write_chunks"]
@@ -45,7 +46,7 @@ class Written:
 
 
 async def write_chunks(
-    js: JetStream, stream: Stream, subject: str, content: Content, chunk_size: int
+    api: Api, stream: Stream, subject: str, content: Content, chunk_size: int
 ) -> Written:
     """Publish ``content`` on ``subject``. If anything fails, what was published is purged again.
 
@@ -54,13 +55,15 @@ async def write_chunks(
     read once more. Raises ObjectDamagedError if they are not what was written.
     """
     written = Written()
-    in_cluster = bool(js.connection.server_info.cluster)
-    publisher = js.publisher(
-        IN_FLIGHT_MESSAGES,
+    in_cluster = bool(api.session.info.cluster)
+    settings = PublisherSettings(
+        window=IN_FLIGHT_MESSAGES,
         window_bytes=IN_FLIGHT_BYTES,
+        delivery_timeout=api.delivery_timeout,
         retries=3 if in_cluster else 0,
         deduplicate=in_cluster,
     )
+    publisher = make_window_publisher(api, settings)
     async with publisher:
         try:
             async with aclosing(_chunks(content, chunk_size)) as chunks:
@@ -75,7 +78,7 @@ async def write_chunks(
             if publisher._recovery.count:
                 await _compare(stream, subject, written)
         except BaseException as error:
-            await _settle(publisher)
+            await _wait_for_answers(publisher)
             await clean_up(stream, subject, error)
             raise
     return written
@@ -106,7 +109,7 @@ async def _flush(publisher: Publisher) -> None:
         raise error.failures[0].error from None
 
 
-async def _settle(publisher: Publisher) -> None:
+async def _wait_for_answers(publisher: Publisher) -> None:
     """Wait for the answers under way: a purge that overtook a chunk would leave it behind."""
     try:
         await publisher.flush()

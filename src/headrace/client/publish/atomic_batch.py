@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, Unpack
+from typing import Final, Self, Unpack
 
 from ...api import names
 from ...api.base import DocumentError
@@ -24,20 +24,12 @@ from ...errors import (
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import add_header, header_value, status_of
+from ..jetstream.calls import Api
+from ..jetstream.streams import Streams
 from ..message import HeadersLike, payload_bytes
-from ..net.leaders import (
-    BEHIND_MAX,
-    Who,
-    is_behind,
-    is_leaderless,
-    is_unanswered,
-    patiently,
-    who_has,
-)
+from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
 from .headers import PublishOptions, with_options
-
-if TYPE_CHECKING:
-    from ..jetstream_context import JetStream
+from .leaders import BEHIND_MAX, Who, who_has
 
 __all__ = ["AtomicBatch", "BatchRefusedError"]
 
@@ -98,10 +90,10 @@ class AtomicBatch:
             sequence, ``count`` how many there are.
     """
 
-    def __init__(self, js: JetStream, timeout: float) -> None:
-        self._js = js
-        self._connection = js.connection
-        self._session = js.connection._session
+    def __init__(self, api: Api, timeout: float) -> None:
+        self._api = api
+        self._streams = Streams(api)
+        self._session = api.session
         self._timeout = timeout
         self._messages: list[tuple[str, bytes, bytes]] = []  # subject, headers, payload
         self._id = self._session.nuid.next()
@@ -150,7 +142,7 @@ class AtomicBatch:
             raise ConfigurationError(
                 "expected_last_sequence goes with a batch's first message only"
             )
-        self._connection._check_subject(subject)
+        self._session.check_subject(subject)
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = with_options(
@@ -161,7 +153,7 @@ class AtomicBatch:
         )
         if (trace := self._session.trace) is not None:
             block = trace(block)
-        self._connection._check_size(len(block) + _COMMIT_BYTES + len(payload))
+        self._session.check_size(len(block) + _COMMIT_BYTES + len(payload))
         self._messages.append((subject, block, payload))
         self._guarded = self._guarded or not _GUARDS.isdisjoint(options)
         return number
@@ -190,9 +182,7 @@ class AtomicBatch:
         session.raise_if_closed()
         self._over = True
         await self._check_server()
-        self.ack = await patiently(
-            session, self._js._api.delivery_timeout, self._send, self._awaited
-        )
+        self.ack = await patiently(session, self._api.delivery_timeout, self._send, self._awaited)
         return self.ack
 
     async def _send(self) -> PubAck:
@@ -240,7 +230,7 @@ class AtomicBatch:
         in_cluster = bool(self._session.info.cluster)
         of = f"the stream of {subject!r}"
         if isinstance(error, _NobodyError):
-            who, of = await who_has(self._js._api, error.subject)
+            who, of = await who_has(self._api, error.subject)
             if who not in (Who.STREAM, Who.NOT_NOW):
                 return ""
         elif is_unanswered(self._session, error):
@@ -276,8 +266,8 @@ class AtomicBatch:
         """What the stream would have answered, if an attempt without an answer is what it stored last
         on the subject of the batch's last message."""
         subject = self._messages[-1][0]
-        async for name in self._js.stream_names(subject=subject):
-            stream = await self._js.stream(name)
+        async for name in self._streams.names(subject=subject):
+            stream = await self._streams.get(name)
             try:
                 last = await stream.get_last_message(subject)
             except JetStreamApiError as error:
@@ -324,11 +314,11 @@ class AtomicBatch:
         It knows of them if its API level says so, or if it speaks of streams that have them.
         """
         info = self._session.info
-        if info.api_lvl >= API_LEVEL_MIN or self._js._batches_at == info.server_id:
+        if info.api_lvl >= API_LEVEL_MIN or self._api.batches_at == info.server_id:
             return
-        async for stream in self._js.streams(subject=self._messages[0][0]):
+        async for stream in self._streams.infos(subject=self._messages[0][0]):
             if stream.config.allow_atomic:
-                self._js._batches_at = info.server_id
+                self._api.batches_at = info.server_id
                 return
             raise ConfigurationError(
                 f"stream {stream.config.name!r} has no atomic batches, and the server (version "

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...errors import (
     ConfigurationError,
@@ -27,8 +26,8 @@ from ...errors import (
 )
 from ...wire.encode import pub
 from ...wire.frames import Frame
-from ..net.leaders import Who, is_leaderless, no_leader, nobody_has, pauses, who_has
-from .failures import PublishFailure
+from ..jetstream.calls import Api
+from ..net.leaders import is_leaderless, no_leader, pauses
 from .fast_answers import (
     APPEND,
     END,
@@ -41,12 +40,8 @@ from .fast_answers import (
     read_answer,
     with_reply,
 )
-from .publisher import SEND_AT_ONCE_MAX, Publisher
-from .recovery import wake_all
-
-if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..jetstream.calls import Api
+from .leaders import Who, nobody_has, who_has
+from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 
 __all__ = ["BatchingPublisher", "State"]
 
@@ -70,37 +65,17 @@ class State(Enum):
 class BatchingPublisher(Publisher):
     """The half of the publisher that leads the batches; see ``fastpublisher.FastPublisher``."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        api: Api,
-        *,
-        window: int,
-        window_bytes: int,
-        ack_timeout: float,
-        delivery_timeout: float,
-        retries: int,
-        deduplicate: bool,
-        on_failure: Callable[[PublishFailure], object] | None,
-    ) -> None:
-        super().__init__(
-            connection,
-            api,
-            window=window,
-            window_bytes=window_bytes,
-            ack_timeout=ack_timeout,
-            delivery_timeout=delivery_timeout,
-            retries=retries,
-            deduplicate=deduplicate,
-            on_failure=on_failure,
-        )
+    def __init__(self, api: Api, settings: PublisherSettings) -> None:
+        super().__init__(api, settings)
         self._placed: deque[bytes] = deque()  # sent in this batch and not acked, in order
         self._waiting: deque[bytes] = deque()  # behind them, without a place
         self._batch_subject = b""  # of the message the batch began with
         self._first = 0  # the number of the message in front
         self._state = State.IDLE
         self._limit = 1  # how many placed ones there may be
-        self._place = self._settled = 0  # of the message sent last, and acked last, in this batch
+        self._place = self._acked_place = (
+            0  # of the message sent last, and acked last, in this batch
+        )
         self._refusals: dict[int, HeadraceError] = {}  # by place
         self._resuming = False  # the link is new, and how far the batch came is asked
         self._tries = 0  # how often the message in front was sent for nothing
@@ -112,14 +87,12 @@ class BatchingPublisher(Publisher):
         self._heard = 0.0  # when the last answer came, or something was begun that will have one
         self._round_trip = 0.0  # seconds; what answers took lately
         self._answers_out = ANSWERS_OUT
-        self._api = api
-        self._delivery_timeout = delivery_timeout
         self._since: float | None = None  # when the trouble with the message in front began
         self._pauses = pauses()
         self._awaited = ""  # whose leader we have said we wait for
         self._finding: asyncio.Task[None] | None = None  # what is the matter, while PAUSED
         self._probe, self._probed_at = 0, 0.0  # a place of which the answer is timed; 0 for none
-        flow = min(FLOW_MAX, max(1, window // ANSWERS_OUT))
+        flow = min(FLOW_MAX, max(1, settings.window // ANSWERS_OUT))
         self._form = b".%d.fail." % flow
 
     @property
@@ -140,6 +113,17 @@ class BatchingPublisher(Publisher):
         if self._session.link is None:
             return self.in_flight >= self._window
         return self._state is not State.IDLE
+
+    # Commands
+
+    def _put(self, commands: list[bytes]) -> None:
+        """Queue commands together, for this link only."""
+        self._session.counts.published += len(commands)
+        self._session.outbox.put_once(b"".join(commands))
+
+    @staticmethod
+    def _subject_of(command: bytes) -> str:
+        return command.split(b" ", 2)[1].decode()
 
     # The batch
 
@@ -163,7 +147,7 @@ class BatchingPublisher(Publisher):
         inbox = session.new_inbox().encode()
         self._prefix = inbox + self._form
         self._route = session.open_route(inbox + b".>", self._receive)
-        self._place = self._settled = 0
+        self._place = self._acked_place = 0
         self._limit = 1
         self._refusals.clear()
         self._resuming = self._pinged = False
@@ -186,7 +170,7 @@ class BatchingPublisher(Publisher):
         self._unacked_bytes += sum(map(len, out))
         self._place += len(out)
         self._placed += out
-        self._put(out, 0)
+        self._put(out)
 
     def _begin_probe(self) -> None:
         self._probe, self._probed_at = self._place, self._session.loop.time()
@@ -237,7 +221,7 @@ class BatchingPublisher(Publisher):
     def _answered(self, answer: Answer) -> None:
         kind = answer.kind
         if kind is Kind.FLOW:
-            self._settle(answer.seq)
+            self._acked_up_to(answer.seq)
             self._limit = max(1, min(self._window, answer.messages * self._answers_out))
             if self._state is State.STARTING or self._resuming:
                 self._state, self._resuming = State.OPEN, False
@@ -250,20 +234,20 @@ class BatchingPublisher(Publisher):
             self._last_sequence = answer.seq or self._last_sequence
             self._over(answer.stored)
         elif kind is Kind.STORED:
-            self._settle(1)
+            self._acked_up_to(1)
             self._last_sequence = answer.seq
             self._give_up("the server does not know them: nats-server has them from 2.14 on")
         elif answer.error is not None:
             self._refused_at(answer.place, answer.operation, answer.error)
 
-    def _settle(self, place: int) -> None:
+    def _acked_up_to(self, place: int) -> None:
         """All up to this place is stored."""
-        count = min(place - self._settled, len(self._placed))
+        count = min(place - self._acked_place, len(self._placed))
         if count <= 0:
             return
         take = self._placed.popleft
         self._unacked_bytes -= sum([len(take()) for _ in range(count)])
-        self._settled += count
+        self._acked_place += count
         self._first += count
         self.acked += count
         self._trouble_over(found=True)
@@ -275,7 +259,7 @@ class BatchingPublisher(Publisher):
 
     def _over(self, count: int) -> None:
         """The batch is over, and so many messages of it are stored."""
-        self._settle(count)
+        self._acked_up_to(count)
         refusal = self._refusals.get(count + 1)
         left = len(self._placed)
         self._leave_batch()

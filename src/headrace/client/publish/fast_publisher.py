@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final, cast
 
 from ...errors import ConfigurationError, ConnectionClosedError
 from ...subjects import check_subject
@@ -12,7 +12,7 @@ from ...wire.encode import pub
 from ..message import HeadersLike, payload_bytes
 from .fast_answers import APPEND, END, with_reply
 from .fast_batching import BatchingPublisher, State
-from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX
+from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 
 __all__ = ["FastPublisher"]
 
@@ -31,28 +31,21 @@ class FastPublisher(BatchingPublisher):
         if self._entered:
             raise ConfigurationError("a publisher is entered once")
         self._entered = self._is_open = True
-        self._session.observers[self] = None
-        self._max_payload = self._session.info.max_payload
+        self._enter()
 
     def _shut(self, reason: Exception) -> None:
         if not self._is_open:
             return
         self._is_open = False
-        self._session.observers.pop(self, None)
         if self._state in (State.STARTING, State.OPEN) and self._session.link is not None:
             self._steer(END)  # so that the stream need not keep the batch
         self._leave_batch()
         if self._finding is not None:
             self._finding.cancel()
-        self._heads.clear()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._leave()
         self._fail_front(len(self._waiting), reason)
         self._progress()
-        counts = self._session.counts
-        counts.sent += self.sent
-        counts.acked += self.acked
-        counts.failed += self.failed
+        self._add_to_counts()
 
     def _check_open(self) -> None:
         if self._broken is not None:
@@ -60,26 +53,16 @@ class FastPublisher(BatchingPublisher):
         if not self._is_open:
             raise ConnectionClosedError("the publisher is not open: use `async with` around it")
 
-    async def flush(self) -> None:
+    async def _wait_for_answers(self) -> None:
         if self._waiting or self._placed or self._state is State.OPEN:
             flusher = self._session.loop.create_future()
             self._flushers.append(flusher)
             self._pump()
             await flusher
-        self._raise_failures()
 
     # Sending
 
-    async def send(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        headers: HeadersLike = None,
-        *,
-        msg_id: str = "",
-    ) -> int:
-        if self._is_full:
-            await self._wait_for_window()
+    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> None:
         head = self._heads.get(subject)
         if (
             head is None
@@ -91,37 +74,28 @@ class FastPublisher(BatchingPublisher):
             or len(payload) > self._max_payload
             or self._session.link is None
         ):
-            self._take([self._command(self.sent, subject, payload, headers, msg_id)])
-            return self.sent - 1
-        # The same without a call: the usual message of a batch that goes on.
+            self._queue([self._command(self.sent, subject, payload, headers, msg_id)])
+            return
+        # The usual message of a batch that goes on.
         self._place = place = self._place + 1
-        data = b"%b%b%d.1.$FI %d\r\n%b\r\n" % (
-            head,
-            self._prefix,
-            place,
-            len(payload),
-            payload,
-        )
+        data = _appended(head, self._prefix, place, payload)
         self._placed.append(data)
-        self._put_one(data)
         self.sent += 1
-        return self.sent - 1
-
-    def _put_one(self, data: bytes) -> None:
         self._session.counts.published += 1
         self._session.outbox.put_once(data)
         self._unacked_bytes += len(data)
+        self._after_sending()
+
+    def _after_sending(self) -> None:
         if not self._probe:
             self._begin_probe()
         if self._unacked_bytes >= self._window_bytes:
             self._end()  # no answer may be due for what is under way
 
-    def _send_some(
-        self, iterator: Iterator[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
-    ) -> bool:
+    def _send_some(self, iterator: Iterator[Publication]) -> bool:
         if self._state is not State.OPEN or self._session.link is None:
             for message in iterator:
-                self._take([self._command(self.sent, *message)])
+                self._queue([self._command(self.sent, *message)])
                 return False
             return True
         command, size_max, window_bytes = self._command, self._max_payload, self._window_bytes
@@ -133,15 +107,14 @@ class FastPublisher(BatchingPublisher):
         try:
             for message in iterator:
                 payload = message[1]
-                # What is made of a `_command`, without a call: this runs per message.
                 if (
                     len(message) == 2
                     and type(payload) is bytes
-                    and (length := len(payload)) <= size_max
+                    and len(payload) <= size_max
                     and (head := heads.get(message[0]))
                 ):
                     place += 1
-                    data = b"%b%b%d.1.$FI %d\r\n%b\r\n" % (head, prefix, place, length, payload)
+                    data = _appended(head, prefix, place, payload)
                 else:
                     given = command(self.sent + len(out), *message)
                     place += 1
@@ -156,24 +129,22 @@ class FastPublisher(BatchingPublisher):
             self._place, self._unacked_bytes = place, size
             self.sent += len(out)
             if out:
-                self._put(out, 0)
-                if not self._probe:
-                    self._begin_probe()
-                if size >= window_bytes:
-                    self._end()  # no answer may be due for what is under way
+                self._put(out)
+                self._after_sending()
 
-    async def _send_ready(self, commands: deque[Any]) -> None:
-        while commands:
+    async def _send_ready(self, commands: deque[object]) -> None:
+        ready = cast("deque[bytes]", commands)  # what `_command` has made
+        while ready:
             if self._is_open and self._broken is None and self._is_full:
                 await self._wait_for_window()
             if not self._is_open or self._broken is not None:
-                self._refuse_ready(commands)
+                self._refuse_ready(ready)
                 return
             room = self._limit - len(self._placed) if self._state is State.OPEN else 1
-            count = min(max(room, 1), len(commands), SEND_AT_ONCE_MAX)
-            self._take([commands.popleft() for _ in range(count)])
+            count = min(max(room, 1), len(ready), SEND_AT_ONCE_MAX)
+            self._queue([ready.popleft() for _ in range(count)])
 
-    def _refuse_ready(self, commands: deque[Any]) -> None:
+    def _refuse_ready(self, commands: deque[bytes]) -> None:
         reason = self._broken or ConnectionClosedError(
             "the publisher was closed before it was sent"
         )
@@ -184,7 +155,7 @@ class FastPublisher(BatchingPublisher):
         self._fail_front(len(self._waiting), reason)
         self._progress()
 
-    def _take(self, commands: list[bytes]) -> None:
+    def _queue(self, commands: list[bytes]) -> None:
         """Send commands without a place, or keep them until they may be sent."""
         self._waiting += commands
         self._unacked_bytes += sum(map(len, commands))
@@ -198,17 +169,17 @@ class FastPublisher(BatchingPublisher):
         payload: bytes,
         headers: HeadersLike = None,
         msg_id: str = "",
-    ) -> Any:
+    ) -> bytes:
         """What publishes a message, but for its reply."""
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         head = self._heads.get(subject) or self._head(subject)
         if headers or msg_id or self._adds_headers:
             block = self._blocks.make(index, headers, msg_id)
-            self._connection._check_size(len(block) + len(payload))
+            self._session.check_size(len(block) + len(payload))
             return pub(subject.encode(), _NO_REPLY, block, payload)
         if len(payload) > self._max_payload:
-            self._connection._check_size(len(payload))
+            self._session.check_size(len(payload))
         return b"%b%b %d\r\n%b\r\n" % (head, _NO_REPLY, len(payload), payload)
 
     def _head(self, subject: str) -> bytes:
@@ -217,3 +188,8 @@ class FastPublisher(BatchingPublisher):
         if len(self._heads) < HEADS_KEPT_MAX:
             self._heads[subject] = head
         return head
+
+
+def _appended(head: bytes, prefix: bytes, place: int, payload: bytes) -> bytes:
+    """What appends a message without headers to a batch, as ``with_reply`` would make it."""
+    return b"%b%b%d.1.$FI %d\r\n%b\r\n" % (head, prefix, place, len(payload), payload)

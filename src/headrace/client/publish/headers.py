@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TypedDict
+from typing import Final, TypedDict
 
 from ...api import names
 from ...errors import ConfigurationError
@@ -34,9 +34,20 @@ class PublishOptions(TypedDict, total=False):
     """Seconds, at least 1, after which the message is removed, or "never"; the stream must allow it."""
 
 
+_NONE_ASKED: Final[PublishOptions] = {
+    "msg_id": "",
+    "expected_stream": "",
+    "expected_last_sequence": None,
+    "expected_last_subject_sequence": None,
+    "expected_last_subject_sequence_subject": "",
+    "expected_last_msg_id": "",
+    "ttl": 0,
+}
+
+
 def with_options(headers: HeadersLike, options: PublishOptions, *more: tuple[str, str]) -> bytes:
     """The raw header block: ``headers``, what ``options`` ask for, and ``more``."""
-    if not (options or more):
+    if not more and (not options or options == _NONE_ASKED):
         return header_block(headers) if headers else b""
     ttl = options.get("ttl", 0)
     asked = (

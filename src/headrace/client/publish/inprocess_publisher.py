@@ -6,23 +6,19 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice, repeat
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Final
 
 from ...errors import LimitExceededError
 from ...limits import CONTROL_LINE_BYTES_MAX
 from ...subjects import check_subject
-from ...wire.frames import PUB, Frame
 from ...wire.inprocess import FRAME_BYTES, FrameBatch, PublishRun
+from ...wire.frames import PUB, Frame
+from ..jetstream.calls import Api
 from ..message import HeadersLike, payload_bytes
-from .publisher import HEADS_KEPT_MAX, OK_START, Publisher
+from .publisher import HEADS_KEPT_MAX, Publication, PublisherSettings
+from .window import OK_START, WindowPublisher
 
-if TYPE_CHECKING:
-    from ..connection import Connection
-    from ..jetstream.calls import Api
-
-__all__ = ["DirectPublisher"]
-
-Publication: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike]
+__all__ = ["InProcessPublisher"]
 
 _FIELDS_BYTES: Final = 64  # what verb, subject and reply of a publish count, about
 _PIECE_MAX: Final = 256  # handed over together: few enough to be still in the processor's cache
@@ -31,7 +27,7 @@ _PAYLOAD: Final = itemgetter(1)
 
 
 class _Source:
-    """Messages to publish, taken by the piece. An error of theirs is raised behind those before it."""
+    """Messages to publish, handed out by the piece. An error of theirs is raised behind those before it."""
 
     def __init__(self, messages: Iterable[Publication]) -> None:
         self._iterator = iter(messages)
@@ -41,10 +37,10 @@ class _Source:
 
     @property
     def over(self) -> bool:
-        """Whether all were taken."""
+        """Whether all were handed out."""
         return self._ended and not self._held
 
-    def take(self, count: int) -> list[Publication]:
+    def piece(self, count: int) -> list[Publication]:
         """The next ones, at most so many; none only at the end."""
         if not self._held and not self._ended and self._error is None:
             try:
@@ -59,24 +55,26 @@ class _Source:
         return piece
 
     def give_back(self, piece: list[Publication]) -> None:
-        """Have the piece taken last taken again."""
+        """Hand the last piece out again."""
         self._held = piece + self._held
 
     def __iter__(self) -> Iterator[Publication]:
-        while piece := self.take(1):
+        while piece := self.piece(1):
             yield piece[0]
 
 
-class DirectPublisher(Publisher):
+class InProcessPublisher(WindowPublisher[Frame]):
     """A publisher whose commands are frames.
 
-    Neighbours of one subject without headers go over as a run, which is answered as one where nothing
-    is the matter. Where something is, it is taken apart, into commands like all others, and as it is
-    likely to be so again, no more runs are made.
+    Neighbours of one subject without headers go over as a run. The stream that can store all of it sends
+    one answer. Otherwise the run is split into commands like all others, and as that is likely to
+    happen again, no more runs are made.
     """
 
-    def __init__(self, connection: Connection, api: Api, **options: Any) -> None:
-        super().__init__(connection, api, **options)
+    _piece_max = _PIECE_MAX
+
+    def __init__(self, api: Api, settings: PublisherSettings) -> None:
+        super().__init__(api, settings)
         self._runs: dict[bytes, PublishRun] = {}  # unanswered, by key
         self._in_runs = 0
         self._has_runs = False  # or had
@@ -84,14 +82,13 @@ class DirectPublisher(Publisher):
 
     @property
     def in_flight(self) -> int:
-        """Messages sent and not answered yet."""
         return len(self._unacked) + self._in_runs
 
     @staticmethod
-    def _size(command: Any) -> int:
+    def _size(command: Frame) -> int:
         return len(command[3]) + len(command[4]) + _FIELDS_BYTES
 
-    def _total(self, commands: list[Any]) -> int:
+    def _total(self, commands: list[Frame]) -> int:
         fields = sum([len(command[3]) + len(command[4]) for command in commands])
         return fields + _FIELDS_BYTES * len(commands)
 
@@ -113,7 +110,7 @@ class DirectPublisher(Publisher):
 
         None, and nothing, if it is not.
         """
-        piece = source.take(min(self._window - self.in_flight, _PIECE_MAX))
+        piece = source.piece(min(self._window - self.in_flight, _PIECE_MAX))
         count = len(piece)
         if set(map(len, piece)) != {2}:
             source.give_back(piece)
@@ -147,7 +144,7 @@ class DirectPublisher(Publisher):
         blocks: Iterable[bytes] = repeat(b"")
         if start:
             blocks = [b"%b%b%b" % (start, key, end) for key in keys]
-        frames: list[Any] = [
+        frames: list[Frame] = [
             (PUB, head, prefix + key, block, payload)
             for head, key, block, payload in zip(heads, keys, blocks, payloads, strict=False)
         ]
@@ -160,35 +157,6 @@ class DirectPublisher(Publisher):
             self._put(frames, size)
         return source.over
 
-    def _send_some(self, iterator: Iterator[Publication]) -> bool:
-        unacked, prefix, command = self._unacked, self._prefix, self._command
-        heads = {} if self._adds_headers else self._heads
-        index, size = self.sent, self._unacked_bytes
-        last = index + min(self._window - self.in_flight, _PIECE_MAX)
-        size_max, window_bytes = self._max_payload, self._window_bytes
-        out: list[Any] = []
-        try:
-            for message in iterator:
-                subject, payload, *headers = message
-                head = heads.get(subject)
-                key = b"%d" % index
-                if head and not headers and type(payload) is bytes and len(payload) <= size_max:
-                    frame = unacked[key] = (PUB, head, prefix + key, b"", payload)
-                    size += len(payload) + _FIELDS_BYTES
-                else:
-                    frame = unacked[key] = command(index, *message)
-                    size += len(frame[3]) + len(frame[4]) + _FIELDS_BYTES
-                out.append(frame)
-                index += 1
-                if index == last or size >= window_bytes:
-                    return False
-            return True
-        finally:
-            before, self._unacked_bytes = self._unacked_bytes, size
-            self.sent = index
-            if out and self._flowing:
-                self._put(out, size - before)
-
     # Runs
 
     def _receive(self, frames: list[Frame]) -> None:
@@ -197,21 +165,21 @@ class DirectPublisher(Publisher):
         super()._receive(frames)
 
     def _singles(self, frame: Frame) -> Sequence[Frame]:
-        """What an answer says of single messages: nothing, if it is the acknowledgement of a run."""
+        """The answers to single messages in this one: none, if it acknowledges a run."""
         start = len(self._prefix)
         key = frame[1][start:]
         if key.isdigit():
             if key not in self._unacked and self._runs:
-                asunder = [run for run in self._runs.values() if int(key) in run]
-                self._take_apart(asunder)
-                self._makes_runs = self._makes_runs and not asunder
+                split = [run for run in self._runs.values() if int(key) in run]
+                self._split(split)
+                self._makes_runs = self._makes_runs and not split
             return (frame,)
         run = self._runs.get(key)
         if run is None:
             first, _, count = key.partition(b"-")
             if not (first.isdigit() and count.isdigit() and int(count) <= _PIECE_MAX):
                 return ()
-            numbers = range(int(first), int(first) + int(count))  # was taken apart meanwhile
+            numbers = range(int(first), int(first) + int(count))  # was split meanwhile
         elif frame[5].startswith(OK_START):
             del self._runs[key]
             self._in_runs -= len(run.payloads)
@@ -220,12 +188,12 @@ class DirectPublisher(Publisher):
             self._last_ack = frame[5]
             return ()
         else:
-            self._take_apart([run])
+            self._split([run])
             numbers = range(run.first, run.first + len(run.payloads))
         return [(frame[0], b"%b%d" % (self._prefix, n), *frame[2:]) for n in numbers]
 
-    def _take_apart(self, runs: list[PublishRun]) -> None:
-        """From here on, these are commands of their own."""
+    def _split(self, runs: list[PublishRun]) -> None:
+        """From here on, the messages are commands of their own."""
         for run in runs:
             del self._runs[run.key]
             self._in_runs -= len(run.payloads)
@@ -236,24 +204,24 @@ class DirectPublisher(Publisher):
 
     def _hold(self) -> None:
         super()._hold()
-        self._take_apart(list(self._runs.values()))
+        self._split(list(self._runs.values()))
 
     def _tick(self) -> None:
         overdue = [run for run in self._runs.values() if run.first < self._sent_at_tick]
-        self._take_apart(overdue)
+        self._split(overdue)
         super()._tick()
 
     def _fail_all(self, error: Exception) -> None:
-        self._take_apart(list(self._runs.values()))
+        self._split(list(self._runs.values()))
         super()._fail_all(error)
 
     def connection_lost(self) -> None:
-        self._take_apart(list(self._runs.values()))
+        self._split(list(self._runs.values()))
         super().connection_lost()
 
     # Commands
 
-    def _put(self, commands: list[Any], size: int) -> None:
+    def _put(self, commands: list[Frame], size: int) -> None:
         self._session.counts.published += len(commands)
         self._session.outbox.put_once(FrameBatch(commands, size))
 
@@ -264,7 +232,7 @@ class DirectPublisher(Publisher):
         payload: bytes,
         headers: HeadersLike = None,
         msg_id: str = "",
-    ) -> Any:
+    ) -> Frame:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)  # a copy: the caller may change what it has given
         head = self._heads.get(subject) or self._head(subject)
@@ -272,7 +240,7 @@ class DirectPublisher(Publisher):
         if headers or msg_id or self._adds_headers:
             block = self._blocks.make(index, headers, msg_id)
         if len(payload) + len(block) > self._max_payload:
-            self._connection._check_size(len(block) + len(payload))
+            self._session.check_size(len(block) + len(payload))
         return (PUB, head, b"%b%d" % (self._prefix, index), block, payload)
 
     def _head(self, subject: str) -> bytes:
@@ -289,6 +257,6 @@ class DirectPublisher(Publisher):
         return head
 
     @staticmethod
-    def _subject_of(command: Any) -> str:
+    def _subject_of(command: Frame) -> str:
         subject: bytes = command[1]
         return subject.decode()

@@ -15,16 +15,20 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ...errors import ConnectionClosedError, HeadraceError, TimeoutError_
-from ..net.leaders import Who, no_leader, nobody_has, pauses, who_has
+from ..net.leaders import no_leader, pauses
+from .leaders import Who, nobody_has, who_has
 
 if TYPE_CHECKING:
     from ..jetstream.calls import Api
-    from .publisher import Publisher
+    from .publisher import PublisherSettings
+    from .window import WindowPublisher
 
-__all__ = ["Recovery", "wake_all"]
+__all__ = ["Recovery"]
+
+C = TypeVar("C")
 
 SILENCE_S: Final = 1.0
 WAVE_MAX: Final = 256  # subjects
@@ -32,14 +36,8 @@ DRAIN_S: Final = 0.25  # without an answer
 SCANNED_MAX: Final = 4096  # messages looked at for it: those in front suffice
 
 
-class Recovery:
-    """Of one publisher.
-
-    Args:
-        limit: seconds after which a message is given up.
-        ack_timeout: seconds after which an answer is overdue.
-        retries: how often a message is sent again when it cannot be asked who has its subject.
-        deduplicated: whether the stream drops what it has, so that all may be sent again.
+class Recovery(Generic[C]):
+    """Of one publisher, whose commands are ``C``.
 
     Attributes:
         stalled: whether nothing new is sent now.
@@ -47,21 +45,16 @@ class Recovery:
     """
 
     def __init__(
-        self,
-        publisher: Publisher,
-        api: Api,
-        limit: float,
-        ack_timeout: float,
-        retries: int,
-        deduplicated: bool,
+        self, publisher: WindowPublisher[C], api: Api, settings: PublisherSettings
     ) -> None:
         self._publisher = publisher
         self._session = api.session
         self._api = api
-        self._limit = limit
-        self._ack_timeout = ack_timeout
-        self._retries = retries
-        self._deduplicated = deduplicated
+        self._limit = settings.delivery_timeout  # then a message is given up
+        self._ack_timeout = settings.ack_timeout
+        self._retries = settings.retries  # when it cannot be asked who has a subject
+        # Whether the stream drops what it has, so that everything may be sent again.
+        self._deduplicated = settings.deduplicate and settings.retries > 0
         self.stalled = False
         self.count = 0
         self._task: asyncio.Task[None] | None = None
@@ -327,11 +320,3 @@ class Recovery:
         elif self._told and not of:
             of, self._told = self._told, ""
             self._session.waits.end(of, found)
-
-
-def wake_all(waiters: list[asyncio.Future[None]]) -> None:
-    """Whoever waits goes on."""
-    for waiter in waiters:
-        if not waiter.done():
-            waiter.set_result(None)
-    waiters.clear()

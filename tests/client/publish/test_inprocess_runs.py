@@ -12,9 +12,9 @@ import pytest
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.server import User
 from headrace.client import Connection
-from headrace.client.net.inprocess import DirectOutbox
+from headrace.client.net.inprocess import InProcessOutbox
 from headrace.client.publish.failures import PublishError, PublishFailure
-from headrace.client.publish.inprocess_publisher import DirectPublisher
+from headrace.client.publish.inprocess_publisher import InProcessPublisher
 from headrace.embedded import Broker
 from headrace.errors import (
     ConnectionClosedError,
@@ -153,12 +153,12 @@ async def test_a_run_nobody_answers_is_sent_again_one_by_one(
     connection: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publisher = connection.jetstream().publisher(ack_timeout=0.2, retries=1)
-    assert isinstance(publisher, DirectPublisher)
+    assert isinstance(publisher, InProcessPublisher)
     async with publisher:
         await publisher.send("s.a", b"first")
         await publisher.flush()
         with monkeypatch.context() as patched:
-            patched.setattr(DirectOutbox, "put_once", lambda outbox, chunk: None)  # it is lost
+            patched.setattr(InProcessOutbox, "put_once", lambda outbox, chunk: None)  # it is lost
             await publisher.send_many(numbered(500))
         assert publisher._in_runs > 0
         await publisher.flush()
@@ -173,7 +173,7 @@ async def test_a_run_nobody_ever_answers_fails(
     async with publisher:
         await publisher.send("s.a", b"first")
         await publisher.flush()
-        monkeypatch.setattr(DirectOutbox, "put_once", lambda outbox, chunk: None)
+        monkeypatch.setattr(InProcessOutbox, "put_once", lambda outbox, chunk: None)
         await publisher.send_many(numbered(300))
         with pytest.raises(PublishError) as failed:
             await publisher.flush()

@@ -1,0 +1,78 @@
+"""Who has a subject: what a publish asks when nobody answered it, or nobody who leads.
+
+"No responders" means an election, or that no stream has the subject. So the leader of JetStream is asked who
+has it. If nobody has, the publish fails at once. Otherwise it is sent again until ``delivery_timeout``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from ...api.base import DocumentError, encode
+from ...api.envelope import decode_response
+from ...api.streams import StreamNamesRequest, StreamNamesResponse
+from ...errors import (
+    BufferFullError,
+    DisconnectedError,
+    JetStreamApiError,
+    NoRespondersError,
+    ServerError,
+    TimeoutError_,
+)
+from ..jetstream.calls import Api
+from ..net.leaders import is_leaderless
+
+__all__ = ["BEHIND_MAX", "Answer", "Who", "nobody_has", "who_has"]
+
+# Refusals within 15 s: a leader that does not hear from the others gives up after 10 s. The sequence may
+# also be right, and the message gone.
+BEHIND_MAX: Final = 16
+ASK_S: Final = 1.0  # in a cluster, no answer for so long means that JetStream has no leader
+
+
+def nobody_has(subject: str) -> NoRespondersError:
+    """What is raised when no stream has a subject."""
+    return NoRespondersError(f"no stream has the subject {subject!r}")
+
+
+class Who(Enum):
+    """What is known of the stream of a subject."""
+
+    STREAM = auto()
+    NOBODY = auto()
+    NOT_NOW = auto()
+    """Nobody can say: JetStream itself has no leader, or the connection was lost."""
+    UNTOLD = auto()
+    """We may not ask, or nobody understands the question."""
+
+
+class Answer(NamedTuple):
+    """``of`` is what has no leader, in words."""
+
+    who: Who
+    of: str = "JetStream"
+
+
+async def who_has(api: Api, subject: str) -> Answer:
+    """Ask the leader of JetStream which stream has ``subject``.
+
+    Raises ConnectionClosedError.
+    """
+    body = encode(StreamNamesRequest(subject=subject))
+    session = api.session
+    seconds = min(api.timeout, ASK_S) if session.info.cluster else api.timeout
+    try:
+        frame = await session.requests.ask(api.subject("STREAM", "NAMES"), b"", body, seconds)
+        names = decode_response(frame[5], StreamNamesResponse).streams
+    except NoRespondersError:
+        return Answer(Who.NOBODY)  # there is no JetStream here
+    except JetStreamApiError as error:
+        return Answer(Who.NOT_NOW if is_leaderless(error) else Who.NOBODY)
+    except (DisconnectedError, BufferFullError):
+        return Answer(Who.NOT_NOW)
+    except TimeoutError_:
+        return Answer(Who.NOT_NOW if session.info.cluster else Who.UNTOLD)
+    except (ServerError, DocumentError):
+        return Answer(Who.UNTOLD)
+    return Answer(Who.STREAM, f"stream {names[0]!r}") if names else Answer(Who.NOBODY)

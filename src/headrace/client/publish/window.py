@@ -1,0 +1,311 @@
+"""The windowed publisher whose messages are answered one by one, whatever its commands are made of."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Iterator
+from typing import ClassVar, Final, Generic, TypeVar, cast
+
+from ...api.envelope import decode_pub_ack
+from ...errors import ConfigurationError, ConnectionClosedError, DisconnectedError, TimeoutError_
+from ...wire.frames import Frame
+from ...wire.headers import status_of
+from ..jetstream.calls import Api
+from ..message import HeadersLike
+from ..net.leaders import is_leaderless
+from .failures import refusal_of
+from .leaders import nobody_has
+from .publisher import (
+    SEND_AT_ONCE_MAX,
+    Publication,
+    Publisher,
+    PublisherSettings,
+    wake_all,
+)
+from .recovery import Recovery
+
+__all__ = ["OK_START", "WindowPublisher"]
+
+OK_START: Final = b'{"stream"'
+_DUPLICATE: Final = b'"duplicate"'
+
+C = TypeVar("C")
+
+
+class WindowPublisher(Publisher, Generic[C]):
+    """A publisher that keeps the commands without an answer, each under its number.
+
+    ``C`` is what a command is: bytes for a socket, frames for a broker in this process.
+    """
+
+    _piece_max: ClassVar[int] = SEND_AT_ONCE_MAX
+
+    def __init__(self, api: Api, settings: PublisherSettings) -> None:
+        super().__init__(api, settings)
+        window = settings.window
+        self._reopen_at = window - window // 4  # a full window reopens when a quarter is free
+        self._recovery: Recovery[C] = Recovery(self, api, settings)
+        self._flowing = False  # whether what is sent leaves: there is a link, and no trouble
+        self._unacked: dict[bytes, C] = {}  # number → command, in the order sent
+        self._attempts: dict[bytes, int] = {}  # only of those sent again
+        self._last_ack = b""
+        self._sent_at_tick = 0
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._unacked)
+
+    @property
+    def last_sequence(self) -> int:
+        return decode_pub_ack(self._last_ack).seq if self._last_ack else 0
+
+    # What a command is
+
+    @abstractmethod
+    def _command(
+        self,
+        index: int,
+        subject: str,
+        payload: bytes,
+        headers: HeadersLike = None,
+        msg_id: str = "",
+    ) -> C:
+        """What publishes a message with its number as reply."""
+
+    @staticmethod
+    @abstractmethod
+    def _size(command: C) -> int: ...
+
+    @abstractmethod
+    def _total(self, commands: list[C]) -> int:
+        """The size of several."""
+
+    @abstractmethod
+    def _put(self, commands: list[C], size: int) -> None:
+        """Queue commands of ``size`` bytes together, for this link only."""
+
+    @staticmethod
+    @abstractmethod
+    def _subject_of(command: C) -> str: ...
+
+    # Beginning and end
+
+    def _open(self) -> None:
+        if self._route is not None:
+            raise ConfigurationError("a publisher is entered once")
+        session = self._session
+        self._prefix = session.new_inbox().encode() + b"."
+        self._route = session.open_route(self._prefix + b"*", self._receive)
+        self._enter()
+        self._flowing = session.link is not None
+        self._timer = session.loop.call_later(self._recovery.pace, self._tick)
+
+    def _shut(self, reason: Exception) -> None:
+        if self._route is None:
+            return
+        self._leave()
+        self._session.close_route(self._route)
+        self._route = None
+        self._flowing = False
+        self._recovery.close()
+        self._fail_all(reason)
+        self._add_to_counts()
+
+    def _check_open(self) -> None:
+        if self._route is None:
+            raise ConnectionClosedError("the publisher is not open: use `async with` around it")
+
+    async def _wait_for_answers(self) -> None:
+        if self.in_flight:
+            flusher = self._session.loop.create_future()
+            self._flushers.append(flusher)
+            await flusher
+
+    # Sending
+
+    @property
+    def _is_full(self) -> bool:
+        return self.in_flight >= self._window or self._unacked_bytes >= self._window_bytes
+
+    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> None:
+        index = self.sent
+        command = self._command(index, subject, payload, headers, msg_id)
+        self._unacked[b"%d" % index] = command
+        size = self._size(command)
+        self._unacked_bytes += size
+        self.sent = index + 1
+        if self._flowing:
+            self._put([command], size)
+
+    def _send_some(self, iterator: Iterator[Publication]) -> bool:
+        unacked, make, size_of = self._unacked, self._command, self._size
+        window_bytes = self._window_bytes
+        index, size = self.sent, self._unacked_bytes
+        last = index + min(self._window - self.in_flight, self._piece_max)
+        out: list[C] = []
+        try:
+            for message in iterator:
+                command = make(index, *message)
+                unacked[b"%d" % index] = command
+                out.append(command)
+                index += 1
+                size += size_of(command)
+                if index == last or size >= window_bytes:
+                    return False
+            return True
+        finally:
+            before, self._unacked_bytes = self._unacked_bytes, size
+            self.sent = index
+            if out and self._flowing:
+                self._put(out, size - before)
+
+    async def _send_ready(self, commands: deque[object]) -> None:
+        ready = cast("deque[C]", commands)  # what `_command` has made
+        while ready:
+            if self._is_full:
+                await self._wait_for_window()
+            is_open = self._route is not None
+            before = self._unacked_bytes
+            out: list[C] = []
+            while ready and len(out) < SEND_AT_ONCE_MAX and not (is_open and self._is_full):
+                command = ready.popleft()
+                self._unacked[b"%d" % self.sent] = command
+                self._unacked_bytes += self._size(command)
+                self.sent += 1
+                out.append(command)
+            if not is_open:
+                self._fail_all(ConnectionClosedError("the publisher was closed before it was sent"))
+            elif self._flowing:
+                self._put(out, self._unacked_bytes - before)
+
+    # Answers
+
+    def _receive(self, frames: list[Frame]) -> None:
+        forget, start = self._unacked.pop, len(self._prefix)
+        good = [frame for frame in frames if frame[5][:9] == OK_START]
+        if len(good) < len(frames):
+            for frame in frames:
+                if frame[5][:9] != OK_START:
+                    self._refused(frame[1][start:], frame)
+        commands = [forget(frame[1][start:], None) for frame in good]
+        acked = [command for command in commands if command is not None]
+        if acked:
+            self._last_ack = good[-1][5]
+            if [True for frame in good if _DUPLICATE in frame[5]]:
+                self.duplicates += sum(
+                    _DUPLICATE in frame[5]
+                    for frame, command in zip(good, commands, strict=True)
+                    if command is not None
+                )
+        self.acked += len(acked)
+        self._unacked_bytes -= self._total(acked)
+        self._progress()
+
+    def _refused(self, key: bytes, frame: Frame) -> None:
+        """Anything but an ack: it has failed, unless nobody listens or leads just now."""
+        if key not in self._unacked:
+            return  # sent twice and answered twice
+        subject = self._subject_of(self._unacked[key])
+        if frame[4] and status_of(frame[4]) == 503:
+            if self._retries:
+                self._recovery.refused(key, subject, leaderless=False)
+            else:
+                self._fail(key, nobody_has(subject))
+            return
+        error = refusal_of(frame[5])
+        if self._retries and is_leaderless(error):
+            self._recovery.refused(key, subject, leaderless=True)
+            return
+        self._fail(key, error)
+
+    def _progress(self) -> None:
+        """Messages were answered: whoever waits for that goes on."""
+        if self._attempts:
+            self._attempts = {k: n for k, n in self._attempts.items() if k in self._unacked}
+        if self._recovery.stalled:
+            self._recovery.look()
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiters and self.in_flight <= self._reopen_at and not self._is_full:
+            wake_all(self._waiters)
+        if self._flushers and not self.in_flight:
+            wake_all(self._flushers)
+
+    # Failures and second attempts
+
+    def _may_try_again(self, key: bytes) -> bool:
+        attempts = self._attempts.get(key, 0) + 1
+        self._attempts[key] = attempts
+        return attempts <= self._retries
+
+    def _fail(self, key: bytes, error: Exception) -> None:
+        command = self._unacked.pop(key)
+        self._unacked_bytes -= self._size(command)
+        self._report(int(key), self._subject_of(command), error)
+
+    def _fail_all(self, error: Exception) -> None:
+        for key in list(self._unacked):
+            self._fail(key, error)
+        self._progress()
+
+    def _hold(self) -> None:
+        """There is trouble: what is sent from here on stays."""
+        self._flowing = False
+
+    def _release(self, *, anew: bool) -> None:
+        """It may flow again; ``anew``: the clock of what was sent starts anew."""
+        self._flowing = self._session.link is not None
+        if anew:
+            self._sent_at_tick = 0
+
+    def _resend(self, keys: list[bytes]) -> None:
+        """Send what is still unanswered, in pieces; without a link it is sent when there is one."""
+        if self._session.link is None:
+            return
+        unacked = self._unacked
+        for start in range(0, len(keys), SEND_AT_ONCE_MAX):
+            piece = [unacked[key] for key in keys[start : start + SEND_AT_ONCE_MAX]]
+            self._put(piece, self._total(piece))
+
+    def _tick(self) -> None:
+        """What was sent before the last tick is overdue."""
+        self._timer = self._session.loop.call_later(self._recovery.pace, self._tick)
+        before, self._sent_at_tick = self._sent_at_tick, self.sent
+        if self._session.link is None:
+            return  # the clock starts anew when the connection is back
+        if self._repeats and self._recovery.stalled:
+            return  # it sees to all of them
+        overdue = self._recovery.overdue(before)
+        if self._repeats:
+            if overdue:
+                self._recovery.doubt(before)
+            return
+        again = [key for key in overdue if self._may_try_again(key)]
+        for key in set(overdue) - set(again):
+            self._fail(
+                key,
+                TimeoutError_(
+                    f"no ack within {self._ack_timeout} s, sent {self._attempts[key]} time(s)"
+                ),
+            )
+        self._resend(again)
+        self._progress()
+
+    # The connection
+
+    def connection_lost(self) -> None:
+        """Acks under way are lost: these messages are sent again, or reported."""
+        lost = DisconnectedError("the connection was lost before the ack came")
+        if not self._repeats:
+            for key in self._recovery.overdue(self.sent):
+                if not self._may_try_again(key):
+                    self._fail(key, lost)
+        self._recovery.lost()
+        self._progress()
+
+    def connection_restored(self) -> None:
+        """After a reconnect: see to what was sent on the lost connection and is unanswered."""
+        self._max_payload = self._session.info.max_payload
+        self._recovery.restored()
