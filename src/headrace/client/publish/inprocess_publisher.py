@@ -71,8 +71,6 @@ class InProcessPublisher(WindowPublisher[Frame]):
     happen again, no more runs are made.
     """
 
-    _piece_max = _PIECE_MAX
-
     def __init__(self, api: Api, settings: PublisherSettings) -> None:
         super().__init__(api, settings)
         self._runs: dict[bytes, PublishRun] = {}  # unanswered, by key
@@ -156,6 +154,28 @@ class InProcessPublisher(WindowPublisher[Frame]):
         if self._flowing:
             self._put(frames, size)
         return source.over
+
+    def _send_some(self, iterator: Iterator[Publication]) -> bool:
+        unacked, make, size_of = self._unacked, self._command, self._size
+        window_bytes = self._window_bytes
+        index, size = self.sent, self._unacked_bytes
+        last = index + min(self._window - self.in_flight, _PIECE_MAX)
+        out: list[Frame] = []
+        try:
+            for message in iterator:
+                command = make(index, *message)
+                unacked[b"%d" % index] = command
+                out.append(command)
+                index += 1
+                size += size_of(command)
+                if index == last or size >= window_bytes:
+                    return False
+            return True
+        finally:
+            before, self._unacked_bytes = self._unacked_bytes, size
+            self.sent = index
+            if out and self._flowing:
+                self._put(out, size - before)
 
     # Runs
 

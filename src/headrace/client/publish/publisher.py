@@ -188,8 +188,7 @@ class Publisher(ABC):
         """
         if self._is_full:
             await self._wait_for_window()
-        self._send_one(subject, payload, headers, msg_id)
-        return self.sent - 1
+        return self._send_one(subject, payload, headers, msg_id)
 
     async def send_many(
         self, messages: Iterable[tuple[str, bytes] | tuple[str, bytes, HeadersLike]]
@@ -246,8 +245,8 @@ class Publisher(ABC):
         """Whether the next message has to wait for the window."""
 
     @abstractmethod
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> None:
-        """Send a message with the next number. Raises as ``send``."""
+    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
+        """Send a message with the next number, and return that. Raises as ``send``."""
 
     @abstractmethod
     def _send_some(self, iterator: Iterator[Publication]) -> bool:

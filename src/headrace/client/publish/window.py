@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Iterator
-from typing import ClassVar, Final, Generic, TypeVar, cast
+from typing import Final, Generic, TypeVar, cast
 
 from ...api.envelope import decode_pub_ack
 from ...errors import ConfigurationError, ConnectionClosedError, DisconnectedError, TimeoutError_
@@ -18,7 +17,6 @@ from .failures import refusal_of
 from .leaders import nobody_has
 from .publisher import (
     SEND_AT_ONCE_MAX,
-    Publication,
     Publisher,
     PublisherSettings,
     wake_all,
@@ -38,8 +36,6 @@ class WindowPublisher(Publisher, Generic[C]):
 
     ``C`` is what a command is: bytes for a socket, frames for a broker in this process.
     """
-
-    _piece_max: ClassVar[int] = SEND_AT_ONCE_MAX
 
     def __init__(self, api: Api, settings: PublisherSettings) -> None:
         super().__init__(api, settings)
@@ -128,7 +124,7 @@ class WindowPublisher(Publisher, Generic[C]):
     def _is_full(self) -> bool:
         return self.in_flight >= self._window or self._unacked_bytes >= self._window_bytes
 
-    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> None:
+    def _send_one(self, subject: str, payload: bytes, headers: HeadersLike, msg_id: str) -> int:
         index = self.sent
         command = self._command(index, subject, payload, headers, msg_id)
         self._unacked[b"%d" % index] = command
@@ -137,28 +133,7 @@ class WindowPublisher(Publisher, Generic[C]):
         self.sent = index + 1
         if self._flowing:
             self._put([command], size)
-
-    def _send_some(self, iterator: Iterator[Publication]) -> bool:
-        unacked, make, size_of = self._unacked, self._command, self._size
-        window_bytes = self._window_bytes
-        index, size = self.sent, self._unacked_bytes
-        last = index + min(self._window - self.in_flight, self._piece_max)
-        out: list[C] = []
-        try:
-            for message in iterator:
-                command = make(index, *message)
-                unacked[b"%d" % index] = command
-                out.append(command)
-                index += 1
-                size += size_of(command)
-                if index == last or size >= window_bytes:
-                    return False
-            return True
-        finally:
-            before, self._unacked_bytes = self._unacked_bytes, size
-            self.sent = index
-            if out and self._flowing:
-                self._put(out, size - before)
+        return index
 
     async def _send_ready(self, commands: deque[object]) -> None:
         ready = cast("deque[C]", commands)  # what `_command` has made

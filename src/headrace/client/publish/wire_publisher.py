@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...subjects import check_subject
 from ..message import HeadersLike, payload_bytes
-from .publisher import HEADS_KEPT_MAX
+from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 from .window import WindowPublisher
 
 __all__ = ["WirePublisher"]
@@ -12,6 +14,46 @@ __all__ = ["WirePublisher"]
 
 class WirePublisher(WindowPublisher[bytes]):
     """A publisher whose commands are bytes."""
+
+    def _send_some(self, iterator: Iterator[Publication]) -> bool:
+        # The usual message is made here, as `_command` would make it. A call per message costs the client
+        # 10 to 20 % more processor time.
+        unacked, command = self._unacked, self._command
+        start, end, extra = self._blocks.start, self._blocks.end, self._blocks.extra
+        heads = {} if self._adds_headers and not start else self._heads
+        size_max, window_bytes = self._max_payload - self._blocks.extra_max, self._window_bytes
+        index, size = self.sent, self._unacked_bytes
+        last = index + min(self._window - self.in_flight, SEND_AT_ONCE_MAX)
+        out: list[bytes] = []
+        try:
+            for message in iterator:
+                key = b"%d" % index
+                payload = message[1]
+                if (
+                    len(message) != 2
+                    or type(payload) is not bytes
+                    or (length := len(payload)) > size_max
+                    or not (head := heads.get(message[0]))
+                ):
+                    data = command(index, *message)
+                elif not start:
+                    data = b"%b%b %d\r\n%b\r\n" % (head, key, length, payload)
+                else:
+                    block = b"%b%b%b" % (start, key, end)
+                    sizes = b"%d %d" % (extra + len(key), extra + len(key) + length)
+                    data = b"H%b%b %b\r\n%b%b\r\n" % (head, key, sizes, block, payload)
+                unacked[key] = data
+                out.append(data)
+                index += 1
+                size += len(data)
+                if index == last or size >= window_bytes:
+                    return False
+            return True
+        finally:
+            before, self._unacked_bytes = self._unacked_bytes, size
+            self.sent = index
+            if out and self._flowing:
+                self._put(out, size - before)
 
     def _command(
         self,
