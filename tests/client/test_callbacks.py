@@ -172,7 +172,8 @@ async def test_a_drain_of_the_connection_that_gives_up_ends_every_consume(
     idle = (await stream.create_consumer(filter_subject="DRAINED.none")).consume()
     waiting = asyncio.ensure_future(anext(idle))
     await until(lambda: taken.buffered, within=5)
-    connection._session._pongs.append(None)  # the server owes an answer: ours comes too late
+    pongs = connection._session.keepalive._pongs
+    pongs.append(None)  # the server owes an answer: ours comes too late
     await connection.drain()
     with pytest.raises((StopAsyncIteration, ConnectionClosedError)):
         await asyncio.wait_for(waiting, 2)

@@ -98,7 +98,7 @@ async def test_keys_are_those_with_a_value_also_when_it_begins_anew(
         for value in (b"1", b"2"):
             await bucket.put(name, value)
     await bucket.delete("c")
-    taken = Watch._take
+    taken = Watch._receive
     takes = 0
 
     async def lossy(watch: Watch[object]) -> None:
@@ -111,7 +111,7 @@ async def test_keys_are_those_with_a_value_also_when_it_begins_anew(
             watch._ordered.last_sequence = watch._held[0].metadata.stream_seq
             watch._messages._restart()
 
-    monkeypatch.setattr(Watch, "_take", lossy)
+    monkeypatch.setattr(Watch, "_receive", lossy)
     assert sorted(await bucket.keys()) == ["a", "b", "d"]
     await js.delete_key_value("RESETS")
 

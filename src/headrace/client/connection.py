@@ -190,7 +190,7 @@ class Connection:
             ConnectionClosedError: the connection is closed or drained.
         """
         self.publish_nowait(subject, payload, headers=headers, reply=reply)
-        if self._session.outbox.crowded:
+        if self._session.outbox.over_limit:
             await self._session.outbox.wait_for_room()
 
     def publish_nowait(

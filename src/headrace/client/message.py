@@ -128,5 +128,5 @@ class Message(MessageView, eq=False):
     async def respond(self, payload: bytes = b"", *, headers: HeadersLike = None) -> None:
         """Send an answer to whoever asked. Raises ConfigurationError if nobody did."""
         self._session.send(self._response(payload, headers))
-        if self._session.outbox.crowded:
+        if self._session.outbox.over_limit:
             await self._session.outbox.wait_for_room()

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from ..api import names
 from ..api.messages import PubAck
 from ..errors import ConfigurationError
-from .jetstream.calls import Api, seconds, time_text
+from .jetstream.calls import Api
+from .jetstream.configuration import seconds, time_text
 from .message import HeadersLike
 from .publish.atomic_batch import AtomicBatch
 from .publish.awaited import publish_awaited

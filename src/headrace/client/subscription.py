@@ -203,7 +203,7 @@ class Subscription:
         if self._drained is None:
             self._drained = self._session.loop.create_future()
             self._session.send_control(unsub(self._route.sid))
-            self._session.on_pong(self._end_drain)
+            self._session.keepalive.call_when_read(self._end_drain)
         return self._drained
 
     def _end_drain(self) -> None:

@@ -67,7 +67,7 @@ async def test_a_paused_transport_makes_publishers_wait_and_then_refuse() -> Non
     out.attach(transport, b"")
     out.pause()
     out.put(b"x" * 101)
-    assert out.crowded
+    assert out.over_limit
     waiting = asyncio.create_task(out.wait_for_room())
     await asyncio.sleep(0)
     assert not waiting.done()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -29,7 +30,8 @@ class Busy:
         self.session = self.requests = self
         self.info = ServerInfo()
         self.nuid = Nuid()
-        self.trace = None
+        self.loop = asyncio.get_running_loop()
+        self.waits = self.trace = None
         self.timeout = self.delivery_timeout = 1.0
 
     async def get_last_message(self, subject: str) -> Any:

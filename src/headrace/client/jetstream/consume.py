@@ -209,7 +209,7 @@ class Consumption:
         route = self._route
         route.receive = self._refuse
         self._session.send_control(unsub(route.sid))
-        self._session.on_pong(lambda: self._session.routes.remove(route))
+        self._session.keepalive.call_when_read(lambda: self._session.routes.remove(route))
         frames = list(self._frames)
         self._frames.clear()
         self._end(None)
@@ -238,7 +238,7 @@ class Consumption:
         if self._drained is None:
             self._drained = self._session.loop.create_future()
             self._session.send_control(unsub(self._route.sid))
-            self._session.on_pong(self._end_drain)
+            self._session.keepalive.call_when_read(self._end_drain)
             self._pulling_ends()
         return self._drained
 
@@ -303,10 +303,10 @@ class Consumption:
         if len(messages) != len(frames):
             for frame in frames:
                 if not frame[3]:
-                    self._take_status(frame[4])
+                    self._handle_status(frame[4])
         self._refill()
 
-    def _take_status(self, headers: bytes) -> None:
+    def _handle_status(self, headers: bytes) -> None:
         try:
             status = read_status(headers)
         except ProtocolError as error:

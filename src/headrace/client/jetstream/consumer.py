@@ -19,7 +19,8 @@ from ...api.messages import SuccessResponse
 from ...errors import ConfigurationError, TimeoutError_
 from ..callbacks import check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
-from .calls import Api, time_text
+from .calls import Api
+from .configuration import time_text
 from .consume import Consumption, MessageCallback
 from .fetch import Fetch, FetchPlan
 from .message import Batch, JetStreamMessage, Queued
@@ -102,7 +103,7 @@ class Consumer:
         if not isinstance(max_messages, int) or max_messages < 1:
             raise ConfigurationError(f"max_messages is {max_messages!r}; accepted: 1 or more")
         request = self._request(max_messages, 0, max_wait, heartbeat, no_wait, eager, priority)
-        return await Fetch(self._session, self._plan(request, max_wait)).run()
+        return await Fetch(self._session, self._plan(request, max_wait)).collect()
 
     async def fetch_bytes(
         self,
@@ -123,7 +124,7 @@ class Consumer:
         request = self._request(
             BATCH_FOR_BYTES, max_bytes, max_wait, heartbeat, no_wait, eager, priority
         )
-        return await Fetch(self._session, self._plan(request, max_wait)).run()
+        return await Fetch(self._session, self._plan(request, max_wait)).collect()
 
     async def next(
         self,

@@ -15,7 +15,8 @@ from ...api.consumers import (
 )
 from ...api.messages import SuccessResponse
 from ...subjects import check_pattern
-from .calls import Api, check_name, config_from
+from .calls import Api, check_name
+from .configuration import config_from
 from .consumer import Consumer
 
 __all__ = ["Consumers"]

@@ -63,7 +63,7 @@ async def get_batch(api: Api, stream: str, request: DirectGetRequest) -> DirectB
     """One request and all its answers. Raises as ``Stream.get_batch``."""
 
     async def attempt() -> DirectBatch:
-        return await _DirectRead(api, stream, request).run()
+        return await _DirectRead(api, stream, request).collect()
 
     async def awaited(error: HeadraceError) -> str:
         lost = is_unanswered(api.session, error)
@@ -141,7 +141,7 @@ class _DirectRead:
         self._end: asyncio.Future[Frame] = self._session.loop.create_future()
         self._heard = self._session.loop.time()
 
-    async def run(self) -> DirectBatch:
+    async def collect(self) -> DirectBatch:
         session = self._session
         session.raise_if_closed()
         inbox = session.new_inbox().encode()

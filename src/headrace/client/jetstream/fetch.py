@@ -67,7 +67,7 @@ class Fetch:
         self._pulls = 0
         self._unsubscribed = False
 
-    async def run(self) -> Batch:
+    async def collect(self) -> Batch:
         """Pull, and wait until the pull has ended.
 
         Raises, when no message came: PullError (the server refused), NoRespondersError (no such
@@ -75,7 +75,7 @@ class Fetch:
         """
         session, plan = self._session, self._plan
         session.raise_if_closed()
-        self._route, subscribing = session.inboxes.take(self._receive)
+        self._route, subscribing = session.inboxes.borrow(self._receive)
         pull = subscribing + self._pull(plan.request)
         if session.observers or session.link is None:
             session.send_control(pull)
@@ -134,7 +134,7 @@ class Fetch:
         if len(messages) != len(frames):
             for frame in frames:
                 if not frame[3]:
-                    self._take_status(frame[4])
+                    self._handle_status(frame[4])
 
     def _is_full(self, messages: list[Frame]) -> bool:
         plan = self._plan
@@ -145,7 +145,7 @@ class Fetch:
             return self._bytes >= plan.max_bytes  # exactly full ends without a status
         return False
 
-    def _take_status(self, headers: bytes) -> None:
+    def _handle_status(self, headers: bytes) -> None:
         try:
             status = read_status(headers)
         except ProtocolError as error:
@@ -202,7 +202,7 @@ class Fetch:
         self._unsubscribed = True
         session.send_control(unsub(self._route.sid))
         self._timer = session.loop.call_later(LATE_ANSWER_S, self._finish)
-        session.on_pong(self._finish)
+        session.keepalive.call_when_read(self._finish)
 
     def _give_up(self) -> None:
         """Nobody wants the messages: send back those that came and those that will."""
@@ -210,7 +210,7 @@ class Fetch:
         route = self._route
         route.receive = self._refuse
         session.send_control(unsub(route.sid))
-        session.on_pong(lambda: session.routes.remove(route))
+        session.keepalive.call_when_read(lambda: session.routes.remove(route))
         if self._frames:
             self._refuse(self._frames)
 

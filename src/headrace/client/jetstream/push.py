@@ -109,7 +109,7 @@ class PushSubscription(Subscription):
     def _call(self, frames: list[Frame]) -> None:
         self._sort(frames, super()._call)
 
-    def _sort(self, frames: list[Frame], take: Callable[[list[Frame]], None]) -> None:
+    def _sort(self, frames: list[Frame], receive: Callable[[list[Frame]], None]) -> None:
         self._last_heard = self._session.loop.time()
         run: list[Frame] = []
         for frame in frames:
@@ -118,12 +118,12 @@ class PushSubscription(Subscription):
                 continue
             if run:
                 self._note(run)
-                take(run)
+                receive(run)
                 run = []
-            self._take_status(frame)
+            self._handle_status(frame)
         if run:
             self._note(run)
-            take(run)
+            receive(run)
         self._noted_taken()
 
     def _note(self, run: list[Frame]) -> None:
@@ -146,7 +146,7 @@ class PushSubscription(Subscription):
                 HeadraceError(f"{count} messages of consumer {self._consumer} did not arrive")
             )
 
-    def _take_status(self, frame: Frame) -> None:
+    def _handle_status(self, frame: Frame) -> None:
         headers: bytes = frame[4]
         asks = frame[3] or header_value(headers, _STALLED)
         if asks:

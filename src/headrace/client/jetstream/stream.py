@@ -21,12 +21,12 @@ from ...api.messages import (
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig, StreamInfo, StreamInfoRequest
 from ...errors import ConfigurationError, JetStreamApiError, NoRespondersError
 from ...limits import SUBJECTS_PER_PAGE
-from .calls import Api, config_from, moment
+from .calls import Api
+from .configuration import config_from, moment, with_external_domains
 from .consumer import Consumer
 from .consumers import Consumers
 from .direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
-from .sources import with_external_domains
 from .stored_message import StreamMessage, counter_value, from_direct, from_document
 
 __all__ = ["Stream", "StreamMessage"]

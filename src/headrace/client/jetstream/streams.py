@@ -14,8 +14,8 @@ from ...api.streams import (
     StreamNamesResponse,
 )
 from ...errors import JetStreamApiError
-from .calls import Api, check_name, config_from
-from .sources import with_external_domains
+from .calls import Api, check_name
+from .configuration import config_from, with_external_domains
 from .stream import Stream
 
 __all__ = ["Streams"]

@@ -68,7 +68,7 @@ class Watch(Generic[T]):
         while self._pending > 0 and not self._held:
             try:
                 async with asyncio.timeout(SILENCE_S):
-                    await self._take()
+                    await self._receive()
             except StopAsyncIteration:
                 return False
             except TimeoutError:
@@ -91,7 +91,7 @@ class Watch(Generic[T]):
         while not entries:
             if not self._held:
                 try:
-                    await self._take()
+                    await self._receive()
                 except StopAsyncIteration:
                     return []
             while self._held:
@@ -106,12 +106,12 @@ class Watch(Generic[T]):
     async def __anext__(self) -> T:
         while True:
             if not self._held:
-                await self._take()
+                await self._receive()
             entry = self._next()
             if self._wanted(entry):
                 return entry
 
-    async def _take(self) -> None:
+    async def _receive(self) -> None:
         """Wait for messages. Raises StopAsyncIteration at the end."""
         self._held.extend(await self._messages.next_batch())
         if not self._held:

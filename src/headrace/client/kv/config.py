@@ -20,7 +20,7 @@ from ...api.streams import (
     SubjectTransformConfig,
 )
 from ...errors import ConfigurationError
-from ..jetstream.calls import seconds
+from ..jetstream.configuration import seconds
 
 __all__ = ["KeyValueOptions", "KeyValueStatus"]
 

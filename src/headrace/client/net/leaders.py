@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 __all__ = [
+    "LeaderWait",
     "LeaderWaits",
     "delivery_seconds",
     "is_behind",
@@ -135,6 +136,26 @@ class LeaderWaits:
             self._session.hub.emit(LeaderWaitOver(of, waited, found))
 
 
+class LeaderWait:
+    """One call or publisher: says once that it waits and for whom, and once that it does no longer."""
+
+    def __init__(self, waits: LeaderWaits) -> None:
+        self._waits = waits
+        self._of = ""
+
+    def begin(self, of: str) -> None:
+        """It waits for the leader of this, unless it does already."""
+        if not self._of:
+            self._of = of
+            self._waits.begin(of)
+
+    def end(self, *, found: bool) -> None:
+        """It waits no longer, if it did."""
+        if self._of:
+            of, self._of = self._of, ""
+            self._waits.end(of, found)
+
+
 async def patiently(
     session: Session,
     limit: float,
@@ -149,7 +170,7 @@ async def patiently(
     """
     loop = session.loop
     deadline, steps = loop.time() + limit, pauses()
-    of, found = "", False
+    wait, found = LeaderWait(session.waits), False
     try:
         while True:
             if failed is None:
@@ -170,11 +191,8 @@ async def patiently(
                     raise no_leader(now_of, limit) from None
                 failed.add_note(f"{now_of} had no leader within {limit} s")
                 raise failed
-            if not of:
-                of = now_of
-                session.waits.begin(of)
+            wait.begin(now_of)
             failed = None
             await asyncio.sleep(pause)
     finally:
-        if of:
-            session.waits.end(of, found)
+        wait.end(found=found)

@@ -74,7 +74,7 @@ class Outbox:
         return self._bytes + (transport.get_write_buffer_size() if transport else 0)
 
     @property
-    def crowded(self) -> bool:
+    def over_limit(self) -> bool:
         """Whether more than the limit waits: a polite publisher waits for room."""
         return self._bytes > self._limit
 
@@ -139,7 +139,7 @@ class Outbox:
 
     async def wait_for_room(self) -> None:
         """Wait until no more than the limit is unsent. Returns at once if that is so."""
-        while self.crowded:
+        while self.over_limit:
             if self._closed is not None:
                 raise ConnectionClosedError(str(self._closed))
             if self._transport is None:
@@ -218,7 +218,7 @@ class Outbox:
             self._keep.clear()
             self._bytes = 0
             self._hand_over(items)
-        if self._waiters and not self.crowded:
+        if self._waiters and not self.over_limit:
             self._release()
 
     def _hand_over(self, items: list[Any]) -> None:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
@@ -28,14 +26,14 @@ from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
 from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
 from ..nuid import Nuid
 from .handshake import ServerAddress, ServerInfo, parse_info
-from .inboxes import Inboxes
+from .keepalive import PING_COMMAND, KeepAlive
 from .leaders import LeaderWaits
 from .link import Link, open_link, server_error
 from .options import Options
 from .outbox import Outbox
 from .reconnect import Dial, Found, first_connection, restore
 from .requests import Requests
-from .routes import Route, RouteTable
+from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
 from .state import Change, State, after
 
@@ -166,8 +164,9 @@ class Session:
         self.reconnects = 0
         self._close_reason: ConnectionClosedError | None = None
         self._known_subjects: set[str] = set()
-        self._pongs: deque[asyncio.Future[None] | None] = deque()
-        self._ping_timer: asyncio.TimerHandle | None = None
+        self.keepalive = KeepAlive(
+            self.loop, options.ping_interval, options.max_pings_out, self.send_control
+        )
         self._last_error: Exception | None = None
         self._restoring: asyncio.Task[None] | None = None
 
@@ -251,20 +250,7 @@ class Session:
         Raises DisconnectedError if the link is lost meanwhile.
         """
         self.raise_if_closed()
-        future = self.loop.create_future()
-        self._pongs.append(future)
-        self.send_control(b"PING\r\n")
-        await future
-
-    def on_pong(self, call: Callable[[], object]) -> None:
-        """Call once the server has read everything sent so far, or the link is gone."""
-        future: asyncio.Future[None] = self.loop.create_future()
-        future.add_done_callback(partial(_call_when_done, call))
-        if self.link is None:
-            future.set_result(None)
-            return
-        self._pongs.append(future)
-        self.send_control(b"PING\r\n")
+        await self.keepalive.ping()
 
     def report(self, error: Exception) -> None:
         """Tell the user of an error that no caller is waiting for."""
@@ -312,7 +298,7 @@ class Session:
         )
         self.change(Change.CLOSE)
         self._drop_link()
-        self._stop_pings(error)
+        self.keepalive.stop(error)
         self.outbox.close(error)
         self.requests.fail(error)
         for observer in list(self.observers):
@@ -333,10 +319,10 @@ class Session:
         link.on_lost = self._lost
         self._last_error = None
         self.pool.succeeded(found.address)
-        self._take_info(link.info)
-        waiting = len(self._pongs)
-        self.outbox.attach(link.transport, self.routes.commands() + b"PING\r\n" * waiting)
-        self._ping_timer = self.loop.call_later(self.options.ping_interval, self._ping)
+        self._read_info(link.info)
+        pings = PING_COMMAND * self.keepalive.waiting
+        self.outbox.attach(link.transport, self.routes.commands() + pings)
+        self.keepalive.start(link)
         early, link.early = link.early, []
         if early:
             self._frames(early)
@@ -351,7 +337,7 @@ class Session:
             return
         self._drop_link()
         lost = DisconnectedError("the connection was lost before the answer came")
-        self._stop_pings(lost)
+        self.keepalive.stop(lost)
         self.outbox.detach()
         self.inboxes.forget()
         self.requests.fail(lost)
@@ -379,7 +365,7 @@ class Session:
             observer.connection_restored()
 
     def _frames(self, frames: list[Frame]) -> None:
-        """Hand each run of messages for one subscription over in one go."""
+        """Hand neighbouring messages of one subscription over together."""
         routes = self.routes.by_sid
         try:
             sids = list(map(_SID, frames))
@@ -412,61 +398,27 @@ class Session:
         if op == PING:
             self.send_control(b"PONG\r\n")
         elif op == PONG:
-            if self._pongs and (future := self._pongs.popleft()) is not None and not future.done():
-                future.set_result(None)
+            self.keepalive.pong()
         elif op == INFO:
             try:
-                self._take_info(parse_info(frame[1]))
+                self._read_info(parse_info(frame[1]))
             except ProtocolError as error:
                 self.report(error)
         elif op == ERR:
-            self._take_error(frame[1])
+            self._read_error(frame[1])
         elif op == BAD and self.link is not None:
             self.link.abort(frame[1])
 
-    def _take_error(self, text: str) -> None:
+    def _read_error(self, text: str) -> None:
         error = server_error(text)
         if not self.requests.refused(text):  # those ask on and need not be told twice
             self.report(error)
         if not text.lower().startswith("permissions violation"):  # after anything else it closes
             self._last_error = error
 
-    def _take_info(self, info: ServerInfo) -> None:
+    def _read_info(self, info: ServerInfo) -> None:
         was_lame, self.info = self.info.ldm, info
         if self.options.discover_servers:
             self.pool.discover(info.connect_urls, self.server)
         if info.ldm and not was_lame:
             self.hub.emit(LameDuck(str(self.server)))
-
-    # Keep-alive
-
-    def _ping(self) -> None:
-        link = self.link
-        if link is None:
-            return
-        if self._pongs.count(None) >= self.options.max_pings_out:
-            link.abort(
-                DisconnectedError(
-                    f"{self.options.max_pings_out} pings went unanswered, "
-                    f"one every {self.options.ping_interval} s"
-                )
-            )
-            return
-        self._pongs.append(None)
-        self.send_control(b"PING\r\n")
-        self._ping_timer = self.loop.call_later(self.options.ping_interval, self._ping)
-
-    def _stop_pings(self, reason: Exception) -> None:
-        if self._ping_timer is not None:
-            self._ping_timer.cancel()
-            self._ping_timer = None
-        pongs, self._pongs = self._pongs, deque()
-        for future in pongs:
-            if future is not None and not future.done():
-                future.set_exception(reason)
-
-
-def _call_when_done(call: Callable[[], object], future: asyncio.Future[None]) -> None:
-    if not future.cancelled():
-        future.exception()  # read: a lost link ends the wait as well
-    call()

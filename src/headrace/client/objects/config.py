@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from ...api.streams import Placement, StorageKind, StreamConfig
 from ...errors import ConfigurationError
-from ..jetstream.calls import seconds
+from ..jetstream.configuration import seconds
 from .info import object_stream_name
 
 __all__ = ["ObjectStoreOptions"]

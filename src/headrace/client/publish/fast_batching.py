@@ -27,7 +27,7 @@ from ...errors import (
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ..jetstream.calls import Api
-from ..net.leaders import is_leaderless, no_leader, pauses
+from ..net.leaders import LeaderWait, is_leaderless, no_leader, pauses
 from .fast_answers import (
     APPEND,
     END,
@@ -63,7 +63,7 @@ class State(Enum):
 
 
 class BatchingPublisher(Publisher):
-    """The half of the publisher that leads the batches; see ``fastpublisher.FastPublisher``."""
+    """Begins and ends the batches; ``FastPublisher`` puts messages into them."""
 
     def __init__(self, api: Api, settings: PublisherSettings) -> None:
         super().__init__(api, settings)
@@ -73,9 +73,7 @@ class BatchingPublisher(Publisher):
         self._first = 0  # the number of the message in front
         self._state = State.IDLE
         self._limit = 1  # how many placed ones there may be
-        self._place = self._acked_place = (
-            0  # of the message sent last, and acked last, in this batch
-        )
+        self._place = self._acked_place = 0  # in this batch: of what was sent last, and acked last
         self._refusals: dict[int, HeadraceError] = {}  # by place
         self._resuming = False  # the link is new, and how far the batch came is asked
         self._tries = 0  # how often the message in front was sent for nothing
@@ -89,7 +87,7 @@ class BatchingPublisher(Publisher):
         self._answers_out = ANSWERS_OUT
         self._since: float | None = None  # when the trouble with the message in front began
         self._pauses = pauses()
-        self._awaited = ""  # whose leader we have said we wait for
+        self._wait = LeaderWait(api.session.waits)
         self._finding: asyncio.Task[None] | None = None  # what is the matter, while PAUSED
         self._probe, self._probed_at = 0, 0.0  # a place of which the answer is timed; 0 for none
         flow = min(FLOW_MAX, max(1, settings.window // ANSWERS_OUT))
@@ -245,8 +243,8 @@ class BatchingPublisher(Publisher):
         count = min(place - self._acked_place, len(self._placed))
         if count <= 0:
             return
-        take = self._placed.popleft
-        self._unacked_bytes -= sum([len(take()) for _ in range(count)])
+        oldest = self._placed.popleft
+        self._unacked_bytes -= sum([len(oldest()) for _ in range(count)])
         self._acked_place += count
         self._first += count
         self.acked += count
@@ -329,9 +327,8 @@ class BatchingPublisher(Publisher):
         elif self._is_over_time():
             self._fail_front(len(self._waiting), no_leader(of, self._delivery_timeout))
         else:
-            if not self._awaited and not _is_passing(error):
-                self._awaited = of
-                self._session.waits.begin(of)
+            if not _is_passing(error):
+                self._wait.begin(of)
             await asyncio.sleep(next(self._pauses))
         self._state = State.IDLE
         self._pump()
@@ -349,9 +346,7 @@ class BatchingPublisher(Publisher):
         self._tries = 0
         if self._since is not None:
             self._since, self._pauses = None, pauses()
-        if self._awaited:
-            of, self._awaited = self._awaited, ""
-            self._session.waits.end(of, found)
+        self._wait.end(found=found)
 
     def _in_words(self, error: HeadraceError) -> HeadraceError:
         """A refusal of the message in front, as its sender reads it."""

@@ -75,21 +75,18 @@ class FastPublisher(BatchingPublisher):
             or self._session.link is None
         ):
             self._queue([self._command(self.sent, subject, payload, headers, msg_id)])
-        else:  # the usual message of a batch that goes on
-            self._append(head, payload)
-        return self.sent - 1
-
-    def _append(self, head: bytes, payload: bytes) -> None:
-        """Send a message without headers in the batch that is open."""
+            return self.sent - 1
+        # The usual message of a batch that goes on.
         self._place = place = self._place + 1
         data = b"%b%b%d.1.$FI %d\r\n%b\r\n" % (head, self._prefix, place, len(payload), payload)
         self._placed.append(data)
-        self.sent += 1
         self._session.counts.published += 1
         self._session.outbox.put_once(data)
         self._unacked_bytes += len(data)
+        self.sent = number = self.sent + 1
         if not self._probe or self._unacked_bytes >= self._window_bytes:
             self._after_sending()
+        return number - 1
 
     def _after_sending(self) -> None:
         if not self._probe:
@@ -112,7 +109,7 @@ class FastPublisher(BatchingPublisher):
         try:
             for message in iterator:
                 payload = message[1]
-                # As `_append` makes it. A call per message costs the client 13 % more processor time.
+                # As `_send_one` makes it. A call per message costs the client 13 % more processor time.
                 if (
                     len(message) == 2
                     and type(payload) is bytes

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from ...errors import ConfigurationError, ConnectionClosedError
+from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
 from ..jetstream.calls import Api
 from ..message import HeadersLike
-from .failures import PublishError, PublishFailure
-from .header_blocks import Blocks
+from .headers import Blocks
 
 if TYPE_CHECKING:
     from ..net.routes import Route
@@ -33,6 +32,36 @@ HEADS_KEPT_MAX: Final = 4096
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write
 
 Publication: TypeAlias = tuple[str, bytes] | tuple[str, bytes, HeadersLike]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishFailure:
+    """One message that is not known to be stored: which (from 0, in the order sent), and why.
+
+    After a TimeoutError, DisconnectedError or ConnectionClosedError it may be stored all the same.
+    """
+
+    index: int
+    subject: str
+    error: Exception
+
+
+class PublishError(HeadraceError):
+    """Messages of a windowed publisher failed.
+
+    Attributes:
+        failures: the failures since the last ``flush``, at most 10,000 of them.
+        count: how many there were.
+    """
+
+    def __init__(self, failures: list[PublishFailure], count: int) -> None:
+        first = failures[0]
+        super().__init__(
+            f"{count} message(s) were not acknowledged; the first is number {first.index} "
+            f"on {first.subject!r}: {first.error}"
+        )
+        self.failures = failures
+        self.count = count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from ...errors import ConnectionClosedError, HeadraceError, TimeoutError_
-from ..net.leaders import no_leader, pauses
+from ..net.leaders import LeaderWait, no_leader, pauses
 from .leaders import Who, nobody_has, who_has
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Recovery(Generic[C]):
         self._publisher = publisher
         self._session = api.session
         self._api = api
+        self._wait = LeaderWait(api.session.waits)
         self._limit = settings.delivery_timeout  # then a message is given up
         self._ack_timeout = settings.ack_timeout
         self._retries = settings.retries  # when it cannot be asked who has a subject
@@ -70,7 +71,6 @@ class Recovery(Generic[C]):
         self._held_from = 0  # no message from this number on was sent, except in waves
         self._sent_below = 0  # and all up to this one were, over this link
         self._marks: deque[tuple[int, float]] = deque()  # what was sent below a number, was before
-        self._told = ""  # whose leader we have said we wait for
         self._of = "the stream"
         self._leaderless = False  # somebody said that he does not lead
         self._untold = 0
@@ -125,7 +125,7 @@ class Recovery(Generic[C]):
         if self._task is not None:
             self._task.cancel()
             self._task = None
-        self._tell("", found=False)
+        self._wait.end(found=False)
         self._forget()
 
     def _stall(self) -> None:
@@ -220,7 +220,7 @@ class Recovery(Generic[C]):
                 continue
             self._of = answer.of
             break
-        self._tell(self._of)
+        self._wait.begin(self._of)
         return True
 
     def _silent_subject(self) -> str | None:
@@ -278,7 +278,7 @@ class Recovery(Generic[C]):
         """Everything may flow again."""
         publisher = self._publisher
         keys = list(self._to_send())
-        self._tell("", found=found)
+        self._wait.end(found=found)
         self._task = None
         self.stalled = False
         publisher._release(anew=self._waved)
@@ -311,12 +311,3 @@ class Recovery(Generic[C]):
                 del keys[key]
         self._refused = {subject: keys for subject, keys in self._refused.items() if keys}
         publisher._wake()
-
-    def _tell(self, of: str, *, found: bool = False) -> None:
-        """Say once that we wait, and for whom; with "", that we do no longer."""
-        if of and not self._told:
-            self._told = of
-            self._session.waits.begin(of)
-        elif self._told and not of:
-            of, self._told = self._told, ""
-            self._session.waits.end(of, found)

@@ -6,14 +6,21 @@ from abc import abstractmethod
 from collections import deque
 from typing import Final, Generic, TypeVar, cast
 
+from ...api.base import DocumentError
 from ...api.envelope import decode_pub_ack
-from ...errors import ConfigurationError, ConnectionClosedError, DisconnectedError, TimeoutError_
+from ...errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    HeadraceError,
+    ProtocolError,
+    TimeoutError_,
+)
 from ...wire.frames import Frame
 from ...wire.headers import status_of
 from ..jetstream.calls import Api
 from ..message import HeadersLike
 from ..net.leaders import is_leaderless
-from .failures import refusal_of
 from .leaders import nobody_has
 from .publisher import (
     SEND_AT_ONCE_MAX,
@@ -188,7 +195,7 @@ class WindowPublisher(Publisher, Generic[C]):
             else:
                 self._fail(key, nobody_has(subject))
             return
-        error = refusal_of(frame[5])
+        error = _refusal_of(frame[5])
         if self._retries and is_leaderless(error):
             self._recovery.refused(key, subject, leaderless=True)
             return
@@ -284,3 +291,15 @@ class WindowPublisher(Publisher, Generic[C]):
         """After a reconnect: see to what was sent on the lost connection and is unanswered."""
         self._max_payload = self._session.info.max_payload
         self._recovery.restored()
+
+
+def _refusal_of(payload: bytes) -> Exception:
+    """What an answer to a publish says that is no acknowledgement."""
+    error = ProtocolError("the answer to a publish is no stream's: somebody answers there")
+    try:
+        decode_pub_ack(payload)
+    except HeadraceError as refusal:
+        return refusal
+    except DocumentError as unread:
+        error.__cause__ = unread
+    return error

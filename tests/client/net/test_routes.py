@@ -8,7 +8,7 @@ import contextlib
 import pytest
 
 from headrace.client import Connection, Consumer, JetStream, Stream
-from headrace.client.net.inboxes import IDLE_MAX
+from headrace.client.net.routes import IDLE_MAX
 from headrace.errors import PullError
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.client.publish.header_blocks import Blocks
+from headrace.client.publish.headers import Blocks
 from headrace.errors import ConfigurationError
 from headrace.wire.headers import add_header, parse_headers
 

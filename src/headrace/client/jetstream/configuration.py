@@ -1,0 +1,104 @@
+"""Configurations as users give them, by document and by keyword, and as servers are told them."""
+
+from __future__ import annotations
+
+import typing
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from ...api.base import Document
+from ...api.streams import ExternalStream, StreamConfig, StreamSource
+from ...api.times import format_time
+from ...errors import ConfigurationError
+
+__all__ = ["config_from", "moment", "seconds", "time_text", "with_external_domains"]
+
+D = TypeVar("D", bound=Document)
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def config_from(kind: type[D], config: D | None, values: dict[str, Any]) -> D:
+    """A configuration from a document, from keywords, or from both (the keywords win).
+
+    In keywords a duration may be a timedelta, a time a datetime, a sequence a list.
+    """
+    known = set(kind.__struct_fields__)
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ConfigurationError(
+            f"{kind.__name__} has no field {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    fields = {name: _plain(value) for name, value in values.items()}
+    given = {} if config is None else {n: getattr(config, n) for n in kind.__struct_fields__}
+    return kind(**{**given, **{n: _checked(kind, n, value) for n, value in fields.items()}})
+
+
+def _checked(kind: type[Document], name: str, value: Any) -> Any:
+    """``value``, if it is what the field ``name`` may be; one text where a list of them is wanted is a
+    list of one. Raises ConfigurationError."""
+    expected = _types_of(kind)[name]
+    if isinstance(value, str) and typing.get_origin(expected) is tuple:
+        value = (value,)
+    try:
+        return msgspec.convert(value, expected)
+    except msgspec.ValidationError as error:
+        if typing.get_origin(expected) is Literal:
+            accepted = ", ".join(map(repr, typing.get_args(expected)))
+            raise ConfigurationError(f"{name} is {value!r}; accepted: {accepted}") from None
+        is_duration = name in kind.durations
+        hint = "; accepted are seconds, or a timedelta" if is_duration else ""
+        raise ConfigurationError(f"{name} is {value!r:.200}: {error}{hint}") from None
+
+
+@cache
+def _types_of(kind: type[Document]) -> dict[str, Any]:
+    return typing.get_type_hints(kind)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, datetime):
+        return time_text(value)
+    if isinstance(value, (list, set, frozenset)):
+        return tuple(_plain(item) for item in value)
+    return value
+
+
+def seconds(duration: float | timedelta) -> float:
+    """A duration in either form."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+
+
+def moment(time: datetime | None) -> str | None:
+    """``time_text`` of a time that may be absent."""
+    return None if time is None else time_text(time)
+
+
+def time_text(moment: datetime) -> str:
+    """RFC 3339 for a datetime; without a zone it is taken as local time, as Python does."""
+    difference = moment.astimezone(UTC) - _EPOCH
+    microseconds = (difference.days * 86_400 + difference.seconds) * 1_000_000
+    return format_time((microseconds + difference.microseconds) * 1_000)
+
+
+def with_external_domains(config: StreamConfig) -> StreamConfig:
+    """The configuration with each source's ``domain``, which clients speak of, as the API prefix that
+    servers know."""
+    sources = tuple(_external(source) for source in config.sources)
+    mirror = None if config.mirror is None else _external(config.mirror)
+    if sources == config.sources and mirror == config.mirror:
+        return config
+    return msgspec.structs.replace(config, sources=sources, mirror=mirror)
+
+
+def _external(source: StreamSource) -> StreamSource:
+    if not source.domain:
+        return source
+    deliver = source.external.deliver if source.external is not None else ""
+    external = ExternalStream(api=f"$JS.{source.domain}.API", deliver=deliver)
+    return msgspec.structs.replace(source, domain="", external=external)
