@@ -126,7 +126,8 @@ class _Facade:
         self._name = node.name
         self._special = SPECIAL.get(node.name, ORDINARY)
         self._methods = functions_of(node)
-        self._bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
+        names = [base.id for base in node.bases if isinstance(base, ast.Name)]
+        self._bases = [name for name in names if name != "ABC"]  # the facade is a whole class
         self._lines: list[str] = []
 
     def text(self) -> str:
@@ -190,7 +191,9 @@ class _Facade:
         """What the asyncio object has beside methods, and the type of each."""
         for node in self._node.body:
             if isinstance(node, ast.AnnAssign) and node.value is None:
-                yield ast.unparse(node.target), self._type(node.annotation)
+                name = ast.unparse(node.target)
+                if not name.startswith("_"):
+                    yield name, self._type(node.annotation)
         made = self._methods.get("__init__")
         if made is None:
             return
@@ -237,6 +240,7 @@ class _Facade:
     def _method(self, node: Function) -> str:
         name = _RENAMED.get(node.name, node.name)
         decorators = [ast.unparse(each) for each in node.decorator_list]
+        decorators = [each for each in decorators if each != "abstractmethod"]
         if decorators not in ([], ["property"]):
             raise ProblemError(f"{self._name}.{name} is decorated by {decorators}")
         header = _header(self._imports, self._module, node, name)

@@ -29,7 +29,7 @@ from headrace.client import (
     ObjectStore,
     connect,
 )
-from headrace.client.objects import descriptions
+from headrace.client.publish.awaited import publish_awaited
 from headrace.errors import (
     ConfigurationError,
     DisconnectedError,
@@ -39,6 +39,7 @@ from headrace.errors import (
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
+PUBLISH = "headrace.client.objects.descriptions.publish_awaited"
 NOISE = random.Random(1).randbytes(3_000_000)
 
 
@@ -431,7 +432,7 @@ async def test_an_answer_that_was_lost_is_looked_for(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store.put("x", b"old")
-    publish, answers = descriptions.publish_awaited, iter([DisconnectedError("lost"), None])
+    publish, answers = publish_awaited, iter([DisconnectedError("lost"), None])
 
     async def loses(*args: Any, **keywords: Any) -> PubAck:
         ack = await publish(*args, **keywords)
@@ -439,7 +440,7 @@ async def test_an_answer_that_was_lost_is_looked_for(
             raise error
         return ack
 
-    monkeypatch.setattr(descriptions, "publish_awaited", loses)
+    monkeypatch.setattr(PUBLISH, loses)
     info = await store.put("x", b"new")
     assert await store.info("x") == info
     assert await store.get("x") == b"new"
@@ -453,7 +454,7 @@ async def test_when_no_answer_comes_at_all_the_content_stays(
         raise TimeoutError_("no answer")
 
     with monkeypatch.context() as patched:
-        patched.setattr(descriptions, "publish_awaited", never)
+        patched.setattr(PUBLISH, never)
         with pytest.raises(TimeoutError_) as caught:
             await store.put("x", b"1")
     assert "may be stored or not" in caught.value.__notes__[0]
