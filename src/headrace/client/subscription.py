@@ -73,7 +73,7 @@ class Subscription:
         self._slow = False
         self._over = False
         self._waiter: asyncio.Future[None] | None = None
-        self._taker: asyncio.Task[Any] | None = None  # who iterates, as far as it ever waited
+        self._reader: asyncio.Task[Any] | None = None  # the task that iterates, if it ever waited
         self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
         self._emptied: asyncio.Future[None] | None = None  # all was taken
         self._worker: asyncio.Future[None] | None = None  # done when the callback is called no more
@@ -142,7 +142,7 @@ class Subscription:
     async def _wait(self) -> None:
         if self._waiter is not None:
             raise ConfigurationError("a subscription is iterated by one task at a time")
-        self._taker = asyncio.current_task()
+        self._reader = asyncio.current_task()
         self._waiter = self._session.loop.create_future()
         try:
             await self._waiter
@@ -185,15 +185,15 @@ class Subscription:
         """
         await self._drain_for(asyncio.current_task())
 
-    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_taker: bool = False) -> None:
+    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_reader: bool = False) -> None:
         """``drain``, without waiting for ``caller``, or whoever takes, to take the messages."""
-        is_taker = is_taker or (caller is not None and caller in (self._worker, self._taker))
+        is_reader = is_reader or (caller is not None and caller in (self._worker, self._reader))
         if not self._over:
             await asyncio.shield(self._begin_drain())
         if self._worker is not None:
-            if not is_taker:
+            if not is_reader:
                 await asyncio.wait([self._worker])
-        elif self._frames and not is_taker:
+        elif self._frames and not is_reader:
             if self._emptied is None:
                 self._emptied = self._session.loop.create_future()
             await asyncio.shield(self._emptied)

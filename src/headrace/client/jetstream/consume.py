@@ -1,4 +1,4 @@
-"""A running consume: one subscription, pulls that keep a buffer filled, and whoever empties it."""
+"""A running consume: one subscription, a buffer, and the pulls that keep it filled."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Consumption:
         self._taken = 0  # handed over since the account was last told
         self._tell_at = 1  # how many may be, before a pull could be due
         self._waiter: asyncio.Future[None] | None = None
-        self._taker: asyncio.Task[Any] | None = None  # who iterates, as far as it ever waited
+        self._reader: asyncio.Task[Any] | None = None  # the task that iterates, if it ever waited
         self._drained: asyncio.Future[None] | None = None  # all has come; made when draining
         self._pulling = True
         self._over = False
@@ -150,7 +150,7 @@ class Consumption:
                 raise StopAsyncIteration
             if self._waiter is not None:
                 raise ConfigurationError("a consume is iterated by one task at a time")
-            self._taker = asyncio.current_task()
+            self._reader = asyncio.current_task()
             self._waiter = self._session.loop.create_future()
             try:
                 await self._waiter
@@ -222,15 +222,15 @@ class Consumption:
         """
         await self._drain_for(asyncio.current_task())
 
-    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_taker: bool = False) -> None:
+    async def _drain_for(self, caller: asyncio.Future[Any] | None, is_reader: bool = False) -> None:
         """``drain``, without waiting for ``caller``, or whoever takes, to take the messages."""
-        is_taker = is_taker or (caller is not None and caller in (self._worker, self._taker))
+        is_reader = is_reader or (caller is not None and caller in (self._worker, self._reader))
         if not self._over:
             await asyncio.shield(self._begin_drain())
         if self._worker is not None:
-            if not is_taker:
+            if not is_reader:
                 await asyncio.wait([self._worker])
-        elif self._frames and not is_taker:
+        elif self._frames and not is_reader:
             await asyncio.shield(self._ended)
 
     def _begin_drain(self) -> asyncio.Future[None]:
@@ -291,7 +291,7 @@ class Consumption:
     def _receive(self, frames: list[Frame]) -> None:
         self._last_heard = self._session.loop.time()
         account = self._account
-        self._settle()
+        self._account_for_taken()
         messages = [frame for frame in frames if frame[3]]
         if messages:
             size = sum(map(message_size, messages)) if account.counts_bytes else 0
@@ -354,12 +354,12 @@ class Consumption:
         if self._account.counts_bytes:
             self._account.processed(len(frames), sum(map(message_size, frames)))
             self._taken = 0
-        self._settle()
+        self._account_for_taken()
         self._refill()
         if self._over and not self._frames:
             self._all_taken()
 
-    def _settle(self) -> None:
+    def _account_for_taken(self) -> None:
         if self._taken:
             self._account.processed(self._taken, 0)
             self._taken = 0
@@ -410,7 +410,7 @@ class Consumption:
                     "it may be gone, or the server has too many pulls waiting; pulling anew"
                 )
             )
-            self._settle()
+            self._account_for_taken()
             account.restart()
             self._refill()
         if self._pin.id and self._grouped and now - self._last_pull >= account.expires:
@@ -431,7 +431,7 @@ class Consumption:
     def connection_restored(self) -> None:
         """After a reconnect: pull again; what was asked for on the lost connection is forgotten."""
         self._last_heard = self._session.loop.time()
-        self._settle()
+        self._account_for_taken()
         self._account.restart()
         self._refill()
 

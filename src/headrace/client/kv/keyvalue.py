@@ -269,8 +269,8 @@ class KeyValue:
         return ack.seq
 
     async def _revision_of(self, key: str, msg_id: str) -> int:
-        """The newest revision of a key, if it is this change; else 0. Whoever led before may still answer,
-        and refuse what the one who leads now has stored."""
+        """The newest revision of a key, if it is this change; else 0. The former leader may still answer,
+        and refuse what the present one has stored."""
         try:
             last = await self._stream.get_last_message(self._subject(key))
         except JetStreamApiError as error:

@@ -16,7 +16,7 @@ PING_COMMAND = b"PING\r\n"
 
 
 class KeepAlive:
-    """Pings in the order sent, with whoever waits for the answer.
+    """The unanswered pings in the order sent, each with its future if something waits for it.
 
     Args:
         interval: seconds between two pings that only ask whether the server is there.
@@ -66,7 +66,7 @@ class KeepAlive:
         self._timer = self._loop.call_later(self._interval, self._beat)
 
     def stop(self, reason: Exception) -> None:
-        """The link is gone: whoever waits is told ``reason``."""
+        """The link is gone: what waits for a pong fails with ``reason``."""
         self._link = None
         if self._timer is not None:
             self._timer.cancel()

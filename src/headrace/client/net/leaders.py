@@ -105,8 +105,8 @@ def delivery_seconds(session: Session, given: float | None, otherwise: float = 0
 
 
 class LeaderWaits:
-    """Who waits for which leader, over one connection: an event when the first one begins to, and one when
-    the last one goes on or gives up."""
+    """The calls and publishers of one connection that wait for a leader. There is an event when the first one
+    begins to wait, and one when the last one goes on or gives up."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

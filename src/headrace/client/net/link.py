@@ -1,4 +1,4 @@
-"""One physical connection: socket, TLS, handshake. Bytes in become frames for whoever listens."""
+"""One physical connection: socket, TLS, handshake. Bytes that come in are parsed into frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .outbox import Outbox
 
 __all__ = ["Handshake", "Link", "open_link", "server_error"]
 
-# Not "authentication timeout": that is of a server too busy to hear us, not of one that knows us not.
+# Not "authentication timeout": a server too busy to read our credentials sends that.
 _AUTHORIZATION = (
     "authorization violation",
     "user authentication expired",
@@ -61,7 +61,7 @@ class Link(asyncio.Protocol):
         return self._transport
 
     def abort(self, reason: Exception) -> None:
-        """Drop the connection at once, and say why to whoever is told of the loss."""
+        """Drop the connection at once; ``on_lost`` is given the reason."""
         self._lost_reason = self._lost_reason or reason
         self.transport.abort()
 

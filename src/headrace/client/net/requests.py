@@ -87,8 +87,10 @@ class Requests:
                 future.set_exception(reason)
 
     def refused(self, text: str) -> bool:
-        """The server said so in an ``-ERR``. Whoever waits for an answer that this keeps from coming is
-        told; False if it is about something else."""
+        """Handle an ``-ERR`` about permissions: fail the requests whose answer it prevents.
+
+        False if it is about something else.
+        """
         found = _NOT_PERMITTED.match(text)
         if found is None:
             return False

@@ -179,7 +179,7 @@ class Session:
         self.counts.published += count - 1  # the outbox counts the piece
 
     def send_back(self, replies: list[bytes]) -> None:
-        """Give messages of a consumer back, as far as there is a link to do it."""
+        """Nak messages of a consumer; without a link they come back by themselves."""
         self.send_control(self.outbox.answers(replies, NAK))
 
     def send_once(self, data: Chunk) -> None:
@@ -288,7 +288,7 @@ class Session:
                     link.abort(ConnectionClosedError("closed"))
 
     def finish(self, reason: Exception | None) -> None:
-        """Nothing comes and nothing goes any more: everyone who waits is told."""
+        """Close: nothing is sent or received from here on, and everything that waits fails."""
         if self.is_closed:
             return
         error = self._close_reason = (
@@ -354,7 +354,7 @@ class Session:
     async def _restore(self) -> None:
         try:
             found = await restore(self.pool, self.options, self.random, self._dial)
-        except Exception as error:  # whatever it is, whoever waits must be told
+        except Exception as error:  # whatever it is, everything that waits must fail
             self.finish(error)
             return
         self.reconnects += 1

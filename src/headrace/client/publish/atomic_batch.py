@@ -211,7 +211,7 @@ class AtomicBatch:
         except BatchRefusedError as error:
             if not session.info.cluster or is_leaderless(error) or error.err_code == _INCOMPLETE:
                 raise
-            # Whoever led before may still answer, and refuse what the one who leads now has stored.
+            # The former leader may still answer, and refuse what the present one has stored.
             found = await self._find()
             if found is not None:
                 return found
@@ -390,7 +390,7 @@ class AtomicBatch:
         )
 
     def connection_restored(self) -> None:
-        """Whoever waited was told already."""
+        """Nothing to do: the waiting commit has failed already."""
 
     def connection_closed(self, reason: Exception) -> None:
         """The connection is over for good: who waits for the answer is told."""

@@ -78,7 +78,7 @@ def change_id(api: Api) -> str:
 
 
 class PublishAgain:
-    """Decides, of an awaited publish that failed, whether it is to be sent again.
+    """Decides whether an awaited publish that failed is sent again.
 
     Args:
         retries: how often, when it cannot be asked who has the subject; 0: never, for any reason.

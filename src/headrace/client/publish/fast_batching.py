@@ -126,7 +126,7 @@ class BatchingPublisher(Publisher):
     # The batch
 
     def _pump(self) -> None:
-        """Send what waits, as far as it may be sent now."""
+        """Send what waits and may be sent now."""
         if self._session.link is None or not self._is_open:
             return
         if self._state is State.IDLE and self._waiting:
@@ -185,7 +185,7 @@ class BatchingPublisher(Publisher):
         self._steer(END)
 
     def _leave_batch(self) -> None:
-        """There is no batch any more; what is not known to be stored waits for the next one."""
+        """The batch is over. What is not known to be stored waits for the next one."""
         if self._route is not None:
             self._session.close_route(self._route)
             self._route = None
@@ -314,7 +314,7 @@ class BatchingPublisher(Publisher):
         )
 
     async def _find_out(self, error: HeadraceError) -> None:
-        """Who has the subject of the message in front? Nobody: it has failed. Else a pause."""
+        """Ask which stream has the subject of the first message. If none has, it fails; otherwise pause."""
         subject = self._subject_of(self._waiting[0])
         who, of = Who.STREAM, f"the stream of {subject!r}"
         if isinstance(error, NoRespondersError):
@@ -403,7 +403,7 @@ class BatchingPublisher(Publisher):
     # Time
 
     def _beat(self) -> None:
-        """Now and then while there is a batch: end it when nothing moves, ask when nobody answers."""
+        """Called regularly during a batch: end it when idle, ask for the state when no answer comes."""
         loop = self._session.loop
         self._timer = None
         if not self._is_open or self._state is State.IDLE:

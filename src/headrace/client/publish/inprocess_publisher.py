@@ -104,9 +104,9 @@ class InProcessPublisher(WindowPublisher[Frame]):
         return self.sent - before
 
     def _send_alike(self, source: _Source) -> bool | None:
-        """``_send_some`` for a piece without headers but ids of ours, of known subjects.
+        """``_send_some`` for messages of known subjects without headers of their own.
 
-        None, and nothing, if it is not.
+        None if the next piece is not like that; then nothing was sent.
         """
         piece = source.piece(min(self._window - self.in_flight, _PIECE_MAX))
         count = len(piece)

@@ -1,4 +1,4 @@
-"""Who has a subject: what a publish asks when nobody answered it, or nobody who leads.
+"""Which stream has a subject: asked when a publish is not answered, or not by a leader.
 
 "No responders" means an election, or that no stream has the subject. So the leader of JetStream is asked who
 has it. If nobody has, the publish fails at once. Otherwise it is sent again until ``delivery_timeout``.

@@ -312,7 +312,7 @@ class Publisher(ABC):
 
 
 def wake_all(waiters: list[asyncio.Future[None]]) -> None:
-    """Whoever waits goes on."""
+    """Resume every task that waits."""
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)

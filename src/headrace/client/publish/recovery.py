@@ -1,11 +1,11 @@
 """What a windowed publisher does from the first sign of trouble until everything flows again.
 
-The signs: a message was refused because nobody, or nobody who leads, has its subject; the connection was
-lost; or, where sending again is harmless, a message is overdue. Then nothing new is sent. Who has a subject
-is asked, and what nobody has fails at once. For the rest a **wave** is sent, after a pause: of each subject
-the message in front, and no other. When all of it is acknowledged whoever stores these subjects is there and
-takes messages, and what has to be sent follows in the order of its numbers. So a message is never sent
-behind one of the same subject that is known not to be stored.
+The signs of trouble: a message was refused because no stream, or no leader, has its subject; the connection
+was lost; or, where sending again is harmless, a message is overdue. Then nothing new is sent. The leader of
+JetStream is asked which stream has a subject; if none has, its messages fail at once. For the rest a **wave**
+is sent after a pause: the first message of each subject, and no other. When the whole wave is acknowledged,
+the streams are there and store messages, and the rest follows in the order of its numbers. So a message is
+never sent behind one of the same subject that is known not to be stored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SCANNED_MAX: Final = 4096  # messages looked at for it: those in front suffice
 
 
 class Recovery(Generic[C]):
-    """Of one publisher, whose commands are ``C``.
+    """The recovery of one publisher. ``C`` is what its commands are.
 
     Attributes:
         stalled: whether nothing new is sent now.
@@ -78,7 +78,7 @@ class Recovery(Generic[C]):
     # Signs of trouble
 
     def refused(self, key: bytes, subject: str, *, leaderless: bool) -> None:
-        """A message was refused: nobody listens, or whoever does is ``leaderless``. It is not stored."""
+        """A message was refused and is not stored: nobody listens, or the server is not the leader."""
         self._wave.pop(key, None)
         self._wave_refused = self._was_refused = True
         self._refused.setdefault(subject, {})[key] = None
@@ -152,7 +152,7 @@ class Recovery(Generic[C]):
         return [key for key in keys if key not in unsent]
 
     def _to_send(self) -> Iterator[bytes]:
-        """What is to be sent, in order: all, where that is harmless, else what was not stored."""
+        """What has to be sent, in order: everything if that is harmless, otherwise what was not stored."""
         unacked = self._publisher._unacked
         if self._deduplicated and self._waved:
             return iter(unacked)
@@ -240,7 +240,7 @@ class Recovery(Generic[C]):
         publisher._wake()
 
     def _send_wave(self) -> bool:
-        """Send, of each subject, the message in front; False if there is none left to send."""
+        """Send the first message of each subject. False if none is left to send."""
         publisher = self._publisher
         self._expire()
         self._marks.append((publisher.sent, self._session.loop.time()))

@@ -1,4 +1,4 @@
-"""The windowed publisher whose messages are answered one by one, whatever its commands are made of."""
+"""The windowed publisher whose messages are answered one by one, for any kind of command."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ class WindowPublisher(Publisher, Generic[C]):
         self._fail(key, error)
 
     def _progress(self) -> None:
-        """Messages were answered: whoever waits for that goes on."""
+        """Messages were answered: resume what waits for that."""
         if self._attempts:
             self._attempts = {k: n for k, n in self._attempts.items() if k in self._unacked}
         if self._recovery.stalled:
@@ -233,7 +233,7 @@ class WindowPublisher(Publisher, Generic[C]):
         self._progress()
 
     def _hold(self) -> None:
-        """There is trouble: what is sent from here on stays."""
+        """There is trouble: hold back what is sent from here on."""
         self._flowing = False
 
     def _release(self, *, anew: bool) -> None:
@@ -258,7 +258,7 @@ class WindowPublisher(Publisher, Generic[C]):
         if self._session.link is None:
             return  # the clock starts anew when the connection is back
         if self._repeats and self._recovery.stalled:
-            return  # it sees to all of them
+            return  # the recovery takes care of all of them
         overdue = self._recovery.overdue(before)
         if self._repeats:
             if overdue:
