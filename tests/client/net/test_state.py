@@ -13,8 +13,8 @@ from headrace.client.net.session import Session
 from headrace.client.net.state import TRANSITIONS, Change, State, TransitionError, after
 from headrace.embedded import Broker
 from headrace.errors import ConnectionClosedError
+from waiting import until
 
-LIVING = [state for state in State if state is not State.CLOSED]
 RESTORING = {
     State.OPEN: State.OPEN_RESTORING,
     State.DRAINING: State.DRAINING_RESTORING,
@@ -58,10 +58,11 @@ def test_every_state_can_be_reached_and_closed() -> None:
     reached, new = set(), {State.CONNECTING}
     while new:
         reached |= new
-        new = {state for each in new for state in TRANSITIONS[each].values()} - reached
+        new = {to for (state, _), to in TRANSITIONS.items() if state in new} - reached
     assert reached == set(State)
     assert all(after(state, Change.CLOSE) is State.CLOSED for state in State)
-    assert set(TRANSITIONS[State.CLOSED].values()) == {State.CLOSED}
+    ends = {to for (state, _), to in TRANSITIONS.items() if state is State.CLOSED}
+    assert ends == {State.CLOSED}
 
 
 def test_a_lost_link_keeps_how_far_a_drain_has_come() -> None:
@@ -72,7 +73,7 @@ def test_a_lost_link_keeps_how_far_a_drain_has_come() -> None:
 
 async def test_a_session_goes_through_the_table(tmp_path: Path) -> None:
     async with Broker(port=-1, store_dir=tmp_path / "s") as broker:
-        connection = await broker.connect()
+        connection = await broker.connect(reconnect_wait=0.01)
         session: Session = connection._session
         seen = [session.state]
         genuine = session.change
@@ -85,12 +86,11 @@ async def test_a_session_goes_through_the_table(tmp_path: Path) -> None:
         subscription = await connection.subscribe("a")
         assert session.link is not None
         session.link.transport.abort()
-        while session.state is not State.OPEN or len(seen) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: seen == [State.OPEN, State.OPEN_RESTORING, State.OPEN], within=5)
         await connection.publish("a", b"x")
         await connection.flush()
         draining = asyncio.create_task(connection.drain())
-        await asyncio.sleep(0)
+        await until(lambda: session.state is State.DRAINING, within=5)
         with pytest.raises(ConnectionClosedError, match="draining"):
             await connection.subscribe("b")
         assert [message.payload async for message in subscription] == [b"x"]

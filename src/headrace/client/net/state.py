@@ -55,51 +55,35 @@ class Change(Enum):
 _DRAINING: Final = (State.DRAINING, State.DRAINING_RESTORING)
 _DRAINED: Final = (State.DRAINED, State.DRAINED_RESTORING)
 
-TRANSITIONS: Final[dict[State, dict[Change, State]]] = {
-    State.CONNECTING: {
-        Change.LINKED: State.OPEN,
-        Change.CLOSE: State.CLOSED,
-    },
-    State.OPEN: {
-        Change.LOST: State.OPEN_RESTORING,
-        Change.DRAIN: State.DRAINING,
-        Change.CLOSE: State.CLOSED,
-    },
-    State.OPEN_RESTORING: {
-        Change.LINKED: State.OPEN,
-        Change.DRAIN: State.DRAINING_RESTORING,
-        Change.CLOSE: State.CLOSED,
-    },
-    State.DRAINING: {
-        Change.LOST: State.DRAINING_RESTORING,
-        Change.DRAIN: State.DRAINING,  # a second task drains as well
-        Change.EMPTIED: State.DRAINED,
-        Change.CLOSE: State.CLOSED,
-    },
-    State.DRAINING_RESTORING: {
-        Change.LINKED: State.DRAINING,
-        Change.DRAIN: State.DRAINING_RESTORING,
-        Change.EMPTIED: State.DRAINED_RESTORING,
-        Change.CLOSE: State.CLOSED,
-    },
-    State.DRAINED: {
-        Change.LOST: State.DRAINED_RESTORING,
-        Change.DRAIN: State.DRAINED,
-        Change.EMPTIED: State.DRAINED,
-        Change.CLOSE: State.CLOSED,
-    },
-    State.DRAINED_RESTORING: {
-        Change.LINKED: State.DRAINED,
-        Change.DRAIN: State.DRAINED_RESTORING,
-        Change.EMPTIED: State.DRAINED_RESTORING,
-        Change.CLOSE: State.CLOSED,
-    },
-    # It may be closed under a drain, and more than once.
-    State.CLOSED: {
-        Change.EMPTIED: State.CLOSED,
-        Change.CLOSE: State.CLOSED,
-    },
-}
+_ROWS: Final = (
+    (State.CONNECTING, Change.LINKED, State.OPEN),
+    (State.CONNECTING, Change.CLOSE, State.CLOSED),
+    (State.OPEN, Change.LOST, State.OPEN_RESTORING),
+    (State.OPEN, Change.DRAIN, State.DRAINING),
+    (State.OPEN, Change.CLOSE, State.CLOSED),
+    (State.OPEN_RESTORING, Change.LINKED, State.OPEN),
+    (State.OPEN_RESTORING, Change.DRAIN, State.DRAINING_RESTORING),
+    (State.OPEN_RESTORING, Change.CLOSE, State.CLOSED),
+    (State.DRAINING, Change.LOST, State.DRAINING_RESTORING),
+    (State.DRAINING, Change.DRAIN, State.DRAINING),  # a second task drains as well
+    (State.DRAINING, Change.EMPTIED, State.DRAINED),
+    (State.DRAINING, Change.CLOSE, State.CLOSED),
+    (State.DRAINING_RESTORING, Change.LINKED, State.DRAINING),
+    (State.DRAINING_RESTORING, Change.DRAIN, State.DRAINING_RESTORING),
+    (State.DRAINING_RESTORING, Change.EMPTIED, State.DRAINED_RESTORING),
+    (State.DRAINING_RESTORING, Change.CLOSE, State.CLOSED),
+    (State.DRAINED, Change.LOST, State.DRAINED_RESTORING),
+    (State.DRAINED, Change.DRAIN, State.DRAINED),
+    (State.DRAINED, Change.EMPTIED, State.DRAINED),
+    (State.DRAINED, Change.CLOSE, State.CLOSED),
+    (State.DRAINED_RESTORING, Change.LINKED, State.DRAINED),
+    (State.DRAINED_RESTORING, Change.DRAIN, State.DRAINED_RESTORING),
+    (State.DRAINED_RESTORING, Change.EMPTIED, State.DRAINED_RESTORING),
+    (State.DRAINED_RESTORING, Change.CLOSE, State.CLOSED),
+    (State.CLOSED, Change.EMPTIED, State.CLOSED),  # closed under a drain
+    (State.CLOSED, Change.CLOSE, State.CLOSED),
+)
+TRANSITIONS: Final = {(state, change): following for state, change, following in _ROWS}
 
 
 class TransitionError(AssertionError):
@@ -109,7 +93,7 @@ class TransitionError(AssertionError):
 def after(state: State, change: Change) -> State:
     """The state that follows. Raises TransitionError."""
     try:
-        return TRANSITIONS[state][change]
+        return TRANSITIONS[state, change]
     except KeyError:
         raise TransitionError(
             f"{change.name} cannot happen to a session that is {state.name}"
