@@ -302,12 +302,15 @@ class Publisher(ABC):
     # The connection
 
     @abstractmethod
-    def connection_lost(self) -> None: ...
+    def connection_lost(self) -> None:
+        """Answers under way are lost: what may be sent again is kept, the rest fails."""
 
     @abstractmethod
-    def connection_restored(self) -> None: ...
+    def connection_restored(self) -> None:
+        """After a reconnect: see to what was sent on the lost connection and is unanswered."""
 
     def connection_closed(self, reason: Exception) -> None:
+        """The connection is over for good: what is unanswered fails."""
         self._shut(ConnectionClosedError(str(reason)))
 
 
