@@ -13,8 +13,8 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from ...errors import AuthorizationError, ConnectFailedError, ConnectionClosedError, ServerError
-from ...wire.inprocess import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
 from ...wire.frames import PUB, Frame
+from ...wire.inprocess import FRAME_BYTES, Acceptor, Chunk, FrameBatch, ServerEnd
 from .handshake import ServerAddress, connect_command
 from .link import Handshake, Link
 from .options import Options

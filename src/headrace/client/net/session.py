@@ -20,9 +20,9 @@ from ...errors import (
     ProtocolError,
 )
 from ...subjects import check_subject
-from ...wire.inprocess import Chunk
 from ...wire.encode import unsub
 from ...wire.frames import BAD, ERR, INFO, MSG, PING, PONG, Frame
+from ...wire.inprocess import Chunk
 from ..events import Closed, Connected, Disconnected, ErrorEvent, EventHub, LameDuck, Reconnected
 from ..nuid import Nuid
 from .handshake import ServerAddress, ServerInfo, parse_info

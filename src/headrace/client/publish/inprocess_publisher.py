@@ -11,8 +11,8 @@ from typing import Final
 from ...errors import LimitExceededError
 from ...limits import CONTROL_LINE_BYTES_MAX
 from ...subjects import check_subject
-from ...wire.inprocess import FRAME_BYTES, FrameBatch, PublishRun
 from ...wire.frames import PUB, Frame
+from ...wire.inprocess import FRAME_BYTES, FrameBatch, PublishRun
 from ..jetstream.calls import Api
 from ..message import HeadersLike, payload_bytes
 from .publisher import HEADS_KEPT_MAX, Publication, PublisherSettings
