@@ -166,5 +166,6 @@ def test_without_the_extra_a_hash_is_refused_with_what_to_install(
 
 
 async def _log_in(url: str, **options: Any) -> None:
-    async with headrace.connect(url, **options) as connection:
+    # A comparison may take seconds where others load the cores.
+    async with headrace.connect(url, connect_timeout=20, **options) as connection:
         await connection.flush()
