@@ -81,9 +81,8 @@ def test_a_file_of_tests_that_is_named_after_no_module_says_what_it_is_about() -
     [
         "broker/core/jetstream/consumer/delivery_state",
         "broker/core/jetstream/consumer/acks/acks",
-        "broker/core/jetstream/consumer/acks/ack_body",
         "broker/core/jetstream/consumer/journal",
-        "broker/core/jetstream/consumer/pull/delivery_pass",
+        "broker/core/jetstream/consumer/pull/recipients",
         "broker/core/jetstream/engine/recovery",
         "broker/core/jetstream/publish/admission",
         "broker/core/jetstream/publish/duplicate_window",

@@ -1,3 +1,5 @@
+"""Naks with a delay: what their body may say."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Handing a pin over: the client before finishes what it has in hand."""
+
 from __future__ import annotations
 
 from typing import Any
