@@ -9,8 +9,7 @@ import pytest
 
 from disks import disk_of
 from headrace.broker.store import FileStorage
-from headrace.broker.store.commit.writer import MetaChange
-from headrace.broker.store.format.entries import DELETE, PUT, Entry
+from headrace.broker.store.format.entries import DELETE, PUT, Entry, MetaChange
 from headrace.broker.store.io.findings import Finding, Quarantine
 from headrace.broker.store.meta.journal_file import Journal, open_journal
 from headrace.broker.store.meta.journal_writer import JournalWriter

@@ -14,7 +14,6 @@ from typing import Final
 from ....clock import Clock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import COMMIT_BATCH_BYTES_MAX
-from .part import Part
 from .writer import Work, Writer
 
 __all__ = ["Batch", "Chore", "CommitStats", "Committer"]
@@ -30,13 +29,12 @@ One that returns True has more to do and is called again, after the batches that
 class Batch:
     """What one flush hands over."""
 
-    __slots__ = ("done", "epoch", "error", "finished", "nbytes", "parts", "work")
+    __slots__ = ("done", "epoch", "error", "finished", "nbytes", "work")
 
     def __init__(self, epoch: int, done: Done) -> None:
         self.epoch = epoch
         self.done = done
         self.work = Work()
-        self.parts: list[Part] = []
         self.nbytes = 0
         self.error: StoreError | None = None
         self.finished = False  # set last, by the commit thread

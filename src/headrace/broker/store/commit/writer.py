@@ -13,11 +13,10 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ....errors import StoreFailedError
-from ..format.entries import Entry
+from ..format.entries import MetaChange, SpareWrite
 from ..io.files import FileSystem, Handles, explain, is_full, write_all
-from ..meta.spare import SpareWrite
 
-__all__ = ["MetaChange", "MetaWriter", "SegmentWrite", "Work", "Writer"]
+__all__ = ["MetaWriter", "SegmentWrite", "Work", "Writer"]
 
 _FIRST_ALLOCATION: Final = 64 * 1024
 _GROWTH: Final = 4
@@ -48,26 +47,6 @@ class SegmentWrite:
         self.truncate = truncate  # cut the file at ``offset`` first
         self.messages = messages  # whether it carries messages, or only statements about them
         self.ceiling = ceiling  # how large the file is going to become
-
-
-class MetaChange:
-    """Metadata entries of one flush.
-
-    ``image``, if given, is everything there is after them, for a journal that is due for rewriting;
-    ``spares`` is what is written beside, once the entries are on disk.
-    """
-
-    __slots__ = ("entries", "image", "spares")
-
-    def __init__(
-        self,
-        entries: list[Entry],
-        image: list[Entry] | None,
-        spares: list[SpareWrite] | None = None,
-    ) -> None:
-        self.entries = entries
-        self.image = image
-        self.spares = spares or []
 
 
 class Work:

@@ -20,7 +20,10 @@ __all__ = [
     "DELETE",
     "FILE_HEADER_BYTES",
     "PUT",
+    "SPARE_MAGIC",
     "Entry",
+    "MetaChange",
+    "SpareWrite",
     "Values",
     "decode_file_header",
     "delta_stamp",
@@ -36,6 +39,7 @@ PUT: Final = 1
 APPEND: Final = 2
 DELETE: Final = 3
 
+SPARE_MAGIC: Final = b"HRSPARES"
 _VERSION: Final = 1
 _HEADER: Final = struct.Struct("<8sIIQ")
 _COPY_BYTES: Final = 64
@@ -114,3 +118,38 @@ def decode_file_header(magic: bytes, data: bytes, path: str) -> tuple[int, int] 
             f"version {_VERSION}"
         )
     return None
+
+
+class SpareWrite(NamedTuple):
+    """Entries for a copy; with ``whole`` they replace the file. Encoded by the commit thread."""
+
+    path: str
+    offset: int
+    entries: list[Entry]
+    salt: int
+    whole: bool
+
+    def encode(self) -> bytes:
+        parts = [encode_file_header(SPARE_MAGIC, self.salt, 0)] if self.whole else []
+        parts += [encode_entry(entry, 0, self.salt) for entry in self.entries]
+        return b"".join(parts)
+
+
+class MetaChange:
+    """Metadata entries of one flush.
+
+    ``image``, if given, is everything there is after them, for a journal that is due for rewriting;
+    ``spares`` is what is written beside, once the entries are on disk.
+    """
+
+    __slots__ = ("entries", "image", "spares")
+
+    def __init__(
+        self,
+        entries: list[Entry],
+        image: list[Entry] | None,
+        spares: list[SpareWrite] | None = None,
+    ) -> None:
+        self.entries = entries
+        self.image = image
+        self.spares = spares or []

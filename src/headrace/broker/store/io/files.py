@@ -26,6 +26,7 @@ __all__ = [
     "explain",
     "is_full",
     "read_around",
+    "read_start",
     "unreadable",
     "write_all",
 ]
@@ -371,6 +372,17 @@ def read_around(fs: FileSystem, handle: int, length: int, offset: int) -> bytes:
                 raise
             pieces.append(bytes(step))
     return b"".join(pieces)
+
+
+def read_start(fs: FileSystem, path: str, length: int) -> bytes:
+    """The first bytes of a file, nothing if there is none; see ``read_around``."""
+    if not fs.exists(path):
+        return b""
+    handle = fs.open(path)
+    try:
+        return read_around(fs, handle, length, 0)
+    finally:
+        fs.close(handle)
 
 
 def is_full(error: OSError) -> bool:

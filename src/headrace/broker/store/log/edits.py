@@ -14,12 +14,12 @@ from operator import le
 from typing import TYPE_CHECKING, Final
 
 from ....errors import StoreReadError
-from ..commit.part import Part
 from ..commit.writer import Work
 from ..index.index import Segment, SubjectTable, sids_in_doubt
 from ..index.views import View
 from .bulk import EVERYTHING, Allowance, Purging, Thinning, trim_age, trim_size
 from .log import MessageLog
+from .part import Part
 
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
@@ -386,7 +386,7 @@ class EditableLog(MessageLog):
 
     def _take_part(self) -> Part:
         """What changed since the last flush becomes a part of the next batch."""
-        part = Part(self, self.last_seq, self._floor, self._first, self._removed, self._died)
+        part = Part(self.last_seq, self._floor, self._first, self._removed, self._died)
         self._removed, self._died = [], []
         self._floor = self._first
         self._inflight.append(part)

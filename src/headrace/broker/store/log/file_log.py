@@ -14,7 +14,6 @@ from zlib import crc32
 
 from ....errors import StoreError
 from ..commit.commit import Chore
-from ..commit.part import Part
 from ..commit.writer import SegmentWrite, Work
 from ..format.record import (
     FLAG_HEADERS,
@@ -31,15 +30,16 @@ from ..format.record import (
     run_bytes,
 )
 from ..format.segment import HEADER_BYTES, Header, encode_header
+from ..format.watermark import Watermark
 from ..index.index import Chunk, Segment, SubjectTable
 from ..index.spans import coalesce, note_removals, runs, segment_path, subtract
 from .bequest import place_of, unsaid
 from .compaction import Compaction, compacted_header, is_sparse, kept_positions
 from .holes import hole_before, punch_chore
+from .part import Part
 from .reader import RecordReader
 from .seal import seal_chore, unlink_chore
 from .segment_cache import Shelf
-from .watermark import Watermark
 
 __all__ = ["FileLog"]
 

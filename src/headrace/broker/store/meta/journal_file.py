@@ -21,9 +21,9 @@ from ..format.entries import (
     split_stamp,
 )
 from ..format.record import COMMIT, HEAD_BYTES, U64, Found, scan
-from ..io.files import FileSystem, read_around, write_all
+from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
+from ..io.files import FileSystem, read_around, read_start, write_all
 from ..io.findings import Finding, Quarantine, damage
-from ..log.watermark import read_watermark
 
 __all__ = ["MAGIC", "Journal", "journal_path", "open_journal", "read_all"]
 
@@ -139,7 +139,7 @@ def open_journal(
             what = "has no readable header" if data.strip(b"\0") else "is empty"
             report(damage(path, 0, f"the metadata journal {what}; put aside as {target}"))
     if chosen is None:
-        mark, _ = read_watermark(fs, directory + "/watermark")
+        mark, _ = _read_watermark(fs, directory)
         journal = _create(fs, directory, max(last, mark.serial) + 1, new_salt())
         journal.missing, journal.damaged = True, spoilt or mark.serial > 0
         return journal
@@ -147,6 +147,10 @@ def open_journal(
     journal.damaged = spoilt
     _replay(fs, directory, root, journal, data, quarantine, report)
     return journal
+
+
+def _read_watermark(fs: FileSystem, directory: str) -> tuple[Watermark, bool]:
+    return decode_watermark(read_start(fs, directory + "/watermark", WATERMARK_BYTES))
 
 
 def _create(fs: FileSystem, directory: str, serial: int, salt: int) -> Journal:
@@ -171,7 +175,7 @@ def _replay(
     quarantine: Quarantine,
     report: Report,
 ) -> None:
-    mark, bad_mark = read_watermark(fs, directory + "/watermark")
+    mark, bad_mark = _read_watermark(fs, directory)
     if bad_mark:
         report(damage(directory + "/watermark", 0, "the watermark is damaged and was ignored"))
     path = journal.path

@@ -6,10 +6,16 @@ from collections.abc import Callable
 from typing import Final
 
 from ....errors import StoreFailedError
-from ..commit.writer import MetaChange
-from ..format.entries import Entry, encode_commit, encode_entry, encode_file_header, split_stamp
+from ..format.entries import (
+    Entry,
+    MetaChange,
+    encode_commit,
+    encode_entry,
+    encode_file_header,
+    split_stamp,
+)
+from ..format.watermark import Watermark
 from ..io.files import FileSystem, is_full, write_all
-from ..log.watermark import Watermark
 from .journal_file import MAGIC, Journal, journal_path
 
 __all__ = ["JournalWriter"]

@@ -9,31 +9,32 @@ moment after a power cut. A COMMIT record at its beginning holds the name of the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from ..format.entries import (
     DELETE,
     FILE_HEADER_BYTES,
     PUT,
+    SPARE_MAGIC,
     Entry,
+    SpareWrite,
     Values,
     decode_file_header,
-    encode_entry,
-    encode_file_header,
     key_and_value,
     put_stamp,
     split_stamp,
 )
 from ..format.record import COMMIT, OVERHEAD, scan
 from ..io.files import FileSystem
+from ..io.findings import Finding
 from .journal_file import Journal, read_all
 
-__all__ = ["SPARE", "Spare", "SpareWrite", "Spares", "merge", "read_spare"]
+__all__ = ["SPARE", "Spare", "Spares", "mend", "read_spare"]
 
 SPARE: Final = "spare"
-_MAGIC: Final = b"HRSPARES"
 _REWRITE_MIN: Final = 256 * 1024
 _REWRITE_RATIO: Final = 4
+_KEYS_SHOWN: Final = 5
 
 
 class Spare:
@@ -48,21 +49,6 @@ class Spare:
         self.fault = ""  # what is wrong with it
 
 
-class SpareWrite(NamedTuple):
-    """Entries for a copy; with ``whole`` they replace the file. Encoded by the commit thread."""
-
-    path: str
-    offset: int
-    entries: list[Entry]
-    salt: int
-    whole: bool
-
-    def encode(self) -> bytes:
-        parts = [encode_file_header(_MAGIC, self.salt, 0)] if self.whole else []
-        parts += [encode_entry(entry, 0, self.salt) for entry in self.entries]
-        return b"".join(parts)
-
-
 def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None:
     """The copy in a stream's directory, None if there is none. The name, if unknown, is in the file.
 
@@ -73,7 +59,7 @@ def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None
         return None
     data = read_all(fs, path)
     spare = Spare(name or "", path)
-    header = decode_file_header(_MAGIC, data, path)
+    header = decode_file_header(SPARE_MAGIC, data, path)
     if header is None:
         spare.fault = "has no readable header" if data.strip(b"\0") else "is empty"
         return spare
@@ -98,7 +84,38 @@ def read_spare(fs: FileSystem, directory: str, name: str | None) -> Spare | None
     return spare
 
 
-def merge(journal: Journal, spares: Mapping[str, Spare]) -> Iterator[tuple[Spare, list[str]]]:
+def mend(
+    journal: Journal,
+    spares: Mapping[str, Spare],
+    report: Callable[[Finding], None],
+    *,
+    in_use: bool,
+) -> None:
+    """Give a journal that was just read what it lost and the copies still have; report what from where.
+
+    ``in_use``: there are streams, so a journal that is not there was lost.
+    """
+    journal.damaged |= journal.missing and in_use
+    if journal.missing and journal.damaged:
+        what = "there was no readable metadata journal in a store that is not new; one was made"
+        report(Finding(journal.path, 0, what))
+    for name, spare in spares.items():
+        if spare.fault:
+            what = f"the copy of metadata {spare.fault}; it is made anew"
+            report(Finding(spare.path, 0, what, name))
+    for spare, keys in _merge(journal, spares):
+        journal.damaged = True  # it is to be written anew, with these
+        what = f"the journal does not have {_listed(keys)}; taken from the copy beside the stream"
+        report(Finding(spare.path, 0, what, spare.name))
+
+
+def _listed(keys: list[str]) -> str:
+    """The first few of these keys, in words."""
+    shown = ", ".join(map(repr, keys[:_KEYS_SHOWN]))
+    return shown if len(keys) <= _KEYS_SHOWN else f"{shown} and {len(keys) - _KEYS_SHOWN} more"
+
+
+def _merge(journal: Journal, spares: Mapping[str, Spare]) -> Iterator[tuple[Spare, list[str]]]:
     """Give the journal back what it lost; yields each copy that had something, with the keys.
 
     A journal that can be read is right: what it does not have was deleted, unless it knows nothing at

@@ -30,8 +30,10 @@ from ..format.record import (
     scan,
 )
 from ..format.segment import HEADER_BYTES, Footer, Summary
+from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from ..index.index import Segment, SubjectTable
 from ..index.spans import coalesce, subtract
+from ..io.files import read_start
 from ..io.findings import Finding, Quarantine, damage
 from ..log.appends import ExpiryOf
 from ..log.file_log import FileLog
@@ -40,7 +42,6 @@ from ..log.holes import has_hole
 from ..log.inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
 from ..log.seal import seal_chore
 from ..log.segment_cache import Shelf
-from ..log.watermark import Watermark, read_watermark
 from .blanks import Blanks
 from .later import Later
 
@@ -100,7 +101,8 @@ class _Opening:
 
     def run(self) -> FileLog:
         mark_path = self._directory + "/watermark"
-        self._known, damaged = read_watermark(self._shelf.fs, mark_path)
+        data = read_start(self._shelf.fs, mark_path, WATERMARK_BYTES)
+        self._known, damaged = decode_watermark(data)
         if damaged:
             self._report(mark_path, 0, "the watermark is damaged and was ignored")
         files = self._inventory.files()

@@ -7,6 +7,7 @@ from ..commit.commit import Batch
 from ..commit.writer import Work
 from ..log.edits import EditableLog
 from ..log.file_log import FileLog
+from ..log.part import Part
 from .memory import MemoryLog
 
 __all__ = ["Flight", "Staged", "ignore", "ignore_outcome"]
@@ -31,6 +32,7 @@ class Flight:
     ) -> None:
         self.own = own  # nobody has asked for it
         self.batch = batch
+        self.parts: list[tuple[EditableLog, Part]] = []
         self.staged = staged
         self.refused = refused  # it was built on a batch that failed so, and is taken back
 

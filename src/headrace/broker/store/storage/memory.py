@@ -13,12 +13,12 @@ from typing import Final
 
 from ....errors import StoreError
 from ....message import StoredRow
-from ..commit.part import Part
 from ..commit.writer import Work
 from ..index.index import Segment
 from ..io.findings import Finding
 from ..log.appends import AppendingLog, ExpiryOf
 from ..log.edits import EditableLog
+from ..log.part import Part
 
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
 

@@ -23,9 +23,8 @@ from ..log.fresh import new_log
 from ..log.segment_cache import Shelf
 from ..meta.journal_file import open_journal
 from ..meta.journal_writer import JournalWriter
-from ..meta.mending import mend
 from ..meta.meta import Meta
-from ..meta.spare import Spares
+from ..meta.spare import Spares, mend
 from ..recovery.recovery import open_log
 from .flights import Flight, Staged, ignore, ignore_outcome
 from .layout import Layout
@@ -113,7 +112,8 @@ class FileStorage:
             fs, meta_directory, self.directory, self._quarantine, self._found, self._salt
         )
         found = self._layout.streams(self._found)
-        mend(opened, found, self._found)
+        in_use = bool(found.streams or found.nameless or found.barred)
+        mend(opened, found.spares, self._found, in_use=in_use)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
         self._writer = Writer(fs, sync_first, self._journal, self._lock.in_place, self._handles)
         self._spares = Spares(
@@ -378,24 +378,27 @@ class FileStorage:
     def _submit(self, done: Callable[[Exception | None], None], *, own: bool = False) -> None:
         batch = Batch(self._epoch, done)
         refused, self._poison = self._poison, None
-        if refused is not None:
+        staged = Staged()
+        if refused is None:
+            staged, self._staged = self._staged, staged
+        flight = Flight(batch, staged, refused, own=own)
+        if refused is None:
+            self._fill(flight)
+        else:
             # What was staged before the batch failed is gone already, and so is what came since.
             self._take_back_staged()
-            staged = Staged()
-        else:
-            staged, self._staged = self._staged, Staged()
-            self._fill(batch, staged)
-        self._inflight.append(Flight(batch, staged, refused, own=own))
+        self._inflight.append(flight)
         if batch.work:
             self._committer.submit(batch)
         else:
             batch.finished = True
 
-    def _fill(self, batch: Batch, staged: Staged) -> None:
+    def _fill(self, flight: Flight) -> None:
+        batch, staged = flight.batch, flight.staged
         work = batch.work
         work.directories, work.retired = staged.work.directories, staged.work.retired
         for log in staged.dirty:
-            batch.parts.append(log.stage(work))
+            flight.parts.append((log, log.stage(work)))
         work.meta = self._meta.take()
         batch.nbytes = sum([sum(map(len, write.buffers)) for write in work.writes])
         self._pending_bytes += batch.nbytes
@@ -404,8 +407,8 @@ class FileStorage:
         change = flight.batch.work.meta
         if change is not None:
             self._meta.complete(change)
-        for part in flight.batch.parts:
-            part.log.complete(part)
+        for log, part in flight.parts:
+            log.complete(part)
         if flight.batch.work.retired:
             self._committer.submit(self._empty_trash)
 
@@ -419,7 +422,7 @@ class FileStorage:
         for later in reversed(flights):
             later.refused = error
             self._undo_streams(later.staged)
-        logs = {part.log: None for later in flights for part in later.batch.parts}
+        logs = {log: None for later in flights for log, _ in later.parts}
         for log in logs:
             if self._logs.get(log.name) is log:
                 log.fail()

@@ -8,15 +8,14 @@ of acknowledged messages, and does not use their sequences again.
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from zlib import crc32
 
-from ..io.files import FileSystem, read_around
+__all__ = ["WATERMARK_BYTES", "Watermark", "decode_watermark"]
 
-__all__ = ["Watermark", "read_watermark"]
-
-_LAYOUT = struct.Struct("<QQQ")
-_U32 = struct.Struct("<I")
+_LAYOUT: Final = struct.Struct("<QQQ")
+_U32: Final = struct.Struct("<I")
+WATERMARK_BYTES: Final = _LAYOUT.size + _U32.size
 
 
 class Watermark(NamedTuple):
@@ -31,19 +30,12 @@ class Watermark(NamedTuple):
         return body + _U32.pack(crc32(body))
 
 
-def read_watermark(fs: FileSystem, path: str) -> tuple[Watermark, bool]:
-    """The watermark in a file, zeros if there is none; and whether the file is damaged."""
+def decode_watermark(data: bytes) -> tuple[Watermark, bool]:
+    """The watermark in the bytes of its file, zeros if there is none; and whether it is damaged."""
     nothing = Watermark(0, 0, 0)
-    if not fs.exists(path):
-        return nothing, False
-    handle = fs.open(path)
-    try:
-        data = read_around(fs, handle, _LAYOUT.size + 4, 0)
-    finally:
-        fs.close(handle)
     if not data.strip(b"\0"):
         return nothing, False
     body = data[: _LAYOUT.size]
-    if len(data) != _LAYOUT.size + 4 or _U32.unpack(data[_LAYOUT.size :])[0] != crc32(body):
+    if len(data) != WATERMARK_BYTES or _U32.unpack(data[_LAYOUT.size :])[0] != crc32(body):
         return nothing, True
     return Watermark(*_LAYOUT.unpack(body)), False

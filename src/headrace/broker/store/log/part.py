@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from ..index.index import Segment
-    from ..log.edits import EditableLog
+from ..index.index import Segment
 
 __all__ = ["Part"]
 
@@ -21,7 +17,6 @@ class Part:
         "floor",
         "holes",
         "last_seq",
-        "log",
         "opened",
         "ranges",
         "relog",
@@ -32,14 +27,12 @@ class Part:
 
     def __init__(
         self,
-        log: EditableLog,
         last_seq: int,
         floor: int,
         first: int,
         removed: list[int],
         died: list[Segment],
     ) -> None:
-        self.log = log
         self.last_seq = last_seq
         self.floor = floor
         self.first = first
