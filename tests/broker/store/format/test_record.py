@@ -7,8 +7,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.broker.store import FileStorage
 from headrace.broker.store.format.record import (
     COMMIT,
+    FLAG_EXPIRES,
+    FLAG_OPEN,
     HEAD_BYTES,
     MESSAGE,
     REMOVAL,
@@ -18,10 +21,13 @@ from headrace.broker.store.format.record import (
     encode_message,
     encode_removals,
     encode_skip,
+    flagged,
     ranges_of,
     scan,
     try_decode,
 )
+from headrace.broker.store.format.segment import HEADER_BYTES, decode_header
+from headrace.testing.faultfs import FaultFS
 
 SALT = 0xC0FFEE
 
@@ -113,3 +119,64 @@ def test_statements_about_messages_are_records_too() -> None:
     assert (skip.kind, skip.sequence) == (SKIP, 77)
     assert (commit.kind, commit.sequence) == (COMMIT, 5)
     assert U64.unpack_from(data, commit.offset + HEAD_BYTES)[0] == 4096
+
+
+def test_the_bytes_of_every_kind_of_record_stay_as_they_are() -> None:
+    """What earlier versions have written must be read, and what this one writes is read by them."""
+    headers = b"NATS/1.0\r\nK: v\r\n\r\n"
+    plain = encode_message(7, b"orders.new", b"", b"payload", 1_700_000_000_000_000_000, SALT)
+    headed = encode_message(8, b"a", headers, b"p", -1, SALT)
+    assert plain.hex() == (
+        "2f0000005ac30100070000000000000000002a36fe9c97170a00"
+        "6f72646572732e6e65777061796c6f6164da0d74db"
+    )
+    assert headed.hex() == (
+        "360000005ac301010800000000000000ffffffffffffffff010012000000"
+        "614e4154532f312e300d0a4b3a20760d0a0d0a70471f9a09"
+    )
+    assert flagged(encode_message(7, b"a", b"", b"", 0, 1), FLAG_OPEN, 1).hex() == (
+        "1f0000005ac3010407000000000000000000000000000000010061256ae7cf"
+    )
+    assert encode_skip(9, SALT).hex() == (
+        "1e0000005ac3030009000000000000000000000000000000000077d83875"
+    )
+    assert encode_commit(8, 5000, SALT).hex() == (
+        "260000005ac3040008000000000000000000000000000000000088130000000000005108c526"
+    )
+    assert [record.hex() for record in encode_removals(8, [(1, 3), (5, 5)], SALT)] == [
+        "3e0000005ac30200080000000000000000000000000000000000"
+        "0100000000000000030000000000000005000000000000000500000000000000"
+        "72c0e758"
+    ]
+
+
+def test_the_store_writes_these_records_and_no_others() -> None:
+    fs = FaultFS()
+    storage = FileStorage("/s", fs=fs, threaded=False)
+    log = storage.create_stream("S")
+    headers = b"NATS/1.0\r\nK: v\r\n\r\n"
+    log.append(b"a", b"", b"one", 1)
+    log.append(b"a", headers, b"two", 2)
+    log.append_many(b"b", [b"three", b"four"], 3)
+    log.append_many(b"b", [b"five"], 4, [headers])
+    log.append_expiring(b"c", headers, b"six", 5, 6)
+    log.append_together([(b"d", b"", b"seven", 7, 0), (b"d", headers, b"eight", 8, 9)])
+    storage.flush(lambda error: None)
+    (path,) = [path for path in fs.files() if path.endswith(".seg")]
+    data = fs.content(path)
+    header = decode_header(data, path)[0]
+    assert header is not None
+    salt = header.salt
+    written = [
+        encode_message(1, b"a", b"", b"one", 1, salt),
+        encode_message(2, b"a", headers, b"two", 2, salt),
+        encode_message(3, b"b", b"", b"three", 3, salt),
+        encode_message(4, b"b", b"", b"four", 3, salt),
+        encode_message(5, b"b", headers, b"five", 4, salt),
+        flagged(encode_message(6, b"c", headers, b"six", 5, salt), FLAG_EXPIRES, salt),
+        flagged(encode_message(7, b"d", b"", b"seven", 7, salt), FLAG_OPEN, salt),
+        flagged(encode_message(8, b"d", headers, b"eight", 8, salt), FLAG_EXPIRES, salt),
+    ]
+    expected = b"".join(written)
+    assert data[HEADER_BYTES:][: len(expected)] == expected
+    assert not data[HEADER_BYTES + len(expected) :].strip(b"\0")

@@ -33,7 +33,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -56,12 +55,11 @@ __all__ = [
     "encode_commit",
     "encode_message",
     "encode_removals",
-    "encode_run",
     "encode_skip",
     "flagged",
     "ranges_of",
+    "records_bytes",
     "resync",
-    "run_bytes",
     "scan",
     "try_decode",
 ]
@@ -69,6 +67,8 @@ __all__ = [
 HEAD: Final = struct.Struct("<IHBBQqH")
 U32: Final = struct.Struct("<I")
 U64: Final = struct.Struct("<Q")
+_pack_head: Final = HEAD.pack
+_pack_u32: Final = U32.pack
 HEAD_BYTES: Final = HEAD.size
 CRC_BYTES: Final = 4
 OVERHEAD: Final = HEAD_BYTES + CRC_BYTES
@@ -100,51 +100,27 @@ class Found(NamedTuple):
     subject_len: int
 
 
-def _seal(body: bytes, salt: int) -> bytes:
-    return body + U32.pack(crc32(body, salt))
-
-
 def encode_message(
     sequence: int, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, salt: int
 ) -> bytes:
     """The record of one message."""
+    length = len(subject)
+    size = OVERHEAD + length + len(payload)
     if headers:
-        size = OVERHEAD + 4 + len(subject) + len(headers) + len(payload)
-        head = HEAD.pack(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, len(subject))
-        return _seal(b"".join((head, U32.pack(len(headers)), subject, headers, payload)), salt)
-    size = OVERHEAD + len(subject) + len(payload)
-    head = HEAD.pack(size, MARK, MESSAGE, 0, sequence, timestamp_ns, len(subject))
-    return _seal(head + subject + payload, salt)
+        size += 4 + len(headers)
+        head = _pack_head(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, length)
+        body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
+    else:
+        body = _pack_head(size, MARK, MESSAGE, 0, sequence, timestamp_ns, length)
+        body += subject + payload
+    return body + _pack_u32(crc32(body, salt))
 
 
-def encode_run(
-    sequence: int,
-    subject: bytes,
-    payloads: Sequence[bytes],
-    timestamp_ns: int,
-    salt: int,
-    blocks: Sequence[bytes] = (),
-) -> list[bytes]:
-    """The records of messages of one subject from ``sequence`` on; ``blocks``, if any, are their headers."""
-    pack, seal, length = HEAD.pack, U32.pack, len(subject)
-    overhead = OVERHEAD + length
-    records = []
-    if not blocks:
-        for number, payload in enumerate(payloads, sequence):
-            size = overhead + len(payload)
-            body = pack(size, MARK, MESSAGE, 0, number, timestamp_ns, length) + subject + payload
-            records.append(body + seal(crc32(body, salt)))
-        return records
-    overhead, join = overhead + 4, b"".join
-    for number, headers, payload in zip(count(sequence), blocks, payloads, strict=False):
-        size = overhead + len(headers) + len(payload)
-        head = pack(size, MARK, MESSAGE, FLAG_HEADERS, number, timestamp_ns, length)
-        body = join((head, seal(len(headers)), subject, headers, payload))
-        records.append(body + seal(crc32(body, salt)))
-    return records
+def _seal(body: bytes, salt: int) -> bytes:
+    return body + _pack_u32(crc32(body, salt))
 
 
-def run_bytes(subject: bytes, payloads: Sequence[bytes], blocks: Sequence[bytes]) -> int:
+def records_bytes(subject: bytes, payloads: Sequence[bytes], blocks: Sequence[bytes]) -> int:
     """How long these records are together."""
     overhead = OVERHEAD + len(subject) + (4 if blocks else 0)
     return overhead * len(payloads) + sum(map(len, payloads)) + sum(map(len, blocks))

@@ -8,26 +8,19 @@ at the end of a stream never touches the disk.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, count, repeat
 from typing import Final
-from zlib import crc32
 
 from ....errors import StoreError
 from ..commit.commit import Chore
 from ..commit.writer import SegmentWrite, Work
 from ..format.record import (
-    FLAG_HEADERS,
-    HEAD,
-    MARK,
-    MESSAGE,
-    OVERHEAD,
-    U32,
     encode_commit,
+    encode_message,
     encode_removals,
-    encode_run,
     encode_skip,
     flagged,
-    run_bytes,
+    records_bytes,
 )
 from ..format.segment import HEADER_BYTES, Header, encode_header
 from ..format.watermark import Watermark
@@ -47,9 +40,6 @@ _CHUNK_BYTES: Final = 256 * 1024
 _COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
 _RECORD_MAX: Final = 1 << 30
 _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
-
-_pack = HEAD.pack
-_pack_u32 = U32.pack
 
 
 class FileLog(RecordReader):
@@ -123,26 +113,20 @@ class FileLog(RecordReader):
         """
         if self._clean:
             self._check_writable()
-        subject_len = len(subject)
-        size = OVERHEAD + subject_len + len(payload)
-        if headers:
-            size += 4 + len(headers)
-        if self._end + size > self._limit:
-            self._make_room(size)
         table = self._table
         sid = table.ids.get(subject)
         if sid is None:
             sid = self._intern(subject)
         sequence = self.last_seq + 1
+        record = encode_message(sequence, subject, headers, payload, timestamp_ns, self._salt)
+        size = len(record)
+        if self._end + size > self._limit:
+            self._make_room(size)
+            record = encode_message(sequence, subject, headers, payload, timestamp_ns, self._salt)
         if headers:
             self._segments[-1].bare = False
-            head = _pack(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, subject_len)
-            body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
-        else:
-            body = _pack(size, MARK, MESSAGE, 0, sequence, timestamp_ns, subject_len)
-            body += subject + payload
         add_offset, add_size, add_sid, add_stamp, add_part = self._push
-        add_part(body + _pack_u32(crc32(body, self._salt)))
+        add_part(record)
         add_offset(self._end)
         add_size(size)
         add_sid(sid)
@@ -169,16 +153,18 @@ class FileLog(RecordReader):
         timestamp_ns: int,
         blocks: Sequence[bytes] = (),
     ) -> None:
-        count = len(payloads)
-        full = self._end + run_bytes(subject, payloads, blocks) > self._limit
+        total = len(payloads)
+        full = self._end + records_bytes(subject, payloads, blocks) > self._limit
         each = self._occurrences is not None or self.superseded is not None
-        if not count or full or each or not all(blocks):
+        if not total or full or each or not all(blocks):
             super().append_many(subject, payloads, timestamp_ns, blocks)
             return
         if self._clean:
             self._check_writable()
         sid, tail, sequence = self._intern(subject), self._segments[-1], self.last_seq + 1
-        records = encode_run(sequence, subject, payloads, timestamp_ns, self._salt, blocks)
+        heads = blocks or repeat(b"")
+        same = repeat(subject), heads, payloads, repeat(timestamp_ns), repeat(self._salt)
+        records = list(map(encode_message, count(sequence), *same))
         self._chunk.parts += records
         if blocks:
             tail.bare = False
@@ -186,11 +172,11 @@ class FileLog(RecordReader):
         *offsets, end = accumulate(sizes, initial=self._end)
         tail.offsets.extend(offsets)
         tail.sizes.extend(sizes)
-        tail.sids.extend([sid] * count)
-        tail.stamps.extend([timestamp_ns] * count)
-        self.last_seq += count
-        self._table.add(sid, sequence, self.last_seq, count)
-        self.messages += count
+        tail.sids.extend([sid] * total)
+        tail.stamps.extend([timestamp_ns] * total)
+        self.last_seq += total
+        self._table.add(sid, sequence, self.last_seq, total)
+        self.messages += total
         self.bytes += end - self._end
         self._end = end
 
