@@ -42,7 +42,7 @@ class Owner:
         self.committer = self.storage._committer
         by_hand = self.committer._queue.append  # in place of the thread
         self.committer.submit = by_hand  # type: ignore[method-assign, assignment]
-        self.storage._shelf.chore = self.storage._shelf.compactor._submit = by_hand
+        self.storage._cache.chore = self.storage._cache.compactor._submit = by_hand
         self.staged: Streams = {}
         self.acked: Streams = {}
         self.epoch = 0

@@ -18,7 +18,7 @@ from headrace.broker.core.net.session import Session
 from headrace.broker.store.commit.writer import Writer
 from headrace.broker.store.log import compaction
 from headrace.broker.store.log.bulk import Purging, Thinning
-from headrace.broker.store.log.thinning import ThinningLog
+from headrace.broker.store.log.limits import LimitedLog
 from headrace.broker.store.recovery import recovery
 
 __all__ = ["PATHS", "Path", "entered", "took_all", "took_some", "watched"]
@@ -69,8 +69,8 @@ PATHS = {
     "segments read at the start": Path(recovery._Opening, "_scanned"),
     "segments opened by their footer": Path(recovery._Opening, "_sealed"),
     "segments removed": Path(Writer, "remove"),
-    "subjects thinned": Path(ThinningLog, "thin"),
-    "successors thinned": Path(ThinningLog, "thin_superseded"),
+    "subjects thinned": Path(LimitedLog, "thin"),
+    "successors thinned": Path(LimitedLog, "thin_superseded"),
     "slices of purges": Path(Purging, "run", _removed_some),
     "slices of a pass that thins": Path(Thinning, "run", _removed_some),
     "streams deleted": Path(Writer, "_retire"),

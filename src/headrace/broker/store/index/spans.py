@@ -1,11 +1,22 @@
-"""Runs of sequences, and the names of the files that hold them."""
+"""Ranges of sequences, what removed segments leave of them, and the names of segment files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-__all__ = ["clip", "coalesce", "note_removals", "runs", "segment_path", "subtract"]
+from .index import Segment
+
+__all__ = [
+    "clip",
+    "coalesce",
+    "emptied_range",
+    "note_removals",
+    "ranges_of_each",
+    "recorded_only_in",
+    "segment_path",
+    "subtract",
+]
 
 
 def segment_path(directory: str, serial: int, generation: int = 0) -> str:
@@ -25,7 +36,7 @@ def coalesce(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     return joined
 
 
-def runs(sequences: Iterable[int]) -> list[tuple[int, int]]:
+def ranges_of_each(sequences: Iterable[int]) -> list[tuple[int, int]]:
     """Inclusive ranges of single sequences, each given once, in any order."""
     ordered = sorted(sequences)
     if not ordered:
@@ -71,3 +82,18 @@ def note_removals(noted: list[tuple[int, int]], ranges: list[tuple[int, int]]) -
         noted[:0] = ranges
     else:
         noted += ranges
+
+
+def emptied_range(segments: Sequence[Segment], dead: Segment) -> tuple[int, int]:
+    """The sequences a dead segment leaves empty, with what was never used beside it."""
+    index = segments.index(dead)
+    before = segments[index - 1].last_seq if index else 0
+    return before + 1, segments[index + 1].base - 1
+
+
+def recorded_only_in(segments: Sequence[Segment], index: int) -> list[tuple[int, int]]:
+    """Removals in earlier segments that this one records, and none after it."""
+    segment = segments[index]
+    earlier = coalesce(clip(segment.removals, 1, segment.base - 1))
+    said = coalesce(pair for later in segments[index + 1 :] for pair in later.removals)
+    return subtract(earlier, said)

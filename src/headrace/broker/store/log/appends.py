@@ -12,7 +12,7 @@ from typing import Final
 from ....errors import StoreError
 from ..format.expiries import Expiries
 from ..format.record import FLAG_EXPIRES, FLAG_OPEN
-from .thinning import ThinningLog
+from .limits import LimitedLog
 
 __all__ = ["TOGETHER_BYTES_MAX", "AppendingLog", "ExpiryOf", "Staged"]
 
@@ -34,7 +34,7 @@ def _footprint(message: Staged) -> int:
     return len(subject) + len(headers) + len(payload) + _OVERHEAD_MAX
 
 
-class AppendingLog(ThinningLog):
+class AppendingLog(LimitedLog):
     """The appending half of a stream store; see ``StreamStore`` in ``core/ports.py``."""
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate, compress
 from operator import and_
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ....errors import StoreReadError
 from ..index.index import Segment
@@ -41,6 +41,64 @@ class Allowance:
         self.left = work
 
 
+class Chooser(Protocol):
+    """Which messages a sweep removes."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to be removed."""
+        ...
+
+    def wants(self, segment: Segment, allowance: Allowance) -> bool:
+        """Whether a segment with live messages may hold any of them."""
+        ...
+
+    def choose(
+        self, segment: Segment, start: int, stop: int, most: int
+    ) -> tuple[Sequence[int], int]:
+        """Their positions in ``[start, stop)``, at most so many, and where the look ended."""
+        ...
+
+
+class Sweep:
+    """One pass over a stream, from its head on; ``next`` is the first sequence not looked at."""
+
+    def __init__(self, log: EditableLog) -> None:
+        self._log = log
+        self.next = 0
+
+    def run(self, chooser: Chooser, stop_seq: int, allowance: Allowance, gone: list[int]) -> bool:
+        """Remove what is chosen before ``stop_seq``, noting it in ``gone``; whether that is all.
+
+        Raises StoreReadError; what was removed before is in ``gone``, and the next call goes on there.
+        """
+        log = self._log
+        self.next = max(self.next, log.first_seq)
+        while not chooser.done and self.next < stop_seq and self.next <= log.last_seq:
+            if allowance.left <= 0:
+                return False
+            segment = log.segment_of(self.next)
+            allowance.left -= _SEGMENT
+            is_over = self.next > segment.last_seq or not segment.live
+            if is_over or not chooser.wants(segment, allowance):
+                self.next = log.after(segment)
+                continue
+            segment.ensure()
+            start, stop = segment.lower(self.next), segment.lower(stop_seq)
+            most = max(1, allowance.left // _INSIDE)
+            positions, end = chooser.choose(segment, start, min(stop, start + _WINDOW), most)
+            allowance.left -= end - start + _INSIDE * len(positions)
+            if positions:
+                gone += segment.sequences(positions)
+                log.drop_inside(segment, positions)
+            if end == stop:
+                self.next = log.after(segment)
+                log.note_sparse(segment)
+            else:
+                self.next = segment.sequence(end)
+        return True
+
+
 class Purging:
     """One purge. Messages appended after it was made are none of its business."""
 
@@ -51,7 +109,7 @@ class Purging:
         self._filter = filter
         self._keep = keep  # so many matches below the cut are still to be passed over
         self._cut = below_seq if 0 < below_seq <= log.last_seq else log.last_seq + 1
-        self._next = 0  # the first sequence that was not looked at
+        self._sweep = Sweep(log)
         self.removed = 0
         self.gone: Sequence[int] = ()  # by the last run, except from the head
         self.done = False
@@ -76,14 +134,14 @@ class Purging:
                     raise
         removed = had - log.remains
         if removed:
-            log.settle_removal()
+            log.after_removal()
         self.removed += removed
         return removed
 
     def _load(self, work: int) -> None:
         """Read what so much work takes, as far as can be told before. Raises StoreReadError."""
         log, view = self._log, self._log.view_of(self._filter)
-        at = max(self._next, log.first_seq)
+        at = max(self._sweep.next, log.first_seq)
         while work > 0 and log.messages and at < self._cut and at <= log.last_seq:
             segment = log.segment_of(at)
             matching = view.total(segment) if segment.live else 0
@@ -100,7 +158,22 @@ class Purging:
         if self._filter is None:
             self.done = drop_below(self._log, self._cut, allowance)
         else:
-            self._remove_inside(self._filter, allowance)
+            self.gone = gone = list[int]()
+            self.done = self._sweep.run(self, self._cut, allowance, gone)
+
+    def wants(self, segment: Segment, allowance: Allowance) -> bool:
+        """Whether messages of the segment match; see ``Chooser``."""
+        allowance.left -= len(segment) - segment.counted
+        return bool(self._log.view_of(self._filter).total(segment))
+
+    def choose(
+        self, segment: Segment, start: int, stop: int, most: int
+    ) -> tuple[Sequence[int], int]:
+        """What matches; see ``Chooser``."""
+        positions = self._log.view_of(self._filter).positions(segment, start, stop)
+        if len(positions) > most:
+            return positions[:most], positions[most - 1] + 1
+        return positions, stop
 
     def _pass_over(self, allowance: Allowance) -> None:
         """Move the cut down until as many matches as are to be kept lie above it."""
@@ -136,38 +209,6 @@ class Purging:
                 self._keep -= len(positions)
                 self._cut = segment.sequence(start) if stop > start else segment.base
 
-    def _remove_inside(self, filter: SubjectFilter, allowance: Allowance) -> None:
-        log = self._log
-        view = log.view_of(filter)
-        self._next = max(self._next, log.first_seq)
-        self.gone = gone = list[int]()
-        while log.messages and self._next < self._cut and self._next <= log.last_seq:
-            if allowance.left <= 0:
-                return
-            segment = log.segment_of(self._next)
-            allowance.left -= _SEGMENT + len(segment) - segment.counted
-            if self._next > segment.last_seq or not segment.live or not view.total(segment):
-                self._next = log.after(segment)
-                continue
-            segment.ensure()
-            start, stop = segment.lower(self._next), segment.lower(self._cut)
-            end = min(stop, start + _WINDOW)
-            positions = view.positions(segment, start, end)
-            most = max(1, allowance.left // _INSIDE)
-            if len(positions) > most:
-                positions = positions[:most]
-                end = positions[-1] + 1
-            allowance.left -= end - start + _INSIDE * len(positions)
-            if positions:
-                gone += segment.sequences(positions)
-                log.drop_inside(segment, positions)
-            if end == stop:
-                self._next = log.after(segment)
-                log.note_sparse(segment)
-            else:
-                self._next = segment.sequence(end)
-        self.done = True
-
 
 class Thinning:
     """Bringing every subject down to its newest few messages, in one pass from the head.
@@ -182,7 +223,7 @@ class Thinning:
         self._subjects = log.subjects_over(keep)
         self._table: object = None
         self._mask = bytearray()
-        self._next = 0
+        self._sweep = Sweep(log)
         self.done = not self._subjects
 
     def covers(self, subject: bytes) -> bool:
@@ -203,38 +244,22 @@ class Thinning:
             if not gone:
                 raise
         if gone:
-            log.settle_removal()
+            log.after_removal()
         return gone
 
     def _advance(self, allowance: Allowance, gone: list[int]) -> None:
-        log = self._log
-        self._next = max(self._next, log.first_seq)
-        while self._subjects and self._next <= log.last_seq and allowance.left > 0:
-            segment = log.segment_of(self._next)
-            allowance.left -= _SEGMENT
-            if self._next > segment.last_seq or not segment.live:
-                self._next = log.after(segment)
-                continue
-            segment.ensure()
-            start, stop = segment.lower(self._next), len(segment)
-            end = min(stop, start + _WINDOW)
-            most = max(1, allowance.left // _INSIDE)
-            positions, end = self._surplus(segment, start, end, most)
-            allowance.left -= end - start + _INSIDE * len(positions)
-            if positions:
-                gone += segment.sequences(positions)
-                log.drop_inside(segment, positions)
-            if end == stop:
-                self._next = log.after(segment)
-                log.note_sparse(segment)
-            else:
-                self._next = segment.sequence(end)
-        if not self._subjects or self._next > log.last_seq:
+        if self._sweep.run(self, self._log.last_seq + 1, allowance, gone):
             self.done = True
             self._subjects.clear()
 
-    def _surplus(self, segment: Segment, start: int, stop: int, most: int) -> tuple[list[int], int]:
-        """Positions to remove, at most so many, and where the look ended."""
+    def wants(self, segment: Segment, allowance: Allowance) -> bool:
+        """Every segment is looked at; see ``Chooser``."""
+        return True
+
+    def choose(
+        self, segment: Segment, start: int, stop: int, most: int
+    ) -> tuple[Sequence[int], int]:
+        """What is too much of the subjects in hand; see ``Chooser``."""
         table = self._log.table
         if self._table is not table:
             self._table, self._mask = table, bytearray(len(table.names))
@@ -261,6 +286,7 @@ class Thinning:
             else:
                 mask[sid] = 0
                 self._subjects.discard(table.names[sid])
+        self.done = not self._subjects
         return positions, stop
 
 

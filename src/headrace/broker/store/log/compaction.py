@@ -61,7 +61,7 @@ def compacted_header(name: str, segment: Segment, created_ns: int) -> Header:
     return Header(name, *place, compacted=True, tells=segment.tells)
 
 
-def _chosen(column: array[int], positions: array[int]) -> array[int]:
+def _picked(column: array[int], positions: array[int]) -> array[int]:
     return array(column.typecode, map(column.__getitem__, positions))
 
 
@@ -87,13 +87,13 @@ class Compaction:
         self.data_end = HEADER_BYTES
         self.offsets: array[int] = array("I")
         # Of a sealed segment none of these changes: subjects that are numbered anew get a new array.
-        self.rel = positions if segment.rel is None else _chosen(segment.rel, positions)
+        self.rel = positions if segment.rel is None else _picked(segment.rel, positions)
         self._source = segment.path
         self._old_offsets = segment.offsets
         self._old_sids = segment.sids
-        self._sizes = _chosen(segment.sizes, positions)
-        self._sids = _chosen(segment.sids, positions)
-        self._stamps = _chosen(segment.stamps, positions)
+        self._sizes = _picked(segment.sizes, positions)
+        self._sids = _picked(segment.sids, positions)
+        self._stamps = _picked(segment.stamps, positions)
         self._removals = list(segment.removals)
         self.expiries = segment.expiries.only(self.rel) if segment.expiries else None
         self._bare = segment.bare
@@ -116,7 +116,7 @@ class Compaction:
         if segment.sids is self._old_sids:
             segment.sids = self._sids
         else:
-            segment.sids = _chosen(segment.sids, positions)
+            segment.sids = _picked(segment.sids, positions)
         segment.sizes, segment.stamps = self._sizes, self._stamps
         segment.offsets, segment.rel = self.offsets, self.rel
         segment.counts, segment.counted, segment.weight = {}, 0, 0

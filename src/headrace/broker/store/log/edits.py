@@ -45,7 +45,7 @@ class EditableLog(MessageLog):
         self._remains: SubjectTable | None = None  # of a deleted stream, to be freed by and by
         self._spoilt = 0  # messages that segments, once loaded, turned out not to hold
         self._renumber_at = 0  # so many empty subjects make another renumbering worth it
-        self._thinning: Thinning | None = None  # the one that was begun last
+        self._pass: Thinning | None = None  # the one that was begun last
         self.superseded: list[tuple[int, int]] | None = None
 
     @property
@@ -57,7 +57,7 @@ class EditableLog(MessageLog):
         """Raise StoreError if nothing may be changed any more."""
         raise NotImplementedError
 
-    def _thinned(self, segment: Segment) -> None:
+    def _note_if_sparse(self, segment: Segment) -> None:
         """A message in the interior of a sealed segment was removed."""
 
     def remove(self, sequences: Collection[int]) -> int:
@@ -79,9 +79,9 @@ class EditableLog(MessageLog):
                 self._drop(segment, position)
                 removed.append(sequence)
                 if segment.sealed:
-                    self._thinned(segment)
+                    self._note_if_sparse(segment)
         if len(removed) > before:
-            self.settle_removal()
+            self.after_removal()
         return len(removed) - before
 
     def _remove_many(self, sequences: Collection[int]) -> int:
@@ -95,7 +95,7 @@ class EditableLog(MessageLog):
             self.drop_inside(segment, positions)
             self.note_sparse(segment)
         if len(self._removed) > before:
-            self.settle_removal()
+            self.after_removal()
         return len(self._removed) - before
 
     def trim(
@@ -172,7 +172,7 @@ class EditableLog(MessageLog):
             self._first = head.sequence(positions[-1]) + 1
             self._advance_first()
 
-    def settle_removal(self) -> None:
+    def after_removal(self) -> None:
         """Messages were removed: find the first one anew."""
         self._advance_first()
         self._maybe_renumber()
@@ -254,7 +254,7 @@ class EditableLog(MessageLog):
     def note_sparse(self, segment: Segment) -> None:
         """Messages inside a segment have gone: is it worth compacting?"""
         if segment.sealed:
-            self._thinned(segment)
+            self._note_if_sparse(segment)
 
     def burden(self, segment: Segment) -> int:
         """What it costs to let go of a segment beside counting it out, in units of work."""
@@ -380,7 +380,7 @@ class EditableLog(MessageLog):
     def _aim(self) -> None:
         """The tail's arrays or the table were exchanged: point the append path at the new ones."""
 
-    def _bury(self, segment: Segment) -> None:
+    def _retire(self, segment: Segment) -> None:
         """The death of a sealed segment is durable."""
         raise NotImplementedError
 
@@ -398,7 +398,7 @@ class EditableLog(MessageLog):
         assert oldest is part
         self.durable_seq = part.last_seq
         for segment in part.died:
-            self._bury(segment)
+            self._retire(segment)
 
     def fail(self) -> None:
         """Nothing after the last completed part will become durable: take all of it back."""
@@ -413,7 +413,7 @@ class EditableLog(MessageLog):
         """Undo everything after ``durable_seq``: appends, removals of ``removed``, and the trims
         that moved the first sequence up from ``first``.
         """
-        self._thinning = None  # what it has passed may be back: who wants it begins anew
+        self._pass = None  # what it has passed may be back: who wants it begins anew
         if self.superseded:
             self.superseded = []
         self._take_back_appends()

@@ -25,14 +25,21 @@ from ..format.record import (
 from ..format.segment import HEADER_BYTES, Header, encode_header
 from ..format.watermark import Watermark
 from ..index.index import Chunk, Segment, SubjectTable
-from ..index.spans import coalesce, note_removals, runs, segment_path, subtract
-from .bequest import place_of, unsaid
+from ..index.spans import (
+    coalesce,
+    emptied_range,
+    note_removals,
+    ranges_of_each,
+    recorded_only_in,
+    segment_path,
+    subtract,
+)
 from .compaction import Compaction, compacted_header, is_sparse, kept_positions
 from .holes import hole_before, punch_chore
 from .part import Part
 from .reader import RecordReader
 from .seal import seal_chore, unlink_chore
-from .segment_cache import Shelf
+from .segment_cache import SegmentCache
 
 __all__ = ["FileLog"]
 
@@ -49,7 +56,7 @@ class FileLog(RecordReader):
         self,
         name: str,
         directory: str,
-        shelf: Shelf,
+        cache: SegmentCache,
         segments: list[Segment],
         table: SubjectTable,
         *,
@@ -61,12 +68,12 @@ class FileLog(RecordReader):
         unfit_tail: bool,
         jump: bool,
         missing: list[tuple[int, int]],
-        untold: list[tuple[int, int]],
+        unrecorded: list[tuple[int, int]],
         last_serial: int,
     ) -> None:
         super().__init__(name, segments[-1])
         self.directory = directory
-        self._shelf = shelf
+        self._cache = cache
         self._segments = segments
         self._bases = [segment.base for segment in segments]
         self._table = table
@@ -89,9 +96,9 @@ class FileLog(RecordReader):
         self._cut_bytes = 0  # what those writes hold
         self._opened: list[Segment] = []
         self._sealed: list[Segment] = []
-        self._relog = untold  # removals to be recorded, though nothing is removed
+        self._relog = unrecorded  # removals to be recorded, though nothing is removed
         self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
-        self._clean = segments[-1].durable and not untold
+        self._clean = segments[-1].durable and not unrecorded
         self._aim()
         if not segments[-1].durable:
             self._opened.append(segments[-1])
@@ -191,7 +198,7 @@ class FileLog(RecordReader):
         parts[-1] = flagged(parts[-1], flag, self._salt)
 
     def _check_writable(self) -> None:
-        self._shelf.soil(self)
+        self._cache.mark_dirty(self)
         self._clean = False
 
     def _make_room(self, size: int) -> None:
@@ -213,7 +220,7 @@ class FileLog(RecordReader):
             self._died.append(tail)
         serial, base = max(tail.serial, self._last_serial) + 1, self.last_seq + 1
         path = segment_path(self.directory, serial)
-        segment = Segment(serial, base, salt=self._shelf.salt(), path=path)
+        segment = Segment(serial, base, salt=self._cache.salt(), path=path)
         segment.bare = True
         self._segments.append(segment)
         self._bases.append(base)
@@ -231,7 +238,7 @@ class FileLog(RecordReader):
             self._limit = 0  # the next message begins a new segment
         else:
             tail.sealed, tail.max_ns = False, None
-            self._limit = self._shelf.segment_bytes
+            self._limit = self._cache.segment_bytes
         if not tail.chunks:
             self._open_chunk(tail)
         self._salt = tail.salt
@@ -247,7 +254,7 @@ class FileLog(RecordReader):
     def _open_chunk(self, tail: Segment) -> None:
         chunk = Chunk(len(tail))
         tail.chunks.append(chunk)
-        self._shelf.recent.add(self, tail, chunk)
+        self._cache.recent.add(self, tail, chunk)
         self._staged_parts = 0
 
     def _skip_to(self, last_seq: int) -> None:
@@ -290,10 +297,10 @@ class FileLog(RecordReader):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        ranges = runs([sequence for sequence in self._removed if sequence >= self._first])
+        ranges = ranges_of_each([sequence for sequence in self._removed if sequence >= self._first])
         if self._first > self._floor:
             ranges.append((1, self._first - 1))  # all of it, if an earlier record gets damaged
-        ranges += [place_of(self._segments, dead) for dead in self._died]
+        ranges += [emptied_range(self._segments, dead) for dead in self._died]
         ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)
@@ -319,18 +326,18 @@ class FileLog(RecordReader):
             header=header,
             truncate=self._cut_tail,
             messages=messages,
-            ceiling=self._shelf.segment_bytes,
+            ceiling=self._cache.segment_bytes,
         )
         self._writes.append(write)
         self._cut_bytes += self._end - self._write_from
-        self._shelf.recent.grow(self._chunk, self._end - self._write_from)
+        self._cache.recent.grow(self._chunk, self._end - self._write_from)
         self._staged_parts = len(parts)
         self._write_from = self._end
         self._statements = []
         self._cut_tail = False
 
     def _header(self, tail: Segment) -> bytes:
-        created = self._shelf.clock.now_ns()
+        created = self._cache.clock.now_ns()
         tail.jump, tail.tells = self._jump, True
         start = tail.salt, tail.serial, tail.base, created, tail.jump
         return encode_header(Header(self.name, *start, tells=True))
@@ -349,13 +356,13 @@ class FileLog(RecordReader):
             segment.durable = True
             self._jump = False
         for segment in part.sealed:
-            self._shelf.chore(seal_chore(segment, self._table.names))
-            self._thinned(segment)
+            self._cache.chore(seal_chore(segment, self._table.names))
+            self._note_if_sparse(segment)
         super().complete(part)
         for segment, end in part.holes:
             if segment in self._segments:
-                self._shelf.chore(punch_chore(segment, end))
-        if self._shelf.is_full and part.first > part.floor:
+                self._cache.chore(punch_chore(segment, end))
+        if self._cache.is_full and part.first > part.floor:
             self.give_back()
         tail = self._segments[-1]
         idle = not self._inflight and self._clean
@@ -365,7 +372,7 @@ class FileLog(RecordReader):
 
     def _restage(self) -> None:
         """There is something for the next flush, whoever calls for it."""
-        self._shelf.restage(self)
+        self._cache.restage(self)
         self._clean = False
 
     def fail(self) -> None:
@@ -385,9 +392,9 @@ class FileLog(RecordReader):
         self._opened, self._sealed, self._cut_tail = [], [], True
         self._aim()
 
-    def _bury(self, segment: Segment) -> None:
+    def _retire(self, segment: Segment) -> None:
         index = self._segments.index(segment)
-        needed = unsaid(self._segments, index)
+        needed = recorded_only_in(self._segments, index)
         if needed:
             # What nobody after it says of those before it: say it again, then it can go.
             self._relog += needed
@@ -398,11 +405,11 @@ class FileLog(RecordReader):
         del self._segments[index]
         del self._bases[index]
         self._forget_totals(segment)
-        self._shelf.discard(segment)
+        self._cache.discard(segment)
         if segment.generation:  # a compaction that was cancelled too late may have left the next
             newest = segment_path(self.directory, segment.serial, segment.generation)
-            self._shelf.chore(unlink_chore(newest))
-        self._shelf.chore(unlink_chore(segment.path))
+            self._cache.chore(unlink_chore(newest))
+        self._cache.chore(unlink_chore(segment.path))
 
     def give_back(self) -> None:
         """The disk is full: free what the head of the stream has left of its segment, by the next flush."""
@@ -417,9 +424,9 @@ class FileLog(RecordReader):
 
     # -- compaction
 
-    def _thinned(self, segment: Segment) -> None:
-        if is_sparse(segment, self._shelf.segment_bytes):
-            self._shelf.compactor.note(self, segment)
+    def _note_if_sparse(self, segment: Segment) -> None:
+        if is_sparse(segment, self._cache.segment_bytes):
+            self._cache.compactor.note(self, segment)
 
     def compaction(
         self, segment: Segment, finish: Callable[[Compaction], None]
@@ -437,7 +444,7 @@ class FileLog(RecordReader):
         positions = kept_positions(segment, floor, doubtful)
         segment.generation += 1
         target = segment_path(self.directory, segment.serial, segment.generation)
-        header = compacted_header(self.name, segment, self._shelf.clock.now_ns())
+        header = compacted_header(self.name, segment, self._cache.clock.now_ns())
         return Compaction(self, segment, positions, self._table.names, header, target, finish)
 
     def switch(self, done: Compaction) -> None:
@@ -445,9 +452,9 @@ class FileLog(RecordReader):
         segment, old = done.segment, done.segment.path
         done.install(self._first)
         self._forget_totals(segment)
-        self._shelf.discard(segment)
+        self._cache.discard(segment)
         segment.path = done.target
-        self._shelf.chore(unlink_chore(old))
+        self._cache.chore(unlink_chore(old))
 
     @property
     def clean(self) -> bool:
@@ -458,7 +465,7 @@ class FileLog(RecordReader):
         """The stream is deleted: it is empty from now on, and changes raise StoreError."""
         self._discarded = self._clean = True
         for segment in self._segments:
-            self._shelf.discard(segment)
+            self._cache.discard(segment)
         self.messages = self.bytes = 0
         self._first = self.last_seq + 1
         self._remains, self._table = self._table, SubjectTable()
@@ -474,7 +481,7 @@ class FileLog(RecordReader):
         return seal_chore(tail, self._table.names)
 
     def let_go(self, segment: Segment, chunk: Chunk) -> bool:
-        """Whether the cache may drop the chunk; see ``shelf.Recent``."""
+        """Whether the cache may drop the chunk; see ``cache.Recent``."""
         last = segment.sequence(chunk.first + len(chunk.parts) - 1) if chunk.parts else 0
         if last > self.durable_seq or not segment.durable:
             return False

@@ -6,7 +6,7 @@ from ..format.segment import HEADER_BYTES
 from ..index.index import Segment, SubjectTable
 from ..index.spans import segment_path
 from .file_log import FileLog
-from .segment_cache import Shelf
+from .segment_cache import SegmentCache
 
 __all__ = ["new_log"]
 
@@ -14,19 +14,19 @@ __all__ = ["new_log"]
 def new_log(
     name: str,
     directory: str,
-    shelf: Shelf,
+    cache: SegmentCache,
     *,
     serial: int = 1,
     last_seq: int = 0,
     missing: list[tuple[int, int]] | None = None,
 ) -> FileLog:
     """An empty stream; its first segment is created by the next flush."""
-    segment = Segment(serial, last_seq + 1, salt=shelf.salt(), path=segment_path(directory, serial))
+    segment = Segment(serial, last_seq + 1, salt=cache.salt(), path=segment_path(directory, serial))
     segment.bare = True
     return FileLog(
         name,
         directory,
-        shelf,
+        cache,
         [segment],
         SubjectTable(),
         last_seq=last_seq,
@@ -37,6 +37,6 @@ def new_log(
         unfit_tail=False,
         jump=last_seq > 0,
         missing=missing or [],
-        untold=[],
+        unrecorded=[],
         last_serial=serial,
     )

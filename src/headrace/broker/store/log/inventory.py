@@ -25,7 +25,7 @@ from ..index.index import Segment, SubjectTable
 from ..io.files import is_full, read_around, unreadable
 from ..meta.spare import SPARE
 from .seal import unlink_chore
-from .segment_cache import Shelf
+from .segment_cache import SegmentCache
 
 __all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file", "read_now", "twice"]
 
@@ -59,10 +59,10 @@ class Inventory:
     header, ``barred`` those of segments the disk, or the system, does not let us read at all.
     """
 
-    def __init__(self, name: str, directory: str, shelf: Shelf, report: Report) -> None:
+    def __init__(self, name: str, directory: str, cache: SegmentCache, report: Report) -> None:
         self._name = name
         self._directory = directory
-        self._shelf = shelf
+        self._cache = cache
         self._report = report
         self.alien: list[str] = []
         self.unreadable: set[int] = set()
@@ -71,7 +71,7 @@ class Inventory:
     def files(self) -> list[SegmentFile]:
         found: dict[int, SegmentFile] = {}
         leftovers: list[tuple[str, int]] = []
-        for entry in self._shelf.fs.listdir(self._directory):
+        for entry in self._cache.fs.listdir(self._directory):
             path = f"{self._directory}/{entry}"
             serial, generation = _place(entry)
             if entry in _OURS:
@@ -99,7 +99,7 @@ class Inventory:
             if (
                 serial in found
             ):  # what a compaction did not come to remove: its records are all there
-                self._shelf.chore(unlink_chore(path))
+                self._cache.chore(unlink_chore(path))
             else:
                 self.alien.append(path)
         for serial in found:
@@ -114,7 +114,7 @@ class Inventory:
         self._report(path, 0, f"cannot be read now, and stays as it is: {error.strerror or error}")
 
     def _examine(self, path: str, serial: int, generation: int) -> SegmentFile | None:
-        fs = self._shelf.fs
+        fs = self._cache.fs
         handle = fs.open(path)
         try:
             size = fs.size(handle)
@@ -142,7 +142,7 @@ class Inventory:
         nothing = SegmentFile(path, header, generation, size, None, None)
         if size < HEADER_BYTES + TRAILER_BYTES:
             return nothing
-        fs = self._shelf.fs
+        fs = self._cache.fs
         start = max(HEADER_BYTES, size - _FOOTER_READ)
         data = read_around(fs, handle, size - start, start)
         footer = decode_trailer(data[-TRAILER_BYTES:], size)
@@ -178,14 +178,14 @@ class ArrayLoader:
         self,
         footer: Footer,
         summary: Summary,
-        shelf: Shelf,
+        cache: SegmentCache,
         table: Callable[[], SubjectTable],
         report: Report,
         mismatch: Callable[[Segment, Summary], None],
     ) -> None:
         self._footer = footer
         self._summary = summary
-        self._shelf = shelf
+        self._cache = cache
         self._table = table
         self._report = report
         self._mismatch = mismatch
@@ -216,7 +216,7 @@ class ArrayLoader:
         footer, summary = self._footer, self._summary
         length = footer.summary_at - footer.data_end
         for _ in range(2):  # what a disk says once need not be what is on it
-            data = read_now(self._shelf, segment.path, length, footer.data_end)
+            data = read_now(self._cache, segment.path, length, footer.data_end)
             arrays = decode_arrays(data, footer, summary.messages, summary.sparse)
             if arrays is not None:
                 offsets, sizes, local, stamps, rel = arrays
@@ -230,7 +230,7 @@ class ArrayLoader:
         segment.load = None
 
     def _read_records(self, segment: Segment) -> _Arrays:
-        data = read_now(self._shelf, segment.path, segment.data_end, 0)
+        data = read_now(self._cache, segment.path, segment.data_end, 0)
         offsets, sizes, sids, stamps = array("I"), array("I"), array("I"), array("q")
         rel = array("I")
         intern = self._table().intern
@@ -258,19 +258,19 @@ def twice(read: Callable[[], Result]) -> Result:
         return read()
 
 
-def read_file(shelf: Shelf, path: str, size: int) -> bytes:
+def read_file(cache: SegmentCache, path: str, size: int) -> bytes:
     """The first ``size`` bytes of a file, with zeros in place of what the disk cannot read."""
-    handle = shelf.fs.open(path)
+    handle = cache.fs.open(path)
     try:
-        return read_around(shelf.fs, handle, size, 0)
+        return read_around(cache.fs, handle, size, 0)
     finally:
-        shelf.fs.close(handle)
+        cache.fs.close(handle)
 
 
-def read_now(shelf: Shelf, path: str, size: int, offset: int) -> bytes:
+def read_now(cache: SegmentCache, path: str, size: int, offset: int) -> bytes:
     """Bytes of a file, all of them. Raises StoreReadError if the disk cannot read some now."""
     try:
-        return shelf.fs.pread(shelf.handles.get(path), size, offset)
+        return cache.fs.pread(cache.handles.get(path), size, offset)
     except OSError as error:
-        shelf.handles.drop(path)
+        cache.handles.drop(path)
         raise unreadable(error, path) from error

@@ -17,7 +17,7 @@ from ..format.record import CRC_BYTES, FLAG_HEADERS, HEAD_BYTES, OVERHEAD, U32
 from ..index.index import Chunk, Segment
 from ..io.findings import damage
 from .appends import AppendingLog
-from .segment_cache import BLOCK_BYTES, Shelf
+from .segment_cache import BLOCK_BYTES, SegmentCache
 
 __all__ = ["RecordReader"]
 
@@ -29,7 +29,7 @@ _unpack_u32 = U32.unpack_from
 class RecordReader(AppendingLog):
     """The half of a stream on disk that turns positions into messages."""
 
-    _shelf: Shelf
+    _cache: SegmentCache
 
     def _decode(
         self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
@@ -127,7 +127,7 @@ class RecordReader(AppendingLog):
         """
         names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
         offsets, sizes, salt, base = segment.offsets, segment.sizes, segment.salt, segment.base
-        blocks = self._shelf.blocks
+        blocks = self._cache.blocks
         last = positions[-1]
         block = blocks.cached(segment, number, offsets[last] + sizes[last])
         if block is None and len(positions) >= _BLOCK_WORTH:
@@ -174,7 +174,7 @@ class RecordReader(AppendingLog):
         where = segment.offsets[position]
         what = "a record does not match its checksum"
         segment.spoilt = True
-        self._shelf.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
+        self._cache.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
         self._table.loose.add(segment.sids[position])
         segment.mark_dead(position)
         self._drop(segment, position)

@@ -15,7 +15,7 @@ from ..io.findings import Finding
 from .compaction import Compactor
 from .edits import EditableLog
 
-__all__ = ["BLOCK_BYTES", "Blocks", "Recent", "Shelf"]
+__all__ = ["BLOCK_BYTES", "Blocks", "Recent", "SegmentCache"]
 
 BLOCK_BYTES: Final = 256 * 1024
 _BLOCKS_MIN: Final = 8
@@ -126,7 +126,7 @@ class Blocks:
             del self._blocks[key]
 
 
-class Shelf:
+class SegmentCache:
     """What a file stream is given by its storage."""
 
     def __init__(
@@ -140,7 +140,7 @@ class Shelf:
         handles: int,
         salt: Callable[[], int],
         report: Callable[[Finding], None],
-        soil: Callable[[EditableLog], None],
+        mark_dirty: Callable[[EditableLog], None],
         restage: Callable[[EditableLog], None],
         chore: Callable[[Chore], None],
         notify: Callable[[], None],
@@ -151,7 +151,9 @@ class Shelf:
         self.segment_bytes = segment_bytes
         self.salt = salt
         self.report = report
-        self.soil = soil  # a stream is about to change; raises StoreError if it must not
+        self.mark_dirty = (
+            mark_dirty  # a stream is about to change; raises StoreError if it must not
+        )
         self.restage = restage  # a stream has something for the next flush
         self.chore = chore
         self.compactor = Compactor(chore, notify)

@@ -13,7 +13,7 @@ from ..format.segment import HEADER_BYTES
 from ..index.spans import coalesce, subtract
 from ..io.files import is_full
 from ..log.inventory import SegmentFile, read_file, twice
-from ..log.segment_cache import Shelf
+from ..log.segment_cache import SegmentCache
 
 __all__ = ["Later"]
 
@@ -21,8 +21,8 @@ __all__ = ["Later"]
 class Later:
     """Reads ``files``, those behind the one at hand, the first time that they are asked."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
+    def __init__(self, cache: SegmentCache) -> None:
+        self._cache = cache
         self.files: list[SegmentFile] = []
         self._durable = 0
         self._removals: list[tuple[int, int]] = []
@@ -51,7 +51,7 @@ class Later:
 
     def _scan(self, file: SegmentFile) -> None:
         try:
-            data = twice(partial(read_file, self._shelf, file.path, file.size))
+            data = twice(partial(read_file, self._cache, file.path, file.size))
         except OSError as error:
             if is_full(error):
                 raise

@@ -41,7 +41,7 @@ from ..log.fresh import new_log
 from ..log.holes import has_hole
 from ..log.inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
 from ..log.seal import seal_chore
-from ..log.segment_cache import Shelf
+from ..log.segment_cache import SegmentCache
 from .blanks import Blanks
 from .later import Later
 
@@ -54,12 +54,12 @@ _SPECIAL: Final = FLAG_EXPIRES | FLAG_OPEN
 def open_log(
     name: str,
     directory: str,
-    shelf: Shelf,
+    cache: SegmentCache,
     quarantine: Quarantine,
     expiry_of: ExpiryOf | None = None,
 ) -> FileLog:
     """The stream in ``directory`` as far as it can be read. Raises StoreFormatError, StoreError."""
-    return _Opening(name, directory, shelf, quarantine, expiry_of or no_expiry).run()
+    return _Opening(name, directory, cache, quarantine, expiry_of or no_expiry).run()
 
 
 class _Opening:
@@ -69,13 +69,13 @@ class _Opening:
         self,
         name: str,
         directory: str,
-        shelf: Shelf,
+        cache: SegmentCache,
         quarantine: Quarantine,
         expiry_of: ExpiryOf,
     ) -> None:
         self._name = name
         self._directory = directory
-        self._shelf = shelf
+        self._cache = cache
         self._quarantine = quarantine
         self._expiry_of = expiry_of
         self._open_from = -1  # in the tail: where messages begin whose end is missing
@@ -85,14 +85,14 @@ class _Opening:
         self._removals: list[tuple[int, int]] = []
         self._expected = 1  # the sequence the next message should have
         self._known = Watermark(0, 0, 0)
-        self._later = Later(shelf)
+        self._later = Later(cache)
         self._nbytes = 0
         self._stopped = False  # met a torn write: the rest was never acknowledged
         self._end = HEADER_BYTES
         self._cut_tail = False
         self._unfit = False
         self._jump = False
-        self._inventory = Inventory(name, directory, shelf, self._report)
+        self._inventory = Inventory(name, directory, cache, self._report)
         self._log: FileLog | None = None
         self._to_seal: list[Segment] = []
         self._blanks = Blanks()
@@ -101,7 +101,7 @@ class _Opening:
 
     def run(self) -> FileLog:
         mark_path = self._directory + "/watermark"
-        data = read_start(self._shelf.fs, mark_path, WATERMARK_BYTES)
+        data = read_start(self._cache.fs, mark_path, WATERMARK_BYTES)
         self._known, damaged = decode_watermark(data)
         if damaged:
             self._report(mark_path, 0, "the watermark is damaged and was ignored")
@@ -119,14 +119,14 @@ class _Opening:
                 self._sealed(file, file.footer, file.summary)
             else:
                 try:
-                    data = twice(partial(read_file, self._shelf, file.path, file.size))
+                    data = twice(partial(read_file, self._cache, file.path, file.size))
                 except OSError as error:
                     self._inventory.bar(file.header.serial, file.path, error)
                     continue
                 self._scanned(file, data, following)
             before = file.header.serial
         for path in self._inventory.alien:  # not before: an unreadable one shows what is torn
-            self._quarantine.take(path, self._shelf.root)
+            self._quarantine.take(path, self._cache.root)
         return self._finish(files)
 
     def _follows(self, before: int, file: SegmentFile) -> bool:
@@ -165,7 +165,7 @@ class _Opening:
         """Files behind a torn write, the last first: what is left must still look torn."""
         for file in reversed(files):
             self._report(file.path, 0, "it follows a torn write and was never acknowledged")
-            self._quarantine.take(file.path, self._shelf.root)
+            self._quarantine.take(file.path, self._cache.root)
 
     # -- segments
 
@@ -181,7 +181,7 @@ class _Opening:
         segment.removals = summary.removals
         segment.expiries, segment.bare = summary.expiries, summary.bare
         segment.load = ArrayLoader(
-            footer, summary, self._shelf, self._subject_table, self._report, self._mismatch
+            footer, summary, self._cache, self._subject_table, self._report, self._mismatch
         )
         self._summaries[segment] = summary
         self._removals += summary.removals
@@ -293,7 +293,7 @@ class _Opening:
                     break
                 damaged = hole = True
                 self._quarantine.keep(
-                    segment.path, self._shelf.root, offset, data[offset : offset + size]
+                    segment.path, self._cache.root, offset, data[offset : offset + size]
                 )
                 self._report(segment.path, offset, f"{size} damaged bytes were skipped")
             self._end = offset + size
@@ -363,7 +363,7 @@ class _Opening:
         last_serial = max([self._known.serial, *serials], default=0)
         if last_serial in self._inventory.barred:
             # How far it went nobody knows: go on beyond all that fits into a segment.
-            most = max(known, self._expected - 1) + self._shelf.segment_bytes // OVERHEAD
+            most = max(known, self._expected - 1) + self._cache.segment_bytes // OVERHEAD
             self._note_missing(most)
             self._expected = most + 1
             self._unfit = self._jump = True
@@ -377,7 +377,7 @@ class _Opening:
             return new_log(
                 self._name,
                 self._directory,
-                self._shelf,
+                self._cache,
                 serial=last_serial + 1,
                 last_seq=last_seq,
                 missing=self._missing,
@@ -392,7 +392,7 @@ class _Opening:
         self._log = log = FileLog(
             self._name,
             self._directory,
-            self._shelf,
+            self._cache,
             self._segments,
             self._table,
             last_seq=last_seq,
@@ -403,13 +403,13 @@ class _Opening:
             unfit_tail=self._unfit,
             jump=self._jump,
             missing=self._missing,
-            untold=self._check_gaps(files),
+            unrecorded=self._check_gaps(files),
             last_serial=max(self._inventory.barred, default=0),
         )
         for segment in self._to_seal:
             if segment is tail:
                 continue  # what followed it was put aside
-            self._shelf.chore(seal_chore(segment, self._table.names))
+            self._cache.chore(seal_chore(segment, self._table.names))
         return log
 
     def _apply_removals(self) -> None:
@@ -449,7 +449,7 @@ class _Opening:
 
     def _report_blanks(self) -> None:
         """What looks like a hole is one if all that lay there was removed, or else it is damage."""
-        removals, root = coalesce(self._removals), self._shelf.root
+        removals, root = coalesce(self._removals), self._cache.root
         for blank in self._blanks.damaged(removals, self._quarantine, root):
             what = f"{blank.size} damaged bytes were skipped"
             self._report(blank.segment.path, blank.offset, what)
@@ -498,4 +498,4 @@ class _Opening:
         self, path: str, offset: int, what: str, lost: tuple[int, int] | None = None
     ) -> None:
         finding: Finding = damage(path, offset, what, self._name, lost)
-        self._shelf.report(finding)
+        self._cache.report(finding)

@@ -29,9 +29,9 @@ _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 i
 class MemoryLog(AppendingLog):
     """One stream in memory; see ``StreamStore`` in ``core/ports.py``."""
 
-    def __init__(self, name: str, soil: Callable[[EditableLog], None]) -> None:
+    def __init__(self, name: str, mark_dirty: Callable[[EditableLog], None]) -> None:
         super().__init__(name, Segment(0, 1))
-        self._soil_storage = soil
+        self._tell_storage = mark_dirty
         self._clean = True
         self._segments[0].durable = True
 
@@ -165,7 +165,7 @@ class MemoryLog(AppendingLog):
             self._died.append(tail)
         return segment
 
-    def _bury(self, segment: Segment) -> None:
+    def _retire(self, segment: Segment) -> None:
         index = self._segments.index(segment)
         del self._segments[index]
         del self._bases[index]
@@ -177,7 +177,7 @@ class MemoryLog(AppendingLog):
         self._segments[-1].sealed = True
 
     def _check_writable(self) -> None:
-        self._soil_storage(self)
+        self._tell_storage(self)
         self._clean = False
 
     def _decode(
@@ -281,7 +281,7 @@ class MemoryStorage:
         """Make an empty stream. Raises StoreError if there is one of this name."""
         if name in self._streams:
             raise StoreError(f"stream {name!r} exists already")
-        log = self._streams[name] = MemoryLog(name, self._soil)
+        log = self._streams[name] = MemoryLog(name, self._mark_dirty)
         return log
 
     def open_stream(self, name: str, expiry_of: ExpiryOf | None = None) -> MemoryLog:
@@ -327,7 +327,7 @@ class MemoryStorage:
     def close(self) -> None:
         """Nothing to do: there is nothing to keep."""
 
-    def _soil(self, log: EditableLog) -> None:
+    def _mark_dirty(self, log: EditableLog) -> None:
         if self._streams.get(log.name) is not log:
             raise StoreError(f"stream {log.name!r} was deleted")
         self._dirty[log] = None

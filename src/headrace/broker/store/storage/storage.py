@@ -20,7 +20,7 @@ from ..log.appends import ExpiryOf
 from ..log.edits import EditableLog
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
-from ..log.segment_cache import Shelf
+from ..log.segment_cache import SegmentCache
 from ..meta.journal_file import open_journal
 from ..meta.journal_writer import JournalWriter
 from ..meta.meta import Meta
@@ -127,7 +127,7 @@ class FileStorage:
             notify=notify if notify is not None else ignore,
             interval_ns=interval_ns,
         )
-        self._shelf = Shelf(
+        self._cache = SegmentCache(
             fs,
             self.directory,
             clock=clock,
@@ -136,7 +136,7 @@ class FileStorage:
             handles=self._handles,
             salt=self._salt,
             report=self._found,
-            soil=self._soil,
+            mark_dirty=self._mark_dirty,
             restage=self._restage,
             chore=self._committer.submit,
             notify=notify if notify is not None else ignore,
@@ -206,13 +206,13 @@ class FileStorage:
             )
         log: FileLog | MemoryLog
         if memory:
-            log = MemoryLog(name, self._soil)
+            log = MemoryLog(name, self._mark_dirty)
         else:
             directory = self._layout.stream(name)
             if any(source == directory for source, _ in self._staged.work.retired):
                 self._submit(ignore_outcome)  # the old one must be gone before the new one is made
             self._staged.work.directories.append(directory)
-            log = new_log(name, directory, self._shelf)
+            log = new_log(name, directory, self._cache)
             self._staged.dirty[log] = None
         self._logs[name] = log
         self._staged.created.append(log)
@@ -232,7 +232,7 @@ class FileStorage:
         if directory is None:
             raise StoreError(f"no stream {name!r} in the store")
         try:
-            log = open_log(name, directory, self._shelf, self._quarantine, expiry_of)
+            log = open_log(name, directory, self._cache, self._quarantine, expiry_of)
         except OSError as error:
             raise explain(error, f"opening stream {name!r}") from error
         self._unopened.pop(name, None)
@@ -309,9 +309,9 @@ class FileStorage:
         try:
             while self._next_finished():
                 self._complete_one(self._inflight.popleft(), faults)
-            self._shelf.recent.shrink()
+            self._cache.recent.shrink()
             if self.failed is None:
-                self._shelf.compactor.pump()
+                self._cache.compactor.pump()
         finally:
             self._completing = False
         if faults:
@@ -339,7 +339,7 @@ class FileStorage:
     def _next_finished(self) -> bool:
         """Whether a flush is finished; on a full disk one of our own is begun if that can free some room."""
         busy = self._inflight or self._staged.touched or self.failed
-        if not busy and self._shelf.is_full and self._staged.dirty:
+        if not busy and self._cache.is_full and self._staged.dirty:
             self._submit(ignore_outcome, own=True)
         return bool(self._inflight) and self._inflight[0].batch.finished
 
@@ -362,7 +362,7 @@ class FileStorage:
         if self._closed:
             return
         self._submit(ignore_outcome)
-        self._shelf.compactor.stop()
+        self._cache.compactor.stop()
         self._committer.stop()
         self.complete()
         self._closed = True
@@ -370,7 +370,7 @@ class FileStorage:
             self._seal_tails()
         self._writer.close()
         self._journal.close()
-        self._shelf.handles.close()
+        self._cache.handles.close()
         self._lock.release()
 
     # -- flushing inside
@@ -428,7 +428,7 @@ class FileStorage:
                 log.fail()
         self._meta.fail()
         if isinstance(error, StoreFullError) and not flight.own:
-            self._shelf.is_full = True
+            self._cache.is_full = True
             for log in self._logs.values():
                 log.give_back()
 
@@ -488,7 +488,7 @@ class FileStorage:
         if self._closed:
             raise StoreError("the store is closed")
 
-    def _soil(self, log: EditableLog) -> None:
+    def _mark_dirty(self, log: EditableLog) -> None:
         self._check()
         if self._logs.get(log.name) is not log:
             raise StoreError(f"stream {log.name!r} was deleted")

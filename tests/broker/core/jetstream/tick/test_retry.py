@@ -200,7 +200,7 @@ def test_what_has_expired_and_leaves_a_marker_goes_when_it_can_be_read() -> None
     disk.restart()
     disk.bar(errno.EIO)
     assert isinstance(disk.world.storage, FileStorage)
-    disk.world.storage._shelf.blocks._blocks.clear()  # what the start has read
+    disk.world.storage._cache.blocks._blocks.clear()  # what the start has read
     client = disk.world.client()
     disk.world.advance(60)
     assert disk.said

@@ -9,10 +9,10 @@ from ..index.index import Segment
 from .bulk import Thinning
 from .edits import EditableLog
 
-__all__ = ["ThinningLog"]
+__all__ = ["LimitedLog"]
 
 
-class ThinningLog(EditableLog):
+class LimitedLog(EditableLog):
     """The half of a stream store that thins; see ``StreamStore`` in ``core/ports.py``."""
 
     def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
@@ -21,23 +21,23 @@ class ThinningLog(EditableLog):
         A StoreReadError ends it where it is, and tells what was removed before.
         """
         self._check_writable()
-        before, thinned = len(self._removed), dict[Segment, None]()
+        before, sparser = len(self._removed), dict[Segment, None]()
         try:
             for sid in map(self._table.ids.get, subjects):
-                if sid is not None and not self._is_in_hand(sid):
-                    self._thin_one(sid, keep, thinned)
+                if sid is not None and not self._is_covered(sid):
+                    self._enforce_one(sid, keep, sparser)
         except StoreReadError as error:
-            error.removed = self._end_thinning(before, thinned)
+            error.removed = self._finish_enforcing(before, sparser)
             raise
-        return self._end_thinning(before, thinned)
+        return self._finish_enforcing(before, sparser)
 
     def thinning(self, keep: int) -> Thinning:
         """As ``thin`` for every subject, some at a time; until it is done, ``thin`` leaves it its own."""
-        self._thinning = Thinning(self, keep)
-        return self._thinning
+        self._pass = Thinning(self, keep)
+        return self._pass
 
-    def _is_in_hand(self, sid: int) -> bool:
-        thinning = self._thinning
+    def _is_covered(self, sid: int) -> bool:
+        thinning = self._pass
         return thinning is not None and thinning.covers(self._table.names[sid])
 
     def thin_superseded(self) -> list[int]:
@@ -51,7 +51,7 @@ class ThinningLog(EditableLog):
             return []
         self.superseded = []
         counts, removed, locate = self._table.counts, self._removed, self._locate
-        before, thinned = len(removed), dict[Segment, None]()
+        before, sparser = len(removed), dict[Segment, None]()
         at = 0
         try:
             for at, (sid, sequence) in enumerate(noted):  # noqa: B007 - it tells how far that went
@@ -61,16 +61,16 @@ class ThinningLog(EditableLog):
                     self._drop(segment, position)
                     removed.append(sequence)
                     if segment.sealed:
-                        thinned[segment] = None
-                elif not self._is_in_hand(sid):  # it was removed otherwise, or is the newest again
-                    self._thin_one(sid, 1, thinned)
+                        sparser[segment] = None
+                elif not self._is_covered(sid):  # it was removed otherwise, or is the newest again
+                    self._enforce_one(sid, 1, sparser)
         except StoreReadError as error:
             self.superseded = noted[at:]
-            error.removed = self._end_thinning(before, thinned)
+            error.removed = self._finish_enforcing(before, sparser)
             raise
-        return self._end_thinning(before, thinned)
+        return self._finish_enforcing(before, sparser)
 
-    def _thin_one(self, sid: int, keep: int, thinned: dict[Segment, None]) -> None:
+    def _enforce_one(self, sid: int, keep: int, sparser: dict[Segment, None]) -> None:
         table = self._table
         for _ in range(table.counts[sid] - keep):
             sequence = table.firsts[sid]
@@ -82,12 +82,12 @@ class ThinningLog(EditableLog):
             self._drop(segment, position)
             self._removed.append(sequence)
             if segment.sealed:
-                thinned[segment] = None
+                sparser[segment] = None
 
-    def _end_thinning(self, before: int, thinned: dict[Segment, None]) -> list[int]:
+    def _finish_enforcing(self, before: int, sparser: dict[Segment, None]) -> list[int]:
         removed = self._removed[before:]
         if removed:
-            for segment in thinned:
-                self._thinned(segment)
-            self.settle_removal()
+            for segment in sparser:
+                self._note_if_sparse(segment)
+            self.after_removal()
         return removed
