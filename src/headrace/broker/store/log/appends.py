@@ -5,19 +5,30 @@ Neither costs a plain append anything: what is special is written into the recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Final
+from typing import Final, Protocol
 
 from ....errors import StoreError
 from ..format.expiries import Expiries
 from ..format.record import FLAG_EXPIRES, FLAG_OPEN
-from .limits import LimitedLog
+from ..index.index import Segment
 
-__all__ = ["TOGETHER_BYTES_MAX", "AppendingLog", "ExpiryOf", "Staged"]
+__all__ = [
+    "SUBJECT_MAX",
+    "TOGETHER_BYTES_MAX",
+    "Appendable",
+    "ExpiryOf",
+    "Staged",
+    "append_each",
+    "append_expiring",
+    "append_together",
+    "reset_first",
+    "skip_to",
+]
 
 TOGETHER_BYTES_MAX: Final = 1 << 30  # more in one go: StoreError, and nothing is appended
-_SUBJECT_MAX: Final = 0xFFFF
+SUBJECT_MAX: Final = 0xFFFF
 _OVERHEAD_MAX: Final = 64
 
 ExpiryOf = Callable[[bytes, int], int]
@@ -34,133 +45,129 @@ def _footprint(message: Staged) -> int:
     return len(subject) + len(headers) + len(payload) + _OVERHEAD_MAX
 
 
-class AppendingLog(LimitedLog):
-    """The appending half of a stream store; see ``StreamStore`` in ``core/ports.py``."""
+class Appendable(Protocol):
+    """A log, as far as these functions need it."""
 
-    def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
-        """Stage one message; return its sequence."""
-        raise NotImplementedError
+    name: str
+    last_seq: int
+    messages: int
 
-    def append_many(
-        self,
-        subject: bytes,
-        payloads: Sequence[bytes],
-        timestamp_ns: int,
-        blocks: Sequence[bytes] = (),
-    ) -> None:
-        """``append`` for messages of one subject; when it raises, the first are staged.
+    @property
+    def tail(self) -> Segment:
+        """The segment that is appended to."""
+        ...
 
-        ``blocks`` are their headers, nothing when none has any.
-        """
-        append = self.append
-        for headers, payload in zip(blocks or repeat(b""), payloads, strict=False):
-            append(subject, headers, payload, timestamp_ns)
+    def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int: ...
 
     def append_expiring(
         self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
-    ) -> int:
-        """Stage one message that expires by itself. Raises as ``append`` does."""
-        sequence = self.append(subject, headers, payload, timestamp_ns)
-        tail = self._segments[-1]
-        if tail.expiries is None:
-            tail.expiries = Expiries()
-        tail.expiries.add(sequence - tail.base, expires_ns)
-        self._flag_last(FLAG_EXPIRES)
-        return sequence
+    ) -> int: ...
 
-    def append_together(self, messages: Sequence[Staged]) -> int:
-        """Stage messages of which a restart finds all or none; return the first one's sequence.
+    def check_writable(self) -> None:
+        """Raise StoreError if nothing may be changed any more."""
+        ...
 
-        Raises StoreError as ``append`` does, and when they are too large together; then none is staged.
-        """
-        total = sum(map(_footprint, messages))
-        if total > TOGETHER_BYTES_MAX:
-            raise StoreError(
-                f"messages that belong together may take {TOGETHER_BYTES_MAX} bytes; these {total}"
-            )
-        if any(len(message[0]) > _SUBJECT_MAX for message in messages):
-            raise StoreError(f"a subject may have {_SUBJECT_MAX} bytes")
-        first = self.last_seq + 1
-        self._gather(total)
-        for message in messages:
-            if message[4]:
-                self.append_expiring(*message)
-            else:
-                self.append(*message[:4])
-            if self.last_seq < first + len(messages) - 1:
-                self._flag_last(FLAG_OPEN)
-        return first
+    def skip_past(self, last_seq: int) -> None:
+        """Sequences up to ``last_seq`` will not be used; the next append comes after it."""
+        ...
 
-    def reset_first(self, sequence: int) -> None:
-        """On an empty stream only: the next message gets this sequence.
-
-        Raises StoreError if there are messages, or if ``sequence`` was already used.
-        """
-        self._check_writable()
-        if self.messages:
-            raise StoreError(
-                f"stream {self.name!r} holds {self.messages} messages: only an empty stream can be "
-                f"given a first sequence"
-            )
-        if sequence <= self.last_seq:
-            raise StoreError(
-                f"stream {self.name!r} has used sequences up to {self.last_seq}: the first sequence "
-                f"can be set to {self.last_seq + 1} or more, not {sequence}"
-            )
-        if sequence > self.last_seq + 1:
-            self._skip_to(sequence - 1)
-
-    def skip_to(self, sequence: int) -> None:
-        """The next message gets this sequence; those in between are never used.
-
-        Raises StoreError if ``sequence`` was already used.
-        """
-        if not self.messages:
-            self.reset_first(sequence)
-            return
-        self._check_writable()
-        if sequence <= self.last_seq:
-            raise StoreError(
-                f"stream {self.name!r} has used sequences up to {self.last_seq}: the next one can not "
-                f"be {sequence}"
-            )
-        if sequence > self.last_seq + 1:
-            first = self._first
-            self._skip_to(sequence - 1)
-            self._first = first
-
-    def _intern(self, subject: bytes) -> int:
-        if len(subject) > _SUBJECT_MAX:
-            raise StoreError(
-                f"a subject may have {_SUBJECT_MAX} bytes; this one has {len(subject)}"
-            )
-        return self._table.intern(subject)
-
-    def expiries(self) -> Iterator[tuple[int, int]]:
-        """``(sequence, expires_ns)`` of every message there is that expires by itself."""
-        for segment in self._segments:
-            if segment.expiries:
-                segment.ensure()
-                for rel, time_ns in segment.expiries:
-                    sequence = segment.base + rel
-                    if sequence >= self._first and segment.find(sequence) >= 0:
-                        yield sequence, time_ns
-
-    def expires_ns(self, sequence: int) -> int:
-        """When a message expires by itself; 0 if it does not, or is gone."""
-        segment, position = self._locate(sequence)
-        if position < 0 or segment.expiries is None:
-            return 0
-        return segment.expiries.find(sequence - segment.base)
-
-    def _skip_to(self, last_seq: int) -> None:
-        """Sequences up to ``last_seq`` will not be used; the next append starts a segment there."""
-        raise NotImplementedError
-
-    def _gather(self, nbytes: int) -> None:
+    def make_room(self, nbytes: int) -> None:
         """Make room for so many bytes in one piece. Raises StoreError if nothing may be changed."""
-        raise NotImplementedError
+        ...
 
-    def _flag_last(self, flag: int) -> None:
+    def flag_last(self, flag: int) -> None:
         """Set a flag in the record that was appended last."""
-        raise NotImplementedError
+        ...
+
+
+def append_each(
+    log: Appendable,
+    subject: bytes,
+    payloads: Sequence[bytes],
+    timestamp_ns: int,
+    blocks: Sequence[bytes],
+) -> None:
+    """``append_many``, one message after the other."""
+    append = log.append
+    for headers, payload in zip(blocks or repeat(b""), payloads, strict=False):
+        append(subject, headers, payload, timestamp_ns)
+
+
+def append_expiring(
+    log: Appendable,
+    subject: bytes,
+    headers: bytes,
+    payload: bytes,
+    timestamp_ns: int,
+    expires_ns: int,
+) -> int:
+    """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
+    sequence = log.append(subject, headers, payload, timestamp_ns)
+    tail = log.tail
+    if tail.expiries is None:
+        tail.expiries = Expiries()
+    tail.expiries.add(sequence - tail.base, expires_ns)
+    log.flag_last(FLAG_EXPIRES)
+    return sequence
+
+
+def append_together(log: Appendable, messages: Sequence[Staged]) -> int:
+    """Stage messages of which a restart finds all or none; return the first one's sequence.
+
+    Raises StoreError as ``append`` does, and when they are too large together; then none is staged.
+    """
+    total = sum(map(_footprint, messages))
+    if total > TOGETHER_BYTES_MAX:
+        raise StoreError(
+            f"messages that belong together may take {TOGETHER_BYTES_MAX} bytes; these {total}"
+        )
+    if any(len(message[0]) > SUBJECT_MAX for message in messages):
+        raise StoreError(f"a subject may have {SUBJECT_MAX} bytes")
+    first = log.last_seq + 1
+    log.make_room(total)
+    for message in messages:
+        if message[4]:
+            log.append_expiring(*message)
+        else:
+            log.append(*message[:4])
+        if log.last_seq < first + len(messages) - 1:
+            log.flag_last(FLAG_OPEN)
+    return first
+
+
+def reset_first(log: Appendable, sequence: int) -> None:
+    """On an empty stream only: the next message gets this sequence.
+
+    Raises StoreError if there are messages, or if ``sequence`` was already used.
+    """
+    log.check_writable()
+    if log.messages:
+        raise StoreError(
+            f"stream {log.name!r} holds {log.messages} messages: only an empty stream can be "
+            f"given a first sequence"
+        )
+    if sequence <= log.last_seq:
+        raise StoreError(
+            f"stream {log.name!r} has used sequences up to {log.last_seq}: the first sequence "
+            f"can be set to {log.last_seq + 1} or more, not {sequence}"
+        )
+    if sequence > log.last_seq + 1:
+        log.skip_past(sequence - 1)
+
+
+def skip_to(log: Appendable, sequence: int) -> None:
+    """The next message gets this sequence; those in between are never used.
+
+    Raises StoreError if ``sequence`` was already used.
+    """
+    if not log.messages:
+        reset_first(log, sequence)
+        return
+    log.check_writable()
+    if sequence <= log.last_seq:
+        raise StoreError(
+            f"stream {log.name!r} has used sequences up to {log.last_seq}: the next one can not "
+            f"be {sequence}"
+        )
+    if sequence > log.last_seq + 1:
+        log.skip_past(sequence - 1)

@@ -235,6 +235,11 @@ class EditableLog(MessageLog):
         """Raise StoreError if nothing may be changed any more; otherwise something is about to be."""
         self._check_writable()
 
+    @property
+    def tail(self) -> Segment:
+        """The segment that is appended to."""
+        return self._segments[-1]
+
     def head_segment(self) -> Segment:
         """The segment of the first live message."""
         return self._segments[self._segment_index(self._first)]
@@ -320,8 +325,15 @@ class EditableLog(MessageLog):
         self._table = fresh
         self._renumber_at = 2 * fresh.empty  # those in doubt are not worth another pass
         self._views.clear()
-        self._occurrences = None
+        self.search.occurrences = None
         self._aim()
+
+    def give_up(self, segment: Segment, position: int) -> None:
+        """A live message turned out to be damaged: it is as if it were not there."""
+        self._table.loose.add(segment.sids[position])
+        segment.mark_dead(position)
+        self._drop(segment, position)
+        self._advance_first()
 
     def lessened(self, segment: Segment, messages: int, nbytes: int) -> None:
         """A segment, just loaded, turned out to hold so much less than it said."""
@@ -362,7 +374,7 @@ class EditableLog(MessageLog):
         """
         left = work
         self._views.clear()
-        self._occurrences = None
+        self.search.occurrences = None
         if self._remains is None:
             self._remains, self._table = self._table, SubjectTable()
         while left > 0 and len(self._segments) > 1:
@@ -418,7 +430,7 @@ class EditableLog(MessageLog):
             self.superseded = []
         self._take_back_appends()
         self._views.clear()
-        self._occurrences = None
+        self.search.occurrences = None
         self.last_seq = self.durable_seq
         passed = self._first
         self._first = min(first, passed)

@@ -34,8 +34,18 @@ from ..index.spans import (
     segment_path,
     subtract,
 )
+from .appends import (
+    SUBJECT_MAX,
+    Staged,
+    append_each,
+    append_expiring,
+    append_together,
+    reset_first,
+    skip_to,
+)
 from .compaction import Compaction, compacted_header, is_sparse, kept_positions
 from .holes import hole_before, punch_chore
+from .limits import LimitedLog
 from .part import Part
 from .reader import RecordReader
 from .seal import seal_chore, unlink_chore
@@ -49,7 +59,7 @@ _RECORD_MAX: Final = 1 << 30
 _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
 
 
-class FileLog(RecordReader):
+class FileLog(LimitedLog):
     """One stream on disk; see ``StreamStore`` in ``core/ports.py``."""
 
     def __init__(
@@ -74,6 +84,7 @@ class FileLog(RecordReader):
         super().__init__(name, segments[-1])
         self.directory = directory
         self._cache = cache
+        self._decode = RecordReader(self, cache).decode
         self._segments = segments
         self._bases = [segment.base for segment in segments]
         self._table = table
@@ -145,8 +156,8 @@ class FileLog(RecordReader):
         else:
             table.add(sid, sequence, sequence, 1)
         table.lasts[sid] = sequence
-        if self._occurrences is not None:
-            self._occurrences.add(sid, sequence)
+        if self.search.occurrences is not None:
+            self.search.occurrences.add(sid, sequence)
         self._end += size
         self.messages += 1
         self.bytes += size
@@ -162,9 +173,9 @@ class FileLog(RecordReader):
     ) -> None:
         total = len(payloads)
         full = self._end + records_bytes(subject, payloads, blocks) > self._limit
-        each = self._occurrences is not None or self.superseded is not None
+        each = self.search.occurrences is not None or self.superseded is not None
         if not total or full or each or not all(blocks):
-            super().append_many(subject, payloads, timestamp_ns, blocks)
+            append_each(self, subject, payloads, timestamp_ns, blocks)
             return
         if self._clean:
             self._check_writable()
@@ -187,15 +198,40 @@ class FileLog(RecordReader):
         self.bytes += end - self._end
         self._end = end
 
-    def _gather(self, nbytes: int) -> None:
+    def append_expiring(
+        self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
+    ) -> int:
+        """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
+        return append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
+
+    def append_together(self, messages: Sequence[Staged]) -> int:
+        """Stage messages of which a restart finds all or none; see ``appends.append_together``."""
+        return append_together(self, messages)
+
+    def reset_first(self, sequence: int) -> None:
+        """On an empty stream only: the next message gets this sequence; see ``appends``."""
+        reset_first(self, sequence)
+
+    def skip_to(self, sequence: int) -> None:
+        """The next message gets this sequence; those in between are never used; see ``appends``."""
+        skip_to(self, sequence)
+
+    def make_room(self, nbytes: int) -> None:
+        """Make room for so many bytes in one piece. Raises StoreError if nothing may be changed."""
         self._check_writable()
         if self._end + nbytes > self._limit:
             self._make_room(nbytes)
             self._limit = max(self._limit, self._end + nbytes)
 
-    def _flag_last(self, flag: int) -> None:
+    def flag_last(self, flag: int) -> None:
+        """Set a flag in the record that was appended last."""
         parts = self._chunk.parts
         parts[-1] = flagged(parts[-1], flag, self._salt)
+
+    def _intern(self, subject: bytes) -> int:
+        if len(subject) > SUBJECT_MAX:
+            raise StoreError(f"a subject may have {SUBJECT_MAX} bytes; this one has {len(subject)}")
+        return self._table.intern(subject)
 
     def _check_writable(self) -> None:
         self._cache.mark_dirty(self)
@@ -257,9 +293,11 @@ class FileLog(RecordReader):
         self._cache.recent.add(self, tail, chunk)
         self._staged_parts = 0
 
-    def _skip_to(self, last_seq: int) -> None:
+    def skip_past(self, last_seq: int) -> None:
+        """Sequences up to ``last_seq`` will not be used; the next append begins a segment."""
         self.last_seq = last_seq
-        self._first = last_seq + 1
+        if not self.messages:
+            self._first = last_seq + 1
         self._state(encode_skip(last_seq, self._salt))
         self._aim()
 

@@ -76,7 +76,7 @@ class LimitedLog(EditableLog):
             sequence = table.firsts[sid]
             segment, position = self._locate(sequence)
             if position < 0 or segment.sids[position] != sid:
-                sequence = self._first_of(sid)
+                sequence = self.search.first_of(sid)
                 segment, position = self._locate(sequence)
             segment.mark_dead(position)
             self._drop(segment, position)

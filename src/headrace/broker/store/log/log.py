@@ -7,7 +7,7 @@ the memory store add where the bytes are.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import compress, pairwise
 from operator import and_
 from typing import TYPE_CHECKING, Final
@@ -15,17 +15,24 @@ from typing import TYPE_CHECKING, Final
 from ....errors import StoreReadError
 from ....message import StoredMessage, StoredRow, StreamState, SubjectState
 from ..index.index import Segment, SubjectTable
-from ..index.occurrences import Occurrences, list_occurrences
 from ..index.views import View, make_view
+from .subject_search import SubjectSearch
 
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
-__all__ = ["MessageLog"]
+__all__ = ["Decode", "MessageLog"]
 
 _VIEWS_MAX: Final = 4096  # one more filter: the least recently made view is forgotten
-_SEARCHES: Final = 16  # so many subjects are searched for one by one
 _SCAN: Final = 8192  # positions looked at in one go when filtering
+
+
+Decode = Callable[["Segment", Sequence[int], "list[StoredRow]", int], int]
+"""``decode(segment, positions, out, room)`` appends messages to ``out`` while they fit into ``room`` bytes.
+
+The positions are live. Returns the room left, negative once a message did not fit. The first message of
+``out`` always fits.
+"""
 
 
 class MessageLog:
@@ -38,6 +45,8 @@ class MessageLog:
     else writes them.
     """
 
+    _decode: Decode
+
     def __init__(self, name: str, tail: Segment) -> None:
         self.name = name
         self.last_seq = 0
@@ -49,18 +58,7 @@ class MessageLog:
         self._segments: list[Segment] = [tail]
         self._bases: list[int] = [tail.base]
         self._views: dict[SubjectFilter | None, View] = {}
-        self._occurrences: Occurrences | None = None
-        self._scanned = 0  # positions looked at for repairs since the stream was opened
-
-    def _decode(
-        self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
-    ) -> int:
-        """Append the messages at live positions to ``out`` while they fit into ``room`` bytes.
-
-        Returns the room left, negative once a message did not fit. The first message of ``out``
-        always fits.
-        """
-        raise NotImplementedError
+        self.search = SubjectSearch(self)
 
     # -- what is there
 
@@ -172,13 +170,13 @@ class MessageLog:
         sid = self._table.ids.get(subject)
         if sid is None:
             return None
-        return self._subject_state(sid)
+        return self.search.state_of(sid)
 
     def subjects(self, filter: SubjectFilter | None) -> Iterator[tuple[bytes, SubjectState]]:
         """Every subject with a live message that matches, with its state; in no particular order."""
         names = self._table.names
         for sid in self._view(filter).sids():
-            state = self._subject_state(sid)
+            state = self.search.state_of(sid)
             if state is not None:
                 yield names[sid], state
 
@@ -206,7 +204,7 @@ class MessageLog:
         for bound, sid in rest:
             if bound <= best:
                 break
-            best = max(best, self._last_of(sid))
+            best = max(best, self.search.last_of(sid))
         return best
 
     def lasts(self, filter: SubjectFilter | None) -> list[int]:
@@ -215,7 +213,7 @@ class MessageLog:
         counts = table.counts
         sids = [sid for sid in self._view(filter).sids() if counts[sid]]
         if table.loose:
-            self._tighten([sid for sid in sids if sid in table.loose])
+            self.search.tighten([sid for sid in sids if sid in table.loose])
         return sorted(map(table.lasts.__getitem__, sids))
 
     def present(self, sequences: Sequence[int]) -> list[int]:
@@ -251,106 +249,22 @@ class MessageLog:
         live = map(counts.__getitem__, sids)
         return list(zip(map(names.__getitem__, sids), live, strict=True))
 
-    def _tighten(self, sids: Sequence[int]) -> None:
-        """Make the entries of these subjects in ``lasts`` exact."""
-        table = self._table
-        if len(sids) <= _SEARCHES:
-            for sid in sids:
-                self._last_of(sid)
-        else:  # one pass from the end, as far as need be
-            missing = set(sids)
-            everything = self._view(None)
-            for segment in reversed(self._segments):
-                if missing.isdisjoint(segment.live_counts() if segment.live else ()):
-                    continue
+    def expiries(self) -> Iterator[tuple[int, int]]:
+        """``(sequence, expires_ns)`` of every message there is that expires by itself."""
+        for segment in self._segments:
+            if segment.expiries:
                 segment.ensure()
-                first, stop = segment.lower(self._first), len(segment)
-                while missing and stop > first:
-                    start = max(first, stop - _SCAN)
-                    for position in reversed(everything.positions(segment, start, stop)):
-                        sid = segment.sids[position]
-                        if sid in missing:
-                            missing.remove(sid)
-                            table.lasts[sid] = segment.sequence(position)
-                    stop = start
-                if not missing:
-                    break
-        table.loose.difference_update(sids)
+                for rel, time_ns in segment.expiries:
+                    sequence = segment.base + rel
+                    if sequence >= self._first and segment.find(sequence) >= 0:
+                        yield sequence, time_ns
 
-    def _subject_state(self, sid: int) -> SubjectState | None:
-        count = self._table.counts[sid]
-        if not count:
-            return None
-        last = self._last_of(sid)
-        return SubjectState(last if count == 1 else self._first_of(sid), last, count)
-
-    def _holds(self, sid: int, sequence: int) -> bool:
+    def expires_ns(self, sequence: int) -> int:
+        """When a message expires by itself; 0 if it does not, or is gone."""
         segment, position = self._locate(sequence)
-        return position >= 0 and segment.sids[position] == sid
-
-    def _first_of(self, sid: int) -> int:
-        """The lowest live sequence of a subject that has one; repairs the stored bound."""
-        bound = self._table.firsts[sid]
-        if not self._holds(sid, bound):
-            if self._occurrences is not None:
-                bound = self._occurrences.first(sid, self._holds)
-            else:
-                bound = self._search_forward(sid, max(bound, self._first))
-            self._table.firsts[sid] = bound
-        return bound
-
-    def _last_of(self, sid: int) -> int:
-        """The highest live sequence of a subject that has one; repairs the stored bound."""
-        bound = self._table.lasts[sid]
-        if not self._holds(sid, bound):
-            if self._occurrences is not None:
-                bound = self._occurrences.last(sid, self._holds)
-            else:
-                bound = self._search_backward(sid, min(bound, self.last_seq))
-            self._table.lasts[sid] = bound
-        return bound
-
-    def _search_forward(self, sid: int, start: int) -> int:
-        for segment in self._segments[self._segment_index(start) :]:
-            if not segment.live_counts().get(sid):
-                continue
-            segment.ensure()
-            begin = position = segment.lower(start)
-            sids, n = segment.sids, len(segment)
-            while position < n:
-                try:
-                    position = sids.index(sid, position)
-                except ValueError:
-                    break
-                if segment.find(segment.sequence(position)) >= 0:
-                    self._note_scan(position - begin)
-                    return segment.sequence(position)
-                position += 1
-            self._note_scan(n - begin)
-        raise AssertionError("a subject with live messages has a first one")
-
-    def _search_backward(self, sid: int, start: int) -> int:
-        for segment in reversed(self._segments[: self._segment_index(start) + 1]):
-            if not segment.live_counts().get(sid):
-                continue
-            segment.ensure()
-            begin = segment.upper(start)
-            sids = segment.sids
-            for position in range(begin - 1, -1, -1):
-                if sids[position] == sid and segment.find(segment.sequence(position)) >= 0:
-                    self._note_scan(begin - position)
-                    return segment.sequence(position)
-        raise AssertionError("a subject with live messages has a last one")
-
-    def _note_scan(self, positions: int) -> None:
-        """Once searching has cost as much as listing every occurrence would, list them."""
-        self._scanned += positions
-        if self._scanned > 2 * self.messages + _SCAN and self._occurrences is None:
-            self._scanned = 0
-            try:
-                self._occurrences = list_occurrences(self._segments, self._table, self._first)
-            except StoreReadError:
-                return  # searching goes on as before, and has to cost as much again for the next try
+        if position < 0 or segment.expiries is None:
+            return 0
+        return segment.expiries.find(sequence - segment.base)
 
     # -- reading and counting
 

@@ -16,7 +16,7 @@ from ....message import StoredRow
 from ..format.record import CRC_BYTES, FLAG_HEADERS, HEAD_BYTES, OVERHEAD, U32
 from ..index.index import Chunk, Segment
 from ..io.findings import damage
-from .appends import AppendingLog
+from .edits import EditableLog
 from .segment_cache import BLOCK_BYTES, SegmentCache
 
 __all__ = ["RecordReader"]
@@ -26,14 +26,17 @@ _BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead
 _unpack_u32 = U32.unpack_from
 
 
-class RecordReader(AppendingLog):
-    """The half of a stream on disk that turns positions into messages."""
+class RecordReader:
+    """Turns positions of a stream on disk into messages."""
 
-    _cache: SegmentCache
+    def __init__(self, log: EditableLog, cache: SegmentCache) -> None:
+        self._log = log
+        self._cache = cache
 
-    def _decode(
+    def decode(
         self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
+        """See ``Decode``; damaged records are reported, and given up."""
         chunks = segment.chunks
         split = bisect_left(positions, chunks[0].first) if chunks else len(positions)
         if split:
@@ -59,7 +62,7 @@ class RecordReader(AppendingLog):
         out: list[StoredRow],
         room: int,
     ) -> int:
-        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
+        names, sids, stamps, rel = self._log.table.names, segment.sids, segment.stamps, segment.rel
         parts, first, base = chunk.parts, chunk.first, segment.base
         if isinstance(positions, range) and rel is None:
             start, stop = positions.start, positions.stop
@@ -125,7 +128,7 @@ class RecordReader(AppendingLog):
 
         Raises StoreReadError; what was decoded before stays in ``out``.
         """
-        names, sids, stamps, rel = self._table.names, segment.sids, segment.stamps, segment.rel
+        names, sids, stamps, rel = self._log.table.names, segment.sids, segment.stamps, segment.rel
         offsets, sizes, salt, base = segment.offsets, segment.sizes, segment.salt, segment.base
         blocks = self._cache.blocks
         last = positions[-1]
@@ -174,11 +177,8 @@ class RecordReader(AppendingLog):
         where = segment.offsets[position]
         what = "a record does not match its checksum"
         segment.spoilt = True
-        self._cache.report(damage(segment.path, where, what, self.name, (sequence, sequence)))
-        self._table.loose.add(segment.sids[position])
-        segment.mark_dead(position)
-        self._drop(segment, position)
-        self._advance_first()
+        self._cache.report(damage(segment.path, where, what, self._log.name, (sequence, sequence)))
+        self._log.give_up(segment, position)
 
 
 def _is_sound(record: bytes, size: int, salt: int) -> bool:

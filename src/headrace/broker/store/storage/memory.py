@@ -16,8 +16,17 @@ from ....message import StoredRow
 from ..commit.writer import Work
 from ..index.index import Segment
 from ..io.findings import Finding
-from ..log.appends import AppendingLog, ExpiryOf
+from ..log.appends import (
+    ExpiryOf,
+    Staged,
+    append_each,
+    append_expiring,
+    append_together,
+    reset_first,
+    skip_to,
+)
 from ..log.edits import EditableLog
+from ..log.limits import LimitedLog
 from ..log.part import Part
 
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
@@ -26,7 +35,7 @@ _SEGMENT_MESSAGES: Final = 4096
 _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 in memory
 
 
-class MemoryLog(AppendingLog):
+class MemoryLog(LimitedLog):
     """One stream in memory; see ``StreamStore`` in ``core/ports.py``."""
 
     def __init__(self, name: str, mark_dirty: Callable[[EditableLog], None]) -> None:
@@ -64,8 +73,8 @@ class MemoryLog(AppendingLog):
         else:
             table.add(sid, sequence, sequence, 1)
         table.lasts[sid] = sequence
-        if self._occurrences is not None:
-            self._occurrences.add(sid, sequence)
+        if self.search.occurrences is not None:
+            self.search.occurrences.add(sid, sequence)
         self.messages += 1
         self.bytes += size
         self.last_seq = sequence
@@ -79,8 +88,8 @@ class MemoryLog(AppendingLog):
         blocks: Sequence[bytes] = (),
     ) -> None:
         """``append`` for messages of one subject, a segment's worth at a time."""
-        if self._occurrences is not None or self.superseded is not None:
-            super().append_many(subject, payloads, timestamp_ns, blocks)
+        if self.search.occurrences is not None or self.superseded is not None:
+            append_each(self, subject, payloads, timestamp_ns, blocks)
             return
         if self._clean:
             self._check_writable()
@@ -112,10 +121,29 @@ class MemoryLog(AppendingLog):
             self.last_seq = last
             position += count
 
-    def _gather(self, nbytes: int) -> None:
+    def append_expiring(
+        self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
+    ) -> int:
+        """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
+        return append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
+
+    def append_together(self, messages: Sequence[Staged]) -> int:
+        """Stage messages of which a restart finds all or none; see ``appends.append_together``."""
+        return append_together(self, messages)
+
+    def reset_first(self, sequence: int) -> None:
+        """On an empty stream only: the next message gets this sequence; see ``appends``."""
+        reset_first(self, sequence)
+
+    def skip_to(self, sequence: int) -> None:
+        """The next message gets this sequence; those in between are never used; see ``appends``."""
+        skip_to(self, sequence)
+
+    def make_room(self, nbytes: int) -> None:
+        """There is always room. Raises StoreError if nothing may be changed."""
         self._check_writable()
 
-    def _flag_last(self, flag: int) -> None:
+    def flag_last(self, flag: int) -> None:
         """Flags are for restarts."""
 
     def stage(self, work: Work) -> Part:
@@ -171,9 +199,11 @@ class MemoryLog(AppendingLog):
         del self._bases[index]
         self._forget_totals(segment)
 
-    def _skip_to(self, last_seq: int) -> None:
+    def skip_past(self, last_seq: int) -> None:
+        """Sequences up to ``last_seq`` will not be used; the next append begins a segment."""
         self.last_seq = last_seq
-        self._first = last_seq + 1
+        if not self.messages:
+            self._first = last_seq + 1
         self._segments[-1].sealed = True
 
     def _check_writable(self) -> None:
