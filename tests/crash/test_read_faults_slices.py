@@ -161,10 +161,10 @@ def test_what_was_removed_unread_comes_back_unread_when_the_flush_fails(way: str
     KNOWN[0]._off = False
     life = Life("all but some", fs)
     before, expected = life.summary(), KNOWN[1]
-    for segment in life.store._segments[:-1]:
+    for segment in life.store.segments[:-1]:
         fs.bar(segment.path, errno.EIO)
-    unread = [segment for segment in life.store._segments if segment.load is not None]
-    head = [segment for segment in life.store._segments if segment.base < 100]
+    unread = [segment for segment in life.store.segments if segment.load is not None]
+    head = [segment for segment in life.store.segments if segment.base < 100]
     assert len(unread) > 3
     assert unread[0] in head
     if way == "purge":
@@ -175,7 +175,7 @@ def test_what_was_removed_unread_comes_back_unread_when_the_flush_fails(way: str
     assert unread[0].load is not None
     flush_fails(life.storage, fs)
     assert life.summary() == before
-    for segment in life.store._segments[:-1]:
+    for segment in life.store.segments[:-1]:
         fs.bar(segment.path, 0)
     assert life.left() == [(m.sequence, m.subject, len(m.payload)) for m in expected.values()]
     life.store.purge(None)
@@ -189,7 +189,7 @@ def test_damage_found_on_the_way_is_not_counted_as_removed() -> None:
     fs = KNOWN[0].kill()
     KNOWN[0]._off = False
     life = Life("by subject", fs)
-    segment = next(s for s in life.store._segments[1:] if s.load is not None)
+    segment = next(s for s in life.store.segments[1:] if s.load is not None)
     footer = segment.load._footer  # type: ignore[union-attr]
     content = bytearray(fs.content(segment.path))
     content[footer.data_end + 3] ^= 1
@@ -212,7 +212,7 @@ def test_a_segment_that_went_unread_may_turn_out_to_be_damaged() -> None:
     fs = KNOWN[0].kill()
     KNOWN[0]._off = False
     life = Life("all but some", fs)
-    segment = next(s for s in life.store._segments[1:] if s.load is not None)
+    segment = next(s for s in life.store.segments[1:] if s.load is not None)
     footer = segment.load._footer  # type: ignore[union-attr]
     content = bytearray(fs.content(segment.path))
     content[footer.data_end + 3] ^= 1

@@ -298,13 +298,13 @@ def test_many_subjects_keep_exact_states_when_each_keeps_its_newest(bench: Bench
 def test_subjects_that_come_and_go_do_not_pile_up(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.broker.store.log.edits._RENUMBER_MIN", 20)
+    monkeypatch.setattr("headrace.broker.store.log.removals._RENUMBER_MIN", 20)
     for number in range(500):
         bench.add(f"once.{number}", "always")
         bench.store.trim(max_messages=10)
         if number % 5 == 4:  # until then a failing disk could bring them back
             bench.flush()
-    assert len(bench.store._table.names) < 60
+    assert len(bench.store.table.names) < 60
     assert bench.store.state.num_subjects == 6
     assert bench.store.count(only("once.*"), 1) == 5
     assert bench.sequences("always") == [992, 994, 996, 998, 1000]

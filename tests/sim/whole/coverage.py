@@ -17,8 +17,8 @@ from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.broker.core.net.session import Session
 from headrace.broker.store.commit.writer import Writer
 from headrace.broker.store.log import compaction
-from headrace.broker.store.log.bulk import Purging, Thinning
-from headrace.broker.store.log.limits import LimitedLog
+from headrace.broker.store.log.bulk import LimitPass, Purging
+from headrace.broker.store.log.limits import SubjectLimits
 from headrace.broker.store.recovery import recovery
 
 __all__ = ["PATHS", "Path", "entered", "took_all", "took_some", "watched"]
@@ -69,10 +69,10 @@ PATHS = {
     "segments read at the start": Path(recovery._Opening, "_scanned"),
     "segments opened by their footer": Path(recovery._Opening, "_sealed"),
     "segments removed": Path(Writer, "remove"),
-    "subjects thinned": Path(LimitedLog, "thin"),
-    "successors thinned": Path(LimitedLog, "thin_superseded"),
+    "subjects thinned": Path(SubjectLimits, "enforce"),
+    "successors thinned": Path(SubjectLimits, "enforce_on_superseded"),
     "slices of purges": Path(Purging, "run", _removed_some),
-    "slices of a pass that thins": Path(Thinning, "run", _removed_some),
+    "slices of a pass that thins": Path(LimitPass, "run", _removed_some),
     "streams deleted": Path(Writer, "_retire"),
 }
 

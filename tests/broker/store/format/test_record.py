@@ -143,11 +143,12 @@ def test_the_bytes_of_every_kind_of_record_stay_as_they_are() -> None:
     assert encode_commit(8, 5000, SALT).hex() == (
         "260000005ac3040008000000000000000000000000000000000088130000000000005108c526"
     )
-    assert [record.hex() for record in encode_removals(8, [(1, 3), (5, 5)], SALT)] == [
+    (removals,) = encode_removals(8, [(1, 3), (5, 5)], SALT)
+    assert removals.hex() == (
         "3e0000005ac30200080000000000000000000000000000000000"
         "0100000000000000030000000000000005000000000000000500000000000000"
         "72c0e758"
-    ]
+    )
 
 
 def test_the_store_writes_these_records_and_no_others() -> None:

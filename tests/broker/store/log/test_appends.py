@@ -82,7 +82,7 @@ def test_times_are_the_same_after_a_restart_from_records_and_from_footers() -> N
     flush(storage)
     expected = list(store.expiries())
     assert expected == [(n, n + len(HEADERS)) for n in range(10, 400, 10) if n != 20]
-    assert len(store._segments) > 2
+    assert len(store.segments) > 2
     for clean in (False, True, False):
         if clean:
             storage.close()
@@ -104,7 +104,7 @@ def test_times_outlive_a_compaction() -> None:
     for _ in range(60):
         flush(storage)
     expected = [(n, n + len(HEADERS)) for n in range(40, 1001, 40)]
-    assert any(segment.generation for segment in store._segments)
+    assert any(segment.generation for segment in store.segments)
     assert list(store.expiries()) == expected
     storage, store = reopen(storage)
     assert list(store.expiries()) == expected
@@ -144,7 +144,7 @@ def test_messages_together_larger_than_a_segment_stay_in_one() -> None:
     store.append_together(together(*[b"%d" % n * 4000 for n in range(5)]))
     store.append(b"s", b"", b"end", 1)
     flush(storage)
-    assert [len(segment) for segment in store._segments] == [1, 6]
+    assert [len(segment) for segment in store.segments] == [1, 6]
     _, again = reopen(storage)
     assert payloads(again) == payloads(store)
 
@@ -257,4 +257,4 @@ def test_a_stream_without_headers_has_nothing_to_look_for() -> None:
     storage, store = reopen(storage)
     assert store.next_with_headers(7) == 1001
     store.append(b"a", HEADERS, b"", 1)
-    assert store.next_with_headers(7) == store._segments[-1].base > 900
+    assert store.next_with_headers(7) == store.segments[-1].base > 900

@@ -15,7 +15,7 @@ from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.broker.store.format.record import OVERHEAD
 from headrace.broker.store.index.index import Segment
 from headrace.broker.store.index.views import View
-from headrace.broker.store.log import bulk, edits
+from headrace.broker.store.log import bulk, removals
 from headrace.broker.store.log.file_log import FileLog
 from headrace.broker.store.storage import memory
 from headrace.broker.store.storage.memory import MemoryLog
@@ -279,18 +279,18 @@ def test_slices_that_do_not_become_durable_are_taken_back(
 def test_messages_taken_back_keep_subjects_that_had_been_emptied(
     kind: str, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(edits, "_RENUMBER_MIN", 4)
+    monkeypatch.setattr(removals, "_RENUMBER_MIN", 4)
     life = Life(kind)
     life.append([(b"gone.%d" % number, 10) for number in range(20)])
     life.flush()
-    names = life.store._table.names
+    names = life.store.table.names
     if how == "purge":
         life.store.purge(None)
     elif how == "remove":
         life.store.remove(range(2, 20))
     else:
         life.store.trim(max_messages=1)
-    assert life.store._table.names is not names, "the subjects were not renumbered"
+    assert life.store.table.names is not names, "the subjects were not renumbered"
     life.store.fail()
     life.check()
 
@@ -332,7 +332,7 @@ class TestWork:
     def test_of_a_purge_is_bounded(self, log: Any, looked: Any, patterns: Any, keep: int) -> None:
         scope = SubjectFilter(patterns) if patterns else None
         purge, work, slices = log.purging(scope, 0, keep), 20_000, 0
-        log._segments[0].live_counts()  # in smaller segments, made while appending
+        log.segments[0].live_counts()  # in smaller segments, made while appending
         while not purge.done:
             looked.clear()
             removed = purge.run(work)
@@ -366,7 +366,7 @@ class TestWork:
         while not log.dispose(500):
             runs += 1
         assert runs > 5_000 * 7 / 1_000
-        assert len(log._segments) == 1
+        assert len(log.segments) == 1
 
 
 def test_a_segment_that_goes_as_a_whole_is_not_read_for_it() -> None:
@@ -376,7 +376,7 @@ def test_a_segment_that_goes_as_a_whole_is_not_read_for_it() -> None:
     life.storage.close()
     life.open()
     store = life.store = life.storage.open_stream("S")
-    unread = [segment for segment in store._segments if segment.load is not None]
+    unread = [segment for segment in store.segments if segment.load is not None]
     assert len(unread) > 2
     store.purge(None)
     assert all(segment.load is not None for segment in unread)

@@ -84,7 +84,7 @@ def publishes(full: Full) -> int:
 @pytest.mark.parametrize("restart", ["no", "before the purge", "after the purge"])
 def test_purging_half_of_a_segment_makes_room(restart: str) -> None:
     full = Full()
-    assert len(full.store._segments) == 1
+    assert len(full.store.segments) == 1
     assert isinstance(full.publish(), StoreFullError)
     half = full.store.first_seq + len(full.sizes) // 2
     if restart == "before the purge":

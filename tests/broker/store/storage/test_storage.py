@@ -155,12 +155,12 @@ def test_what_a_filter_finds_in_a_segment_is_worked_out_anew_when_it_was_compact
     wanted = SubjectFilter([b"a.*"])
     store.append(b"b", b"", b"x" * 400, 1)
     assert store.count(wanted, 1) == 0
-    while len(store._segments) == 1:
+    while len(store.segments) == 1:
         kept = store.append(b"a.0", b"", b"x" * 400, 1)
     newest = store.append(b"b", b"", b"", 1)
     store.remove([sequence for sequence in range(1, newest) if sequence != kept - 1])
     flush(storage)
-    assert [len(segment) for segment in store._segments] == [1, 2]
+    assert [len(segment) for segment in store.segments] == [1, 2]
     assert sequences(store, wanted) == [kept - 1]
     assert store.count(wanted, 1) == 1
 

@@ -1,7 +1,7 @@
 """One stream: appending, reading, removing, and everything a flush does with it.
 
 A log is handed the segments and subjects that recovery found, and a ``SegmentCache`` with what the file
-streams of one storage share. Begin with ``log`` (the questions), then ``edits`` (removal, staging, taking
-back) and ``file_log`` (the files). ``bulk`` removes much, some at a time; ``compaction`` and ``holes``
-give back room.
+streams of one storage share. Begin with ``log`` (the questions), then ``removals`` (removing, and taking
+back what a failed flush had done) and ``file_log`` (the files). ``limits`` and ``bulk`` remove by limit and
+some at a time; ``compaction`` and ``holes`` give back room.
 """

@@ -51,11 +51,7 @@ class Appendable(Protocol):
     name: str
     last_seq: int
     messages: int
-
-    @property
-    def tail(self) -> Segment:
-        """The segment that is appended to."""
-        ...
+    segments: list[Segment]
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int: ...
 
@@ -103,7 +99,7 @@ def append_expiring(
 ) -> int:
     """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
     sequence = log.append(subject, headers, payload, timestamp_ns)
-    tail = log.tail
+    tail = log.segments[-1]
     if tail.expiries is None:
         tail.expiries = Expiries()
     tail.expiries.add(sequence - tail.base, expires_ns)

@@ -1,7 +1,8 @@
-"""Removals of any size, some at a time: purging, thinning and trimming with a bounded amount of work.
+"""Removals of any size, some at a time: purging, enforcing limits per subject and trimming.
 
-What ``run`` does in many calls is what it would have done in one: which messages go is decided by bounds that
-later calls and what comes in between do not move. Work is counted in units of about 50 ns on a plain machine.
+Each call does a bounded amount of work. What ``run`` does in many calls is what it would have done in one:
+bounds decide which messages go, and neither later calls nor what comes in between moves them. Work is
+counted in units of about 50 ns on a plain machine.
 
 Each step reads what it takes, and only then changes something. When a segment cannot be read now, a call
 that has removed something ends there and says how much; one that has removed nothing raises StoreReadError.
@@ -16,19 +17,21 @@ from operator import and_
 from typing import TYPE_CHECKING, Final, Protocol
 
 from ....errors import StoreReadError
-from ..index.index import Segment
+from ..index.index import Segment, SubjectTable
 
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
-    from .edits import EditableLog
+    from .log import StreamLog
 
-__all__ = ["EVERYTHING", "Allowance", "Purging", "Thinning", "trim_age", "trim_size"]
+__all__ = ["EVERYTHING", "Allowance", "LimitPass", "Purging", "dispose", "trim"]
 
 EVERYTHING: Final = 1 << 62
 _WINDOW: Final = 8192  # positions looked at in one go
 _SEGMENT: Final = 200  # units: to drop or pass over a segment …
 _SUBJECT: Final = 2  # … for each of its subjects
 _HEAD: Final = 3  # … a message that goes from the head
+_NAME: Final = 5  # … a subject of a deleted stream
+_BODY: Final = 2  # … a message in memory
 _INSIDE: Final = 20  # … from inside, which is marked and recorded
 
 
@@ -63,7 +66,7 @@ class Chooser(Protocol):
 class Sweep:
     """One pass over a stream, from its head on; ``next`` is the first sequence not looked at."""
 
-    def __init__(self, log: EditableLog) -> None:
+    def __init__(self, log: StreamLog) -> None:
         self._log = log
         self.next = 0
 
@@ -90,7 +93,7 @@ class Sweep:
             allowance.left -= end - start + _INSIDE * len(positions)
             if positions:
                 gone += segment.sequences(positions)
-                log.drop_inside(segment, positions)
+                log.removals.drop_inside(segment, positions)
             if end == stop:
                 self.next = log.after(segment)
                 log.note_sparse(segment)
@@ -103,7 +106,7 @@ class Purging:
     """One purge. Messages appended after it was made are none of its business."""
 
     def __init__(
-        self, log: EditableLog, filter: SubjectFilter | None, below_seq: int, keep: int
+        self, log: StreamLog, filter: SubjectFilter | None, below_seq: int, keep: int
     ) -> None:
         self._log = log
         self._filter = filter
@@ -121,7 +124,7 @@ class Purging:
         """
         log = self._log
         log.check_writable()
-        had, allowance = log.remains, Allowance(work)
+        had, allowance = log.removals.remains, Allowance(work)
         self.gone = ()
         if self._keep:
             self._pass_over(allowance)
@@ -130,17 +133,17 @@ class Purging:
             try:
                 self._remove(allowance)
             except StoreReadError:
-                if had == log.remains:
+                if had == log.removals.remains:
                     raise
-        removed = had - log.remains
+        removed = had - log.removals.remains
         if removed:
-            log.after_removal()
+            log.removals.after_removal()
         self.removed += removed
         return removed
 
     def _load(self, work: int) -> None:
         """Read what so much work takes, as far as can be told before. Raises StoreReadError."""
-        log, view = self._log, self._log.view_of(self._filter)
+        log, view = self._log, self._log.view(self._filter)
         at = max(self._sweep.next, log.first_seq)
         while work > 0 and log.messages and at < self._cut and at <= log.last_seq:
             segment = log.segment_of(at)
@@ -164,13 +167,13 @@ class Purging:
     def wants(self, segment: Segment, allowance: Allowance) -> bool:
         """Whether messages of the segment match; see ``Chooser``."""
         allowance.left -= len(segment) - segment.counted
-        return bool(self._log.view_of(self._filter).total(segment))
+        return bool(self._log.view(self._filter).total(segment))
 
     def choose(
         self, segment: Segment, start: int, stop: int, most: int
     ) -> tuple[Sequence[int], int]:
         """What matches; see ``Chooser``."""
-        positions = self._log.view_of(self._filter).positions(segment, start, stop)
+        positions = self._log.view(self._filter).positions(segment, start, stop)
         if len(positions) > most:
             return positions[:most], positions[most - 1] + 1
         return positions, stop
@@ -178,7 +181,7 @@ class Purging:
     def _pass_over(self, allowance: Allowance) -> None:
         """Move the cut down until as many matches as are to be kept lie above it."""
         log = self._log
-        view = log.view_of(self._filter)
+        view = log.view(self._filter)
         while self._keep and allowance.left > 0:
             if not log.messages or self._cut <= log.first_seq:
                 self._keep, self.done = 0, True
@@ -210,17 +213,17 @@ class Purging:
                 self._cut = segment.sequence(start) if stop > start else segment.base
 
 
-class Thinning:
+class LimitPass:
     """Bringing every subject down to its newest few messages, in one pass from the head.
 
     A subject is *in hand* until the pass has met as many of its messages as are too many. While it is,
     no message of it lies before the pass, and others leave its surplus alone.
     """
 
-    def __init__(self, log: EditableLog, keep: int) -> None:
+    def __init__(self, log: StreamLog, keep: int) -> None:
         self._log = log
         self.keep = keep
-        self._subjects = log.subjects_over(keep)
+        self._subjects = _subjects_over(log.table, keep)
         self._table: object = None
         self._mask = bytearray()
         self._sweep = Sweep(log)
@@ -244,7 +247,7 @@ class Thinning:
             if not gone:
                 raise
         if gone:
-            log.after_removal()
+            log.removals.after_removal()
         return gone
 
     def _advance(self, allowance: Allowance, gone: list[int]) -> None:
@@ -290,7 +293,33 @@ class Thinning:
         return positions, stop
 
 
-def trim_size(log: EditableLog, keep: int, room: int, allowance: Allowance) -> None:
+def _subjects_over(table: SubjectTable, keep: int) -> set[bytes]:
+    """The subjects with more messages than that."""
+    over = [sid for sid, count in enumerate(table.counts) if count > keep]
+    return set(map(table.names.__getitem__, over))
+
+
+def trim(log: StreamLog, max_messages: int, max_bytes: int, before_ns: int, work: int) -> int:
+    """See ``StreamLog.trim``."""
+    log.check_writable()
+    removals, allowance = log.removals, Allowance(work)
+    had = removals.remains
+    keep = max_messages if max_messages > 0 else log.messages
+    room = max_bytes if max_bytes > 0 else log.bytes
+    try:
+        if log.messages > keep or log.bytes > room:
+            _trim_size(log, keep, room, allowance)
+        if before_ns:
+            _trim_age(log, before_ns, allowance)
+    except StoreReadError:
+        if had == removals.remains:
+            raise
+    if had > removals.remains:
+        removals.renumber_if_worth()
+    return had - removals.remains
+
+
+def _trim_size(log: StreamLog, keep: int, room: int, allowance: Allowance) -> None:
     """Remove from the head while there are more messages than ``keep`` or more bytes than ``room``."""
     while (log.messages > keep or log.bytes > room) and allowance.left > 0:
         head = log.head_segment()
@@ -304,10 +333,10 @@ def trim_size(log: EditableLog, keep: int, room: int, allowance: Allowance) -> N
             totals = list(accumulate(map(head.sizes.__getitem__, positions)))
             needed = bisect_left(totals, log.bytes - room) + 1
             count = max(count, min(needed, len(positions)))
-        log.drop_head(head, positions[:count])
+        log.removals.drop_head(head, positions[:count])
 
 
-def trim_age(log: EditableLog, before_ns: int, allowance: Allowance) -> None:
+def _trim_age(log: StreamLog, before_ns: int, allowance: Allowance) -> None:
     """Remove from the head while its messages are older than that."""
     while log.messages and allowance.left > 0:
         head = log.head_segment()
@@ -326,12 +355,12 @@ def trim_age(log: EditableLog, before_ns: int, allowance: Allowance) -> None:
             (at for at, position in enumerate(positions) if stamps[position] >= before_ns),
             len(positions),
         )
-        log.drop_head(head, positions[:count])
+        log.removals.drop_head(head, positions[:count])
         if count < len(positions):
             return
 
 
-def drop_below(log: EditableLog, cut: int, allowance: Allowance) -> bool:
+def drop_below(log: StreamLog, cut: int, allowance: Allowance) -> bool:
     """Remove everything before a sequence; whether that is done."""
     while log.messages and log.first_seq < cut:
         if allowance.left <= 0:
@@ -341,25 +370,53 @@ def drop_below(log: EditableLog, cut: int, allowance: Allowance) -> bool:
             continue
         head.ensure()
         start = head.lower(log.first_seq)
-        log.drop_head(head, _window(log, head, start, head.lower(cut), allowance))
+        log.removals.drop_head(head, _window(log, head, start, head.lower(cut), allowance))
     return True
 
 
-def _drop_whole(log: EditableLog, head: Segment, allowance: Allowance) -> bool:
+def dispose(log: StreamLog, work: int) -> bool:
+    """Let go of some of a deleted stream's memory; whether that was all.
+
+    Freeing ten million messages in one go would take a second.
+    """
+    left = work
+    log.views.clear()
+    log.search.occurrences = None
+    if log.remains is None:
+        log.remains, log.table = log.table, SubjectTable()
+    while left > 0 and len(log.segments) > 1:
+        segment = log.segments.pop()
+        left -= _SEGMENT + _burden(segment)
+    del log.bases[len(log.segments) :]
+    names, ids = log.remains.names, log.remains.ids
+    if left > 0 and names:
+        count = min(len(names), max(1, left // _NAME))
+        for name in names[-count:]:
+            ids.pop(name, None)
+        del names[-count:]
+    return len(log.segments) == 1 and not names
+
+
+def _burden(segment: Segment) -> int:
+    """What it costs to let go of a segment beside counting it out, in units of work."""
+    return _BODY * len(segment.bodies) + sum([len(chunk.parts) for chunk in segment.chunks])
+
+
+def _drop_whole(log: StreamLog, head: Segment, allowance: Allowance) -> bool:
     """Drop what is left of the head segment, if that is not too much for now."""
-    price = _SEGMENT + len(head) - head.counted + _SUBJECT * len(head.counts) + log.burden(head)
+    price = _SEGMENT + len(head) - head.counted + _SUBJECT * len(head.counts) + _burden(head)
     if price > allowance.left:
         return False
     allowance.left -= price
-    log.drop_segment(head)
+    log.removals.drop_segment(head)
     return True
 
 
 def _window(
-    log: EditableLog, head: Segment, start: int, stop: int, allowance: Allowance
+    log: StreamLog, head: Segment, start: int, stop: int, allowance: Allowance
 ) -> Sequence[int]:
     """The next live positions of the head, as many as may go now."""
     head.ensure()
     stop = min(stop, start + max(1, min(_WINDOW, allowance.left // _HEAD)))
     allowance.left -= _HEAD * (stop - start)
-    return log.view_of(None).positions(head, start, stop)
+    return log.view(None).positions(head, start, stop)

@@ -15,18 +15,20 @@ from collections.abc import Callable, Iterable
 from itertools import compress
 from typing import TYPE_CHECKING, Final
 
+from ....clock import Clock
 from ....errors import StoreFailedError, StoreReadError
 from ..commit.commit import Chore
 from ..commit.writer import Writer
 from ..format.record import encode_removals, encode_skip, try_decode
 from ..format.segment import HEADER_BYTES, Header, encode_footer, encode_header
 from ..index.index import Segment
+from ..index.spans import segment_path
 from ..io.files import is_full, unreadable, write_all
 
 if TYPE_CHECKING:
     from .file_log import FileLog
 
-__all__ = ["Compaction", "Compactor", "compacted_header", "is_sparse", "kept_positions"]
+__all__ = ["Compaction", "Compactor", "compaction_of", "is_sparse", "kept_positions"]
 
 _SLICE_BYTES: Final = 1024 * 1024
 _SMALLEST: Final = 64 * 1024  # a smaller file is not worth the trouble
@@ -55,7 +57,7 @@ def kept_positions(segment: Segment, floor: int, doubtful: Iterable[int]) -> arr
     return array("I", compress(span, selectors))
 
 
-def compacted_header(name: str, segment: Segment, created_ns: int) -> Header:
+def _compacted_header(name: str, segment: Segment, created_ns: int) -> Header:
     """What the copy of a stream's segment begins with."""
     place = segment.salt, segment.serial, segment.base, created_ns, segment.jump
     return Header(name, *place, compacted=True, tells=segment.tells)
@@ -225,11 +227,33 @@ class Compaction:
             writer.fs.unlink(temporary)
 
 
+def compaction_of(
+    log: FileLog, segment: Segment, created_ns: int, finish: Callable[[Compaction], None]
+) -> Compaction | None:
+    """What it takes to compact a segment of a log; None if there is no more reason to.
+
+    Messages whose removal is not durable yet are kept: it may be taken back. Raises StoreReadError.
+    """
+    if segment not in log.segments[:-1] or not segment.live:
+        return None
+    if not log.segments[log.segments.index(segment) + 1].durable:
+        return None  # if that one is taken back, this one will be appended to again
+    removals = log.removals
+    positions = kept_positions(segment, removals.durable_first, set(removals.undurable()))
+    segment.generation += 1
+    target = segment_path(log.directory, segment.serial, segment.generation)
+    header = _compacted_header(log.name, segment, created_ns)
+    return Compaction(log, segment, positions, log.table.names, header, target, finish)
+
+
 class Compactor:
     """Compacts one segment after the other, as they become sparse. Belongs to the owner."""
 
-    def __init__(self, submit: Callable[[Chore], None], notify: Callable[[], None]) -> None:
+    def __init__(
+        self, submit: Callable[[Chore], None], notify: Callable[[], None], clock: Clock
+    ) -> None:
         self._submit = submit
+        self._clock = clock
         self._notify = notify
         self._waiting: dict[Segment, FileLog] = {}
         self._running: Compaction | None = None
@@ -267,7 +291,7 @@ class Compactor:
                 continue
             segment, log = self._waiting.popitem()
             try:
-                compaction = log.compaction(segment, self._done)
+                compaction = compaction_of(log, segment, self._clock.now_ns(), self._done)
             except StoreReadError:
                 continue  # whoever removes the next message of it notes it again
             if compaction is not None:

@@ -7,7 +7,7 @@ at the end of a stream never touches the disk.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate, count, repeat
 from typing import Final
 
@@ -34,18 +34,11 @@ from ..index.spans import (
     segment_path,
     subtract,
 )
-from .appends import (
-    SUBJECT_MAX,
-    Staged,
-    append_each,
-    append_expiring,
-    append_together,
-    reset_first,
-    skip_to,
-)
-from .compaction import Compaction, compacted_header, is_sparse, kept_positions
+from . import appends
+from .appends import SUBJECT_MAX, Staged
+from .compaction import Compaction, is_sparse
 from .holes import hole_before, punch_chore
-from .limits import LimitedLog
+from .log import StreamLog
 from .part import Part
 from .reader import RecordReader
 from .seal import seal_chore, unlink_chore
@@ -59,7 +52,7 @@ _RECORD_MAX: Final = 1 << 30
 _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is left for a fresh one
 
 
-class FileLog(LimitedLog):
+class FileLog(StreamLog):
     """One stream on disk; see ``StreamStore`` in ``core/ports.py``."""
 
     def __init__(
@@ -81,24 +74,24 @@ class FileLog(LimitedLog):
         unrecorded: list[tuple[int, int]],
         last_serial: int,
     ) -> None:
-        super().__init__(name, segments[-1])
+        super().__init__(name, segments[-1], cache.mark_dirty)
         self.directory = directory
         self._cache = cache
         self._decode = RecordReader(self, cache).decode
-        self._segments = segments
-        self._bases = [segment.base for segment in segments]
-        self._table = table
+        self.segments = segments
+        self.bases = [segment.base for segment in segments]
+        self.table = table
         self.last_seq = self.durable_seq = last_seq
-        self._first = self._floor = first
+        self.first = self.removals.floor = first
         self.messages = sum(segment.live for segment in segments)
         self.bytes = nbytes
-        self._died = [segment for segment in segments[:-1] if not segment.live]
+        self.removals.died = [segment for segment in segments[:-1] if not segment.live]
         self._end = self._durable_end = self._write_from = end
         self._marked = end  # where the last COMMIT record went
         self._cut_tail = cut_tail  # the next write removes what lies behind it in the tail's file
         self._discarded = False
         self._unfit = segments[-1] if unfit_tail else None  # damaged: not to be appended to
-        self._limit = 0  # where the tail is full; see `_aim`
+        self._limit = 0  # where the tail is full; see `retarget`
         self._missing = missing  # sequences in segments that could not be read: removed by nobody
         self._last_serial = last_serial  # of the files there are, readable or not
         self._jump = jump  # the next segment does not follow from the records there are
@@ -109,8 +102,8 @@ class FileLog(LimitedLog):
         self._sealed: list[Segment] = []
         self._relog = unrecorded  # removals to be recorded, though nothing is removed
         self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
-        self._clean = segments[-1].durable and not unrecorded
-        self._aim()
+        self.clean = segments[-1].durable and not unrecorded
+        self.retarget()
         if not segments[-1].durable:
             self._opened.append(segments[-1])
         elif last_serial > segments[-1].serial:
@@ -129,9 +122,9 @@ class FileLog(LimitedLog):
         Raises StoreError when the store has failed, the stream was deleted, or the message is larger
         than a record can be.
         """
-        if self._clean:
-            self._check_writable()
-        table = self._table
+        if self.clean:
+            self.check_writable()
+        table = self.table
         sid = table.ids.get(subject)
         if sid is None:
             sid = self._intern(subject)
@@ -142,7 +135,7 @@ class FileLog(LimitedLog):
             self._make_room(size)
             record = encode_message(sequence, subject, headers, payload, timestamp_ns, self._salt)
         if headers:
-            self._segments[-1].bare = False
+            self.segments[-1].bare = False
         add_offset, add_size, add_sid, add_stamp, add_part = self._push
         add_part(record)
         add_offset(self._end)
@@ -175,11 +168,11 @@ class FileLog(LimitedLog):
         full = self._end + records_bytes(subject, payloads, blocks) > self._limit
         each = self.search.occurrences is not None or self.superseded is not None
         if not total or full or each or not all(blocks):
-            append_each(self, subject, payloads, timestamp_ns, blocks)
+            appends.append_each(self, subject, payloads, timestamp_ns, blocks)
             return
-        if self._clean:
-            self._check_writable()
-        sid, tail, sequence = self._intern(subject), self._segments[-1], self.last_seq + 1
+        if self.clean:
+            self.check_writable()
+        sid, tail, sequence = self._intern(subject), self.segments[-1], self.last_seq + 1
         heads = blocks or repeat(b"")
         same = repeat(subject), heads, payloads, repeat(timestamp_ns), repeat(self._salt)
         records = list(map(encode_message, count(sequence), *same))
@@ -193,7 +186,7 @@ class FileLog(LimitedLog):
         tail.sids.extend([sid] * total)
         tail.stamps.extend([timestamp_ns] * total)
         self.last_seq += total
-        self._table.add(sid, sequence, self.last_seq, total)
+        self.table.add(sid, sequence, self.last_seq, total)
         self.messages += total
         self.bytes += end - self._end
         self._end = end
@@ -202,23 +195,23 @@ class FileLog(LimitedLog):
         self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
     ) -> int:
         """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
-        return append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
+        return appends.append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
 
     def append_together(self, messages: Sequence[Staged]) -> int:
         """Stage messages of which a restart finds all or none; see ``appends.append_together``."""
-        return append_together(self, messages)
+        return appends.append_together(self, messages)
 
     def reset_first(self, sequence: int) -> None:
         """On an empty stream only: the next message gets this sequence; see ``appends``."""
-        reset_first(self, sequence)
+        appends.reset_first(self, sequence)
 
     def skip_to(self, sequence: int) -> None:
         """The next message gets this sequence; those in between are never used; see ``appends``."""
-        skip_to(self, sequence)
+        appends.skip_to(self, sequence)
 
     def make_room(self, nbytes: int) -> None:
         """Make room for so many bytes in one piece. Raises StoreError if nothing may be changed."""
-        self._check_writable()
+        self.check_writable()
         if self._end + nbytes > self._limit:
             self._make_room(nbytes)
             self._limit = max(self._limit, self._end + nbytes)
@@ -231,42 +224,39 @@ class FileLog(LimitedLog):
     def _intern(self, subject: bytes) -> int:
         if len(subject) > SUBJECT_MAX:
             raise StoreError(f"a subject may have {SUBJECT_MAX} bytes; this one has {len(subject)}")
-        return self._table.intern(subject)
-
-    def _check_writable(self) -> None:
-        self._cache.mark_dirty(self)
-        self._clean = False
+        return self.table.intern(subject)
 
     def _make_room(self, size: int) -> None:
         if size > _RECORD_MAX:
             raise StoreError(f"a message may take {_RECORD_MAX} bytes on disk; this one {size}")
-        tail = self._segments[-1]
+        tail = self.segments[-1]
         if len(tail) or tail.sealed:
             self._roll()
 
     def _roll(self) -> None:
         """Leave the tail and begin a new segment at the next sequence."""
         self._cut()
-        tail = self._segments[-1]
+        tail = self.segments[-1]
         tail.sealed = True
         tail.data_end, tail.final_seq = self._end, self.last_seq
         if tail is not self._unfit:  # a damaged one is read again at every start, and reported
             self._sealed.append(tail)
         if not tail.live:
-            self._died.append(tail)
+            self.removals.died.append(tail)
         serial, base = max(tail.serial, self._last_serial) + 1, self.last_seq + 1
         path = segment_path(self.directory, serial)
         segment = Segment(serial, base, salt=self._cache.salt(), path=path)
         segment.bare = True
-        self._segments.append(segment)
-        self._bases.append(base)
+        self.segments.append(segment)
+        self.bases.append(base)
         self._opened.append(segment)
         self._end = self._write_from = self._marked = HEADER_BYTES
         self._cut_tail = False
-        self._aim()
+        self.retarget()
 
-    def _aim(self) -> None:
-        tail = self._segments[-1]
+    def retarget(self) -> None:
+        """Point the append path at the tail."""
+        tail = self.segments[-1]
         tail.ensure()
         follows = tail.rel is None and tail.base + len(tail) == self.last_seq + 1
         if tail is self._unfit or not follows:
@@ -297,36 +287,36 @@ class FileLog(LimitedLog):
         """Sequences up to ``last_seq`` will not be used; the next append begins a segment."""
         self.last_seq = last_seq
         if not self.messages:
-            self._first = last_seq + 1
+            self.first = last_seq + 1
         self._state(encode_skip(last_seq, self._salt))
-        self._aim()
+        self.retarget()
 
     # -- staging
 
     def stage(self, work: Work) -> Part:
         """Turn what changed since the last flush into writes; what to do once they are durable."""
-        self._clean = True
+        self.clean = True
         relog, self._relog = self._relog, []
         ranges = self._state_removals(relog)
         if self._end - self._marked >= _COMMIT_EVERY:
-            durable_end = self._durable_end if self._segments[-1].durable else 0
+            durable_end = self._durable_end if self.segments[-1].durable else 0
             self._state(encode_commit(self.durable_seq, durable_end, self._salt))
             self._marked = self._end
         self._cut()
         if self._chunk.nbytes >= _CHUNK_BYTES:
-            self._segments[-1].live_counts()  # now and then some, rather than all when asked for
-            self._open_chunk(self._segments[-1])
-            self._aim()
-        part = self._take_part()
+            self.segments[-1].live_counts()  # now and then some, rather than all when asked for
+            self._open_chunk(self.segments[-1])
+            self.retarget()
+        part = self.removals.begin_part()
         part.opened, self._opened = self._opened, []
         part.sealed, self._sealed = self._sealed, []
-        part.tail, part.end = self._segments[-1], self._end
+        part.tail, part.end = self.segments[-1], self._end
         part.ranges, part.relog = ranges, relog
         part.holes, self._holes = self._holes, []
         work.writes += self._writes
         self._writes = []
         self._cut_bytes = 0
-        mark = Watermark(self.last_seq, self._segments[-1].serial, self._end)
+        mark = Watermark(self.last_seq, self.segments[-1].serial, self._end)
         work.marks.append((self.directory + "/watermark", mark.encode()))
         return part
 
@@ -335,10 +325,12 @@ class FileLog(LimitedLog):
         self._end += len(record)
 
     def _state_removals(self, relog: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        ranges = ranges_of_each([sequence for sequence in self._removed if sequence >= self._first])
-        if self._first > self._floor:
-            ranges.append((1, self._first - 1))  # all of it, if an earlier record gets damaged
-        ranges += [emptied_range(self._segments, dead) for dead in self._died]
+        ranges = ranges_of_each(
+            [sequence for sequence in self.removals.removed if sequence >= self.first]
+        )
+        if self.first > self.removals.floor:
+            ranges.append((1, self.first - 1))  # all of it, if an earlier record gets damaged
+        ranges += [emptied_range(self.segments, dead) for dead in self.removals.died]
         ranges = coalesce(relog + subtract(coalesce(ranges), self._missing))
         for record in encode_removals(self.last_seq, ranges, self._salt) if ranges else ():
             self._state(record)
@@ -347,7 +339,7 @@ class FileLog(LimitedLog):
 
     def _cut(self) -> None:
         """What has gathered for the tail's file becomes one write."""
-        tail = self._segments[-1]
+        tail = self.segments[-1]
         parts = self._chunk.parts
         buffers = parts[self._staged_parts :] if self._staged_parts else parts[:]
         messages = bool(buffers)
@@ -385,7 +377,7 @@ class FileLog(LimitedLog):
     def complete(self, part: Part) -> None:
         """The oldest part in flight is on disk."""
         if self._discarded:
-            self.durable_seq = self._inflight.popleft().last_seq
+            self.durable_seq = self.removals.inflight.popleft().last_seq
             return  # its files are gone, and their paths may belong to a stream of the same name
         self._durable_end = part.end
         if part.tail is not None:
@@ -394,16 +386,17 @@ class FileLog(LimitedLog):
             segment.durable = True
             self._jump = False
         for segment in part.sealed:
-            self._cache.chore(seal_chore(segment, self._table.names))
-            self._note_if_sparse(segment)
-        super().complete(part)
+            self._cache.chore(seal_chore(segment, self.table.names))
+            self.note_sparse(segment)
+        for segment in self.removals.complete(part):
+            self._retire(segment)
         for segment, end in part.holes:
-            if segment in self._segments:
+            if segment in self.segments:
                 self._cache.chore(punch_chore(segment, end))
         if self._cache.is_full and part.first > part.floor:
             self.give_back()
-        tail = self._segments[-1]
-        idle = not self._inflight and self._clean
+        tail = self.segments[-1]
+        idle = not self.removals.inflight and self.clean
         if idle and not tail.live and self._end > HEADER_BYTES + _ROLL_DEAD:
             self._restage()
             self._roll()
@@ -411,38 +404,38 @@ class FileLog(LimitedLog):
     def _restage(self) -> None:
         """There is something for the next flush, whoever calls for it."""
         self._cache.restage(self)
-        self._clean = False
+        self.clean = False
 
     def fail(self) -> None:
-        """Take back everything that is not on disk; see ``EditableLog.fail``."""
-        self._relog[:0] = [pair for part in self._inflight for pair in part.relog]
-        super().fail()
-        self._clean = True  # nothing of it is staged any more: the next change has to say so again
+        """Take back everything that is not on disk; see ``Removals.fail``."""
+        self._relog[:0] = [pair for part in self.removals.inflight for pair in part.relog]
+        self.removals.fail()
+        self.clean = True  # nothing of it is staged any more: the next change has to say so again
         self._holes = []
         if self._relog:
             self._restage()
-        tail = self._segments[-1]
+        tail = self.segments[-1]
         self._end = self._write_from = self._durable_end
         self._marked = min(self._marked, self._end)
         self._staged_parts = len(tail.chunks[-1].parts) if tail.chunks else 0
         self._statements, self._writes = [], []
         self._cut_bytes = 0
         self._opened, self._sealed, self._cut_tail = [], [], True
-        self._aim()
+        self.retarget()
 
     def _retire(self, segment: Segment) -> None:
-        index = self._segments.index(segment)
-        needed = recorded_only_in(self._segments, index)
+        index = self.segments.index(segment)
+        needed = recorded_only_in(self.segments, index)
         if needed:
             # What nobody after it says of those before it: say it again, then it can go.
             self._relog += needed
             segment.removals = []
-            self._died.append(segment)
+            self.removals.died.append(segment)
             self._restage()
             return
-        del self._segments[index]
-        del self._bases[index]
-        self._forget_totals(segment)
+        del self.segments[index]
+        del self.bases[index]
+        self.forget_totals(segment)
         self._cache.discard(segment)
         if segment.generation:  # a compaction that was cancelled too late may have left the next
             newest = segment_path(self.directory, segment.serial, segment.generation)
@@ -451,8 +444,7 @@ class FileLog(LimitedLog):
 
     def give_back(self) -> None:
         """The disk is full: free what the head of the stream has left of its segment, by the next flush."""
-        floor = self._inflight[0].floor if self._inflight else self._floor
-        head = self.head_segment()
+        head, floor = self.head_segment(), self.removals.durable_first
         found = hole_before(head, floor, self.durable_seq) if self.messages else None
         if found is not None and not self._discarded:
             self._relog += found[1]
@@ -460,63 +452,38 @@ class FileLog(LimitedLog):
             self._holes.append((head, found[0]))
             self._restage()
 
-    # -- compaction
-
-    def _note_if_sparse(self, segment: Segment) -> None:
+    def note_sparse(self, segment: Segment) -> None:
+        """Messages inside a segment have gone: is it worth compacting?"""
         if is_sparse(segment, self._cache.segment_bytes):
             self._cache.compactor.note(self, segment)
-
-    def compaction(
-        self, segment: Segment, finish: Callable[[Compaction], None]
-    ) -> Compaction | None:
-        """What it takes to compact a segment; None if there is no more reason to.
-
-        Messages whose removal is not durable yet are kept: it may be taken back.
-        """
-        if segment not in self._segments[:-1] or not segment.live:
-            return None
-        if not self._segments[self._segments.index(segment) + 1].durable:
-            return None  # if that one is taken back, this one will be appended to again
-        doubtful = {*self._removed, *(s for part in self._inflight for s in part.removed)}
-        floor = self._inflight[0].floor if self._inflight else self._floor
-        positions = kept_positions(segment, floor, doubtful)
-        segment.generation += 1
-        target = segment_path(self.directory, segment.serial, segment.generation)
-        header = compacted_header(self.name, segment, self._cache.clock.now_ns())
-        return Compaction(self, segment, positions, self._table.names, header, target, finish)
 
     def switch(self, done: Compaction) -> None:
         """The compacted file is on disk: use it from now on, and remove the old one."""
         segment, old = done.segment, done.segment.path
-        done.install(self._first)
-        self._forget_totals(segment)
+        done.install(self.first)
+        self.forget_totals(segment)
         self._cache.discard(segment)
         segment.path = done.target
         self._cache.chore(unlink_chore(old))
 
-    @property
-    def clean(self) -> bool:
-        """Whether there is nothing for a flush to do."""
-        return self._clean
-
     def discard(self) -> None:
         """The stream is deleted: it is empty from now on, and changes raise StoreError."""
-        self._discarded = self._clean = True
-        for segment in self._segments:
+        self._discarded = self.clean = True
+        for segment in self.segments:
             self._cache.discard(segment)
         self.messages = self.bytes = 0
-        self._first = self.last_seq + 1
-        self._remains, self._table = self._table, SubjectTable()
-        self._views.clear()
-        self._died.clear()
+        self.first = self.last_seq + 1
+        self.remains, self.table = self.table, SubjectTable()
+        self.views.clear()
+        self.removals.died.clear()
 
     def closing_chore(self, worth: int) -> Chore | None:
         """A footer for the tail, if it has so many messages and none yet."""
-        tail = self._segments[-1]
-        if len(tail) < worth or self._cut_tail or self._unfit is tail or not self._clean:
+        tail = self.segments[-1]
+        if len(tail) < worth or self._cut_tail or self._unfit is tail or not self.clean:
             return None
         tail.data_end, tail.final_seq = self._end, self.last_seq
-        return seal_chore(tail, self._table.names)
+        return seal_chore(tail, self.table.names)
 
     def let_go(self, segment: Segment, chunk: Chunk) -> bool:
         """Whether the cache may drop the chunk; see ``cache.Recent``."""
@@ -527,5 +494,5 @@ class FileLog(LimitedLog):
             if self._statements or len(chunk.parts) > self._staged_parts:
                 return False
             self._open_chunk(segment)
-            self._aim()
+            self.retarget()
         return True

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from ....errors import StoreReadError
 from ..index.index import Segment
-from .bulk import Thinning
-from .edits import EditableLog
+from .bulk import LimitPass
 
-__all__ = ["LimitedLog"]
+if TYPE_CHECKING:
+    from .log import StreamLog
+
+__all__ = ["SubjectLimits"]
 
 
-class LimitedLog(EditableLog):
-    """The half of a stream store that thins; see ``StreamStore`` in ``core/ports.py``."""
+class SubjectLimits:
+    """Enforces a limit of messages per subject on one log."""
 
-    def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
+    def __init__(self, log: StreamLog) -> None:
+        self._log = log
+        self._pass: LimitPass | None = None  # the one that was begun last
+
+    def forget(self) -> None:
+        """Messages are back: what a pass has met may be there again; who wants one begins anew."""
+        self._pass = None
+        if self._log.superseded:
+            self._log.superseded = []
+
+    def renumber(self, places: Sequence[int]) -> None:
+        """Subjects have new numbers."""
+        if self._log.superseded:
+            noted = self._log.superseded
+            self._log.superseded = [(places[sid], sequence) for sid, sequence in noted]
+
+    def enforce(self, subjects: Iterable[bytes], keep: int) -> list[int]:
         """Remove all but the newest ``keep``, at least 1, of each of these; returns the sequences.
 
         A StoreReadError ends it where it is, and tells what was removed before.
         """
-        self._check_writable()
-        before, sparser = len(self._removed), dict[Segment, None]()
+        self._log.check_writable()
+        before, sparser = len(self._log.removals.removed), dict[Segment, None]()
         try:
-            for sid in map(self._table.ids.get, subjects):
+            for sid in map(self._log.table.ids.get, subjects):
                 if sid is not None and not self._is_covered(sid):
                     self._enforce_one(sid, keep, sparser)
         except StoreReadError as error:
@@ -31,26 +50,32 @@ class LimitedLog(EditableLog):
             raise
         return self._finish_enforcing(before, sparser)
 
-    def thinning(self, keep: int) -> Thinning:
-        """As ``thin`` for every subject, some at a time; until it is done, ``thin`` leaves it its own."""
-        self._pass = Thinning(self, keep)
+    def enforcing(self, keep: int) -> LimitPass:
+        """As ``enforce`` for every subject, some at a time; until that is done, ``enforce`` leaves
+        its subjects alone.
+        """
+        self._pass = LimitPass(self._log, keep)
         return self._pass
 
     def _is_covered(self, sid: int) -> bool:
-        thinning = self._pass
-        return thinning is not None and thinning.covers(self._table.names[sid])
+        running = self._pass
+        return running is not None and running.covers(self._log.table.names[sid])
 
-    def thin_superseded(self) -> list[int]:
+    def enforce_on_superseded(self) -> list[int]:
         """Remove what is in ``superseded``, so that each subject has one again; returns the sequences.
 
-        A StoreReadError ends it, as ``thin``; what is left stays in ``superseded``.
+        A StoreReadError ends it, as ``enforce``; what is left stays in ``superseded``.
         """
-        self._check_writable()
-        noted = self.superseded
+        self._log.check_writable()
+        noted = self._log.superseded
         if not noted:
             return []
-        self.superseded = []
-        counts, removed, locate = self._table.counts, self._removed, self._locate
+        self._log.superseded = []
+        counts, removed, locate = (
+            self._log.table.counts,
+            self._log.removals.removed,
+            self._log.locate,
+        )
         before, sparser = len(removed), dict[Segment, None]()
         at = 0
         try:
@@ -58,36 +83,36 @@ class LimitedLog(EditableLog):
                 segment, position = locate(sequence)
                 if position >= 0 and segment.sids[position] == sid and counts[sid] > 1:
                     segment.mark_dead(position)
-                    self._drop(segment, position)
+                    self._log.removals.drop(segment, position)
                     removed.append(sequence)
                     if segment.sealed:
                         sparser[segment] = None
                 elif not self._is_covered(sid):  # it was removed otherwise, or is the newest again
                     self._enforce_one(sid, 1, sparser)
         except StoreReadError as error:
-            self.superseded = noted[at:]
+            self._log.superseded = noted[at:]
             error.removed = self._finish_enforcing(before, sparser)
             raise
         return self._finish_enforcing(before, sparser)
 
     def _enforce_one(self, sid: int, keep: int, sparser: dict[Segment, None]) -> None:
-        table = self._table
+        table = self._log.table
         for _ in range(table.counts[sid] - keep):
             sequence = table.firsts[sid]
-            segment, position = self._locate(sequence)
+            segment, position = self._log.locate(sequence)
             if position < 0 or segment.sids[position] != sid:
-                sequence = self.search.first_of(sid)
-                segment, position = self._locate(sequence)
+                sequence = self._log.search.first_of(sid)
+                segment, position = self._log.locate(sequence)
             segment.mark_dead(position)
-            self._drop(segment, position)
-            self._removed.append(sequence)
+            self._log.removals.drop(segment, position)
+            self._log.removals.removed.append(sequence)
             if segment.sealed:
                 sparser[segment] = None
 
     def _finish_enforcing(self, before: int, sparser: dict[Segment, None]) -> list[int]:
-        removed = self._removed[before:]
+        removed = self._log.removals.removed[before:]
         if removed:
             for segment in sparser:
-                self._note_if_sparse(segment)
-            self.after_removal()
+                self._log.note_sparse(segment)
+            self._log.removals.after_removal()
         return removed

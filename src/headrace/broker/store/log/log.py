@@ -1,13 +1,14 @@
-"""A stream's messages as both stores see them: what is there, and how it is found.
+"""A stream's messages as both stores see them: what is there, and how it is found and removed.
 
-``MessageLog`` answers every question; ``edits.EditableLog`` adds removal and taking back; the file and
-the memory store add where the bytes are.
+``StreamLog`` answers every question about the messages. Its parts have state of their own: ``Removals``
+what was removed and is not durable yet, ``SubjectLimits`` the limit of messages per subject,
+``SubjectSearch`` the first and last of a subject. The file and the memory store add where the bytes are.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import compress, pairwise
 from operator import and_
 from typing import TYPE_CHECKING, Final
@@ -16,12 +17,15 @@ from ....errors import StoreReadError
 from ....message import StoredMessage, StoredRow, StreamState, SubjectState
 from ..index.index import Segment, SubjectTable
 from ..index.views import View, make_view
+from .bulk import EVERYTHING, LimitPass, Purging, dispose, trim
+from .limits import SubjectLimits
+from .removals import Removals
 from .subject_search import SubjectSearch
 
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
-__all__ = ["Decode", "MessageLog"]
+__all__ = ["Decode", "StreamLog"]
 
 _VIEWS_MAX: Final = 4096  # one more filter: the least recently made view is forgotten
 _SCAN: Final = 8192  # positions looked at in one go when filtering
@@ -35,8 +39,8 @@ The positions are live. Returns the room left, negative once a message did not f
 """
 
 
-class MessageLog:
-    """The reading half of a stream store; see ``StreamStore`` in ``core/ports.py``.
+class StreamLog:
+    """A stream's messages, wherever they are kept; see ``StreamStore`` in ``core/ports.py``.
 
     Whatever needs the disk raises StoreReadError when that cannot read now, and then nothing has
     changed: neither what is there, nor what is known of it.
@@ -47,34 +51,35 @@ class MessageLog:
 
     _decode: Decode
 
-    def __init__(self, name: str, tail: Segment) -> None:
+    def __init__(self, name: str, tail: Segment, mark_dirty: Callable[[StreamLog], None]) -> None:
         self.name = name
         self.last_seq = 0
         self.durable_seq = 0
         self.messages = 0
         self.bytes = 0
-        self._first = 1
-        self._table = SubjectTable()
-        self._segments: list[Segment] = [tail]
-        self._bases: list[int] = [tail.base]
-        self._views: dict[SubjectFilter | None, View] = {}
+        self.first = 1
+        self.table = SubjectTable()
+        self.segments: list[Segment] = [tail]
+        self.bases: list[int] = [tail.base]
+        self.views: dict[SubjectFilter | None, View] = {}
+        self.superseded: list[tuple[int, int]] | None = None
         self.search = SubjectSearch(self)
+        self.removals = Removals(self)
+        self.limits = SubjectLimits(self)
+        self._mark_dirty = mark_dirty
+        self.clean = True  # whether nothing is staged
+        self.remains: SubjectTable | None = None  # of a deleted stream, to be freed by and by
 
     # -- what is there
 
-    @property
-    def table(self) -> SubjectTable:
-        """The subjects, as they are numbered now."""
-        return self._table
-
     def sealed_segments(self) -> list[Segment]:
         """Those whose file is on disk, and to which nothing will be added."""
-        return [each for each in self._segments if each.sealed and each.durable and each.path]
+        return [each for each in self.segments if each.sealed and each.durable and each.path]
 
     @property
     def first_seq(self) -> int:
         """The lowest live sequence; one beyond the last when empty, 0 when fresh."""
-        return self._first if self.last_seq else 0
+        return self.first if self.last_seq else 0
 
     @property
     def state(self) -> StreamState:
@@ -85,23 +90,23 @@ class MessageLog:
         if not self.messages:
             return StreamState(0, self.bytes, self.first_seq, 0, self.last_seq, 0, 0, 0)
         try:
-            first_ns = self._stamp(self._first)
+            first_ns = self._stamp(self.first)
         except StoreReadError:
             first_ns = 0
         return StreamState(
             messages=self.messages,
             bytes=self.bytes,
-            first_seq=self._first,
+            first_seq=self.first,
             first_ns=first_ns,
             last_seq=self.last_seq,
             last_ns=self._last_ns(),
-            num_subjects=len(self._table),
-            num_deleted=self.last_seq - self._first + 1 - self.messages,
+            num_subjects=len(self.table),
+            num_deleted=self.last_seq - self.first + 1 - self.messages,
         )
 
     def get(self, sequence: int) -> StoredMessage | None:
         """The message with this sequence, or None if it is gone or never was."""
-        segment, position = self._locate(sequence)
+        segment, position = self.locate(sequence)
         if position < 0:
             return None
         out: list[StoredRow] = []
@@ -110,13 +115,13 @@ class MessageLog:
 
     def holds(self, sequence: int) -> bool:
         """Whether there is a message with this sequence, readable or not."""
-        return self._locate(sequence)[1] >= 0
+        return self.locate(sequence)[1] >= 0
 
     def deleted(self) -> list[int]:
         """Sequences between the first and the last that are gone, ascending."""
         gone: list[int] = []
-        expected = self._first
-        for segment in self._segments if self.messages else ():
+        expected = self.first
+        for segment in self.segments if self.messages else ():
             if not segment.live:
                 continue
             segment.ensure()
@@ -139,11 +144,11 @@ class MessageLog:
 
         "First" is by sequence, so the answer is right even if the clock was once set back.
         """
-        for segment in self._segments:
+        for segment in self.segments:
             if segment.live and segment.newest_ns() >= timestamp_ns:
                 segment.ensure()
                 stamps = segment.stamps
-                start, stop = segment.lower(self._first), len(segment)
+                start, stop = segment.lower(self.first), len(segment)
                 fits: Iterator[int] = map(timestamp_ns.__le__, stamps[start:stop])
                 selectors = segment.alive_slice(start, stop)
                 if selectors is not None:
@@ -157,8 +162,8 @@ class MessageLog:
 
         ``last_seq + 1`` if none has. Whole segments without headers are skipped unread.
         """
-        start = max(start_seq, self._first)
-        for segment in self._segments[self._segment_index(start) :]:
+        start = max(start_seq, self.first)
+        for segment in self.segments[self.segment_index(start) :]:
             if not segment.bare and segment.last_seq >= start:
                 return max(start, segment.base)
         return self.last_seq + 1
@@ -167,15 +172,15 @@ class MessageLog:
 
     def subject(self, subject: bytes) -> SubjectState | None:
         """First, last and count of one subject, or None if there is no live message of it."""
-        sid = self._table.ids.get(subject)
+        sid = self.table.ids.get(subject)
         if sid is None:
             return None
         return self.search.state_of(sid)
 
     def subjects(self, filter: SubjectFilter | None) -> Iterator[tuple[bytes, SubjectState]]:
         """Every subject with a live message that matches, with its state; in no particular order."""
-        names = self._table.names
-        for sid in self._view(filter).sids():
+        names = self.table.names
+        for sid in self.view(filter).sids():
             state = self.search.state_of(sid)
             if state is not None:
                 yield names[sid], state
@@ -183,19 +188,19 @@ class MessageLog:
     def subjects_between(self, start_seq: int, last_seq: int) -> list[bytes]:
         """The subjects in ``[start_seq, last_seq]``, each once; of removed messages, too."""
         sids: set[int] = set()
-        for segment in self._segments[self._segment_index(start_seq) :]:
+        for segment in self.segments[self.segment_index(start_seq) :]:
             if segment.base > last_seq:
                 break
             segment.ensure()
             sids.update(segment.sids[segment.lower(start_seq) : segment.upper(last_seq)])
-        names = self._table.names
+        names = self.table.names
         return [names[sid] for sid in sids]
 
     def last_matching(self, filter: SubjectFilter) -> int:
         """The highest live sequence whose subject matches, or 0."""
-        table = self._table
+        table = self.table
         counts, lasts, loose = table.counts, table.lasts, table.loose
-        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        sids = [sid for sid in self.view(filter).sids() if counts[sid]]
         if not loose:
             return max(map(lasts.__getitem__, sids), default=0)
         best = max((lasts[sid] for sid in sids if sid not in loose), default=0)
@@ -209,9 +214,9 @@ class MessageLog:
 
     def lasts(self, filter: SubjectFilter | None) -> list[int]:
         """The highest live sequence of each subject that matches and has one, ascending."""
-        table = self._table
+        table = self.table
         counts = table.counts
-        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        sids = [sid for sid in self.view(filter).sids() if counts[sid]]
         if table.loose:
             self.search.tighten([sid for sid in sids if sid in table.loose])
         return sorted(map(table.lasts.__getitem__, sids))
@@ -219,16 +224,16 @@ class MessageLog:
     def present(self, sequences: Sequence[int]) -> list[int]:
         """Those of these sequences, ascending, that are there."""
         found: list[int] = []
-        for segment, positions in self._live_positions(sequences):
+        for segment, positions in self.live_positions(sequences):
             found += segment.sequences(positions)
         return found
 
     def headings(self, start_seq: int, most: int) -> list[tuple[int, bytes]]:
         """Sequence and subject of the next messages, at least one if there is one; reads no records."""
         found: list[tuple[int, bytes]] = []
-        names, everything = self._table.names, self._view(None)
-        start = max(start_seq, self._first)
-        for segment in self._segments[self._segment_index(start) :]:
+        names, everything = self.table.names, self.view(None)
+        start = max(start_seq, self.first)
+        for segment in self.segments[self.segment_index(start) :]:
             if not segment.live or segment.last_seq < start:
                 continue
             segment.ensure()
@@ -244,24 +249,24 @@ class MessageLog:
 
     def subject_counts(self, filter: SubjectFilter | None) -> list[tuple[bytes, int]]:
         """Every subject with a live message that matches, and how many; in no particular order."""
-        names, counts = self._table.names, self._table.counts
-        sids = [sid for sid in self._view(filter).sids() if counts[sid]]
+        names, counts = self.table.names, self.table.counts
+        sids = [sid for sid in self.view(filter).sids() if counts[sid]]
         live = map(counts.__getitem__, sids)
         return list(zip(map(names.__getitem__, sids), live, strict=True))
 
     def expiries(self) -> Iterator[tuple[int, int]]:
         """``(sequence, expires_ns)`` of every message there is that expires by itself."""
-        for segment in self._segments:
+        for segment in self.segments:
             if segment.expiries:
                 segment.ensure()
                 for rel, time_ns in segment.expiries:
                     sequence = segment.base + rel
-                    if sequence >= self._first and segment.find(sequence) >= 0:
+                    if sequence >= self.first and segment.find(sequence) >= 0:
                         yield sequence, time_ns
 
     def expires_ns(self, sequence: int) -> int:
         """When a message expires by itself; 0 if it does not, or is gone."""
-        segment, position = self._locate(sequence)
+        segment, position = self.locate(sequence)
         if position < 0 or segment.expiries is None:
             return 0
         return segment.expiries.find(sequence - segment.base)
@@ -295,14 +300,14 @@ class MessageLog:
         StoreReadError when the first one cannot be read now; one behind others ends the batch.
         """
         out: list[StoredRow] = []
-        view = self._view(filter)
-        start = max(view.skip_quiet(start_seq), self._first)
+        view = self.view(filter)
+        start = max(view.skip_quiet(start_seq), self.first)
         last = min(last_seq, self.last_seq)
         if start > last or max_messages <= 0 or not self.messages:
             return out
         room = max_bytes
-        tail = self._segments[-1]
-        for segment in self._segments[self._segment_index(start) :]:
+        tail = self.segments[-1]
+        for segment in self.segments[self.segment_index(start) :]:
             if segment.base > last:
                 break
             if segment is not tail and view.barren(segment):
@@ -335,46 +340,127 @@ class MessageLog:
 
         Costs one addition per segment and the part of one segment that was not counted before.
         """
-        if start_seq <= self._first and filter is None:
+        if start_seq <= self.first and filter is None:
             return self.messages
-        start = max(start_seq, self._first)
+        start = max(start_seq, self.first)
         if start > self.last_seq or not self.messages:
             return 0
-        view = self._view(filter)
-        if start == self._first:
-            return sum(map(self._table.counts.__getitem__, view.sids()))
-        index = self._segment_index(start)
-        segment = self._segments[index]
+        view = self.view(filter)
+        if start == self.first:
+            return sum(map(self.table.counts.__getitem__, view.sids()))
+        index = self.segment_index(start)
+        segment = self.segments[index]
         segment.ensure()
-        head = segment.lower(self._first)
+        head = segment.lower(self.first)
         total = view.total_from(segment, head, segment.lower(start))
-        return total + sum(map(view.total, self._segments[index + 1 :]))
+        return total + sum(map(view.total, self.segments[index + 1 :]))
+
+    # -- removing
+
+    def check_writable(self) -> None:
+        """Raise StoreError if nothing may be changed any more; otherwise something is about to be."""
+        self._mark_dirty(self)
+        self.clean = False
+
+    def note_sparse(self, segment: Segment) -> None:
+        """Messages inside a segment have gone. In memory, that frees nothing."""
+
+    def retarget(self) -> None:
+        """The tail's arrays or the table were exchanged: forget what was kept of the old ones."""
+
+    def remove(self, sequences: Collection[int]) -> int:
+        """Remove these messages, all or none; returns how many existed. Durable with the next flush."""
+        return self.removals.remove(sequences)
+
+    def trim(
+        self,
+        *,
+        max_messages: int = -1,
+        max_bytes: int = -1,
+        before_ns: int = 0,
+        work: int = EVERYTHING,
+    ) -> int:
+        """Remove from the head until within the limits (-1 or 0: no limit); returns how many.
+
+        ``before_ns`` removes from the head while its messages are older than that. With ``work`` it stops
+        when it has done about so much (see ``bulk``); ``is_within`` tells whether something is left. What
+        lies behind a message that cannot be read now stays, too; StoreReadError if that is the first.
+        """
+        return trim(self, max_messages, max_bytes, before_ns, work)
+
+    def is_within(self, *, max_messages: int = -1, max_bytes: int = -1, before_ns: int = 0) -> bool:
+        """Whether ``trim`` with these limits would remove nothing. Raises StoreReadError."""
+        return not (
+            0 < max_messages < self.messages
+            or 0 < max_bytes < self.bytes
+            or (before_ns and self.messages and self._stamp(self.first) < before_ns)
+        )
+
+    def purge(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> int:
+        """Remove matching messages below ``below_seq`` (0: all), keeping the newest ``keep``.
+
+        All or none: raises StoreReadError if what has to be read for it cannot be read now.
+        """
+        return self.purging(filter, below_seq, keep).run()
+
+    def purging(self, filter: SubjectFilter | None, below_seq: int = 0, keep: int = 0) -> Purging:
+        """As ``purge``, some at a time."""
+        return Purging(self, filter, below_seq, keep)
+
+    def thin(self, subjects: Iterable[bytes], keep: int) -> list[int]:
+        """Remove all but the newest ``keep`` of each of these; see ``SubjectLimits.enforce``."""
+        return self.limits.enforce(subjects, keep)
+
+    def thinning(self, keep: int) -> LimitPass:
+        """As ``thin`` for every subject, some at a time; see ``SubjectLimits.enforcing``."""
+        return self.limits.enforcing(keep)
+
+    def thin_superseded(self) -> list[int]:
+        """Remove what is in ``superseded``; see ``SubjectLimits.enforce_on_superseded``."""
+        return self.limits.enforce_on_superseded()
+
+    def dispose(self, work: int) -> bool:
+        """The stream is deleted for good: let go of some of its memory; whether that was all."""
+        return dispose(self, work)
 
     # -- inside
 
-    def _view(self, filter: SubjectFilter | None) -> View:
-        view = self._views.get(filter)
+    def head_segment(self) -> Segment:
+        """The segment of the first live message."""
+        return self.segments[self.segment_index(self.first)]
+
+    def segment_of(self, sequence: int) -> Segment:
+        """The segment in which a sequence would be."""
+        return self.segments[self.segment_index(sequence)]
+
+    def after(self, segment: Segment) -> int:
+        """The first sequence of the next segment; beyond the last if there is none."""
+        index = self.segments.index(segment) + 1
+        return self.bases[index] if index < len(self.bases) else self.last_seq + 1
+
+    def view(self, filter: SubjectFilter | None) -> View:
+        view = self.views.get(filter)
         if view is None:
-            if len(self._views) >= _VIEWS_MAX:
-                del self._views[next(iter(self._views))]
-            view = self._views[filter] = make_view(self._table, filter)
+            if len(self.views) >= _VIEWS_MAX:
+                del self.views[next(iter(self.views))]
+            view = self.views[filter] = make_view(self.table, filter)
         return view
 
-    def _forget_totals(self, segment: Segment) -> None:
+    def forget_totals(self, segment: Segment) -> None:
         """The segment is gone, or has other positions: what views know of it is no longer so."""
-        for view in self._views.values():
+        for view in self.views.values():
             view.forget(segment.serial)
 
-    def _segment_index(self, sequence: int) -> int:
-        return max(bisect_right(self._bases, sequence) - 1, 0)
+    def segment_index(self, sequence: int) -> int:
+        return max(bisect_right(self.bases, sequence) - 1, 0)
 
-    def _live_positions(self, ordered: Sequence[int]) -> Iterator[tuple[Segment, list[int]]]:
+    def live_positions(self, ordered: Sequence[int]) -> Iterator[tuple[Segment, list[int]]]:
         """Per segment the positions of those of these ascending sequences that are there."""
-        at, end = bisect_left(ordered, self._first), bisect_right(ordered, self.last_seq)
+        at, end = bisect_left(ordered, self.first), bisect_right(ordered, self.last_seq)
         while at < end:
-            index = self._segment_index(ordered[at])
-            segment = self._segments[index]
-            behind = self._bases[index + 1] if index + 1 < len(self._bases) else self.last_seq + 1
+            index = self.segment_index(ordered[at])
+            segment = self.segments[index]
+            behind = self.bases[index + 1] if index + 1 < len(self.bases) else self.last_seq + 1
             stop = bisect_left(ordered, behind, at, end)
             segment.ensure()
             if segment.rel is None:
@@ -390,22 +476,22 @@ class MessageLog:
                 yield segment, positions
             at = stop
 
-    def _locate(self, sequence: int) -> tuple[Segment, int]:
+    def locate(self, sequence: int) -> tuple[Segment, int]:
         """The segment and position of a live message; position -1 if there is none."""
-        segment = self._segments[-1]
-        if sequence < self._first or sequence > self.last_seq:
+        segment = self.segments[-1]
+        if sequence < self.first or sequence > self.last_seq:
             return segment, -1
         if sequence < segment.base:
-            segment = self._segments[self._segment_index(sequence)]
+            segment = self.segments[self.segment_index(sequence)]
         return segment, segment.find(sequence)
 
     def _stamp(self, sequence: int) -> int:
-        segment, position = self._locate(sequence)
+        segment, position = self.locate(sequence)
         return segment.stamps[position] if position >= 0 else 0
 
     def _last_ns(self) -> int:
         """When the last message was stored, removed meanwhile or not."""
-        for segment in reversed(self._segments):
+        for segment in reversed(self.segments):
             if len(segment):
                 return segment.stamps[-1] if segment.load is None else segment.last_ns
         return 0

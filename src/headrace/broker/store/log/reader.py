@@ -16,7 +16,7 @@ from ....message import StoredRow
 from ..format.record import CRC_BYTES, FLAG_HEADERS, HEAD_BYTES, OVERHEAD, U32
 from ..index.index import Chunk, Segment
 from ..io.findings import damage
-from .edits import EditableLog
+from .log import StreamLog
 from .segment_cache import BLOCK_BYTES, SegmentCache
 
 __all__ = ["RecordReader"]
@@ -29,7 +29,7 @@ _unpack_u32 = U32.unpack_from
 class RecordReader:
     """Turns positions of a stream on disk into messages."""
 
-    def __init__(self, log: EditableLog, cache: SegmentCache) -> None:
+    def __init__(self, log: StreamLog, cache: SegmentCache) -> None:
         self._log = log
         self._cache = cache
 
@@ -178,7 +178,7 @@ class RecordReader:
         what = "a record does not match its checksum"
         segment.spoilt = True
         self._cache.report(damage(segment.path, where, what, self._log.name, (sequence, sequence)))
-        self._log.give_up(segment, position)
+        self._log.removals.give_up(segment, position)
 
 
 def _is_sound(record: bytes, size: int, salt: int) -> bool:

@@ -13,7 +13,7 @@ from ..index.index import Chunk, Segment
 from ..io.files import FileSystem, Handles, unreadable
 from ..io.findings import Finding
 from .compaction import Compactor
-from .edits import EditableLog
+from .log import StreamLog
 
 __all__ = ["BLOCK_BYTES", "Blocks", "Recent", "SegmentCache"]
 
@@ -140,8 +140,8 @@ class SegmentCache:
         handles: int,
         salt: Callable[[], int],
         report: Callable[[Finding], None],
-        mark_dirty: Callable[[EditableLog], None],
-        restage: Callable[[EditableLog], None],
+        mark_dirty: Callable[[StreamLog], None],
+        restage: Callable[[StreamLog], None],
         chore: Callable[[Chore], None],
         notify: Callable[[], None],
     ) -> None:
@@ -156,7 +156,7 @@ class SegmentCache:
         )
         self.restage = restage  # a stream has something for the next flush
         self.chore = chore
-        self.compactor = Compactor(chore, notify)
+        self.compactor = Compactor(chore, notify, clock)
         self.is_full = False  # the disk has refused something since the store was opened
         self.handles = Handles(fs, handles)
         self.recent = Recent(cache_bytes - cache_bytes // 8)

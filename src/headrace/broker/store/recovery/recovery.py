@@ -348,7 +348,7 @@ class _Opening:
     def _mismatch(self, segment: Segment, summary: Summary) -> None:
         missing = summary.messages - len(segment), summary.nbytes - sum(segment.sizes)
         if self._log is not None:
-            self._log.lessened(segment, *missing)
+            self._log.removals.lessened(segment, *missing)
             return
         segment.spoilt = True
         self._nbytes -= missing[1]

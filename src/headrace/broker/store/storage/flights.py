@@ -5,7 +5,6 @@ from __future__ import annotations
 from ....errors import StoreError
 from ..commit.commit import Batch
 from ..commit.writer import Work
-from ..log.edits import EditableLog
 from ..log.file_log import FileLog
 from ..log.part import Part
 from .memory import MemoryLog
@@ -17,8 +16,8 @@ class Staged:
     """What the next flush will take: streams that changed, were made or deleted, and file work."""
 
     def __init__(self) -> None:
-        self.dirty: dict[EditableLog, None] = {}
-        self.created: list[EditableLog] = []
+        self.dirty: dict[FileLog | MemoryLog, None] = {}
+        self.created: list[FileLog | MemoryLog] = []
         self.deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = []
         self.work = Work()
         self.touched = False  # whether the owner changed something, and is going to flush it
@@ -32,7 +31,7 @@ class Flight:
     ) -> None:
         self.own = own  # nobody has asked for it
         self.batch = batch
-        self.parts: list[tuple[EditableLog, Part]] = []
+        self.parts: list[tuple[FileLog | MemoryLog, Part]] = []
         self.staged = staged
         self.refused = refused  # it was built on a batch that failed so, and is taken back
 

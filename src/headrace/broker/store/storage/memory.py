@@ -16,17 +16,9 @@ from ....message import StoredRow
 from ..commit.writer import Work
 from ..index.index import Segment
 from ..io.findings import Finding
-from ..log.appends import (
-    ExpiryOf,
-    Staged,
-    append_each,
-    append_expiring,
-    append_together,
-    reset_first,
-    skip_to,
-)
-from ..log.edits import EditableLog
-from ..log.limits import LimitedLog
+from ..log import appends
+from ..log.appends import ExpiryOf, Staged
+from ..log.log import StreamLog
 from ..log.part import Part
 
 __all__ = ["MemoryLog", "MemoryMeta", "MemoryStorage"]
@@ -35,14 +27,12 @@ _SEGMENT_MESSAGES: Final = 4096
 _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 in memory
 
 
-class MemoryLog(LimitedLog):
+class MemoryLog(StreamLog):
     """One stream in memory; see ``StreamStore`` in ``core/ports.py``."""
 
-    def __init__(self, name: str, mark_dirty: Callable[[EditableLog], None]) -> None:
-        super().__init__(name, Segment(0, 1))
-        self._tell_storage = mark_dirty
-        self._clean = True
-        self._segments[0].durable = True
+    def __init__(self, name: str, mark_dirty: Callable[[StreamLog], None]) -> None:
+        super().__init__(name, Segment(0, 1), mark_dirty)
+        self.segments[0].durable = True
 
     @property
     def staged_bytes(self) -> int:
@@ -51,13 +41,13 @@ class MemoryLog(LimitedLog):
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
         """Stage one message; return its sequence. Raises StoreError once the stream is deleted."""
-        if self._clean:
-            self._check_writable()
+        if self.clean:
+            self.check_writable()
         sequence = self.last_seq + 1
-        segment = self._segments[-1]
+        segment = self.segments[-1]
         if len(segment.stamps) >= _SEGMENT_MESSAGES or segment.sealed:
             segment = self._roll(sequence)
-        table = self._table
+        table = self.table
         sid = table.ids.get(subject)
         if sid is None:
             sid = table.intern(subject)
@@ -89,17 +79,17 @@ class MemoryLog(LimitedLog):
     ) -> None:
         """``append`` for messages of one subject, a segment's worth at a time."""
         if self.search.occurrences is not None or self.superseded is not None:
-            append_each(self, subject, payloads, timestamp_ns, blocks)
+            appends.append_each(self, subject, payloads, timestamp_ns, blocks)
             return
-        if self._clean:
-            self._check_writable()
-        table = self._table
+        if self.clean:
+            self.check_writable()
+        table = self.table
         sid = table.intern(subject)
         overhead = len(subject) + _OVERHEAD
         position, total = 0, len(payloads)
         while position < total:
             sequence = self.last_seq + 1
-            segment = self._segments[-1]
+            segment = self.segments[-1]
             if len(segment.stamps) >= _SEGMENT_MESSAGES or segment.sealed:
                 segment = self._roll(sequence)
             room = _SEGMENT_MESSAGES - len(segment.stamps)
@@ -125,45 +115,49 @@ class MemoryLog(LimitedLog):
         self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
     ) -> int:
         """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
-        return append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
+        return appends.append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
 
     def append_together(self, messages: Sequence[Staged]) -> int:
         """Stage messages of which a restart finds all or none; see ``appends.append_together``."""
-        return append_together(self, messages)
+        return appends.append_together(self, messages)
 
     def reset_first(self, sequence: int) -> None:
         """On an empty stream only: the next message gets this sequence; see ``appends``."""
-        reset_first(self, sequence)
+        appends.reset_first(self, sequence)
 
     def skip_to(self, sequence: int) -> None:
         """The next message gets this sequence; those in between are never used; see ``appends``."""
-        skip_to(self, sequence)
+        appends.skip_to(self, sequence)
 
     def make_room(self, nbytes: int) -> None:
         """There is always room. Raises StoreError if nothing may be changed."""
-        self._check_writable()
+        self.check_writable()
 
     def flag_last(self, flag: int) -> None:
         """Flags are for restarts."""
 
     def stage(self, work: Work) -> Part:
         """Everything since the last flush becomes a part of the next batch; there are no writes."""
-        self._clean = True
-        return self._take_part()
+        self.clean = True
+        return self.removals.begin_part()
+
+    def give_back(self) -> None:
+        """Nothing to do: there is no disk that could be full."""
 
     def discard(self) -> None:
         """The stream is deleted: whoever still holds it gets an error for changes."""
-        self._clean = True
+        self.clean = True
 
     def fail(self) -> None:
-        """Take back everything that is not durable; see ``EditableLog.fail``."""
-        super().fail()
-        self._clean = True  # nothing of it is staged any more: the next change has to say so again
+        """Take back everything that is not durable; see ``Removals.fail``."""
+        self.removals.fail()
+        self.clean = True  # nothing of it is staged any more: the next change has to say so again
 
     def complete(self, part: Part) -> None:
         """Let go of the bytes of what was removed."""
-        super().complete(part)
-        segments, index_of = self._segments, self._segment_index
+        for segment in self.removals.complete(part):
+            self._retire(segment)
+        segments, index_of = self.segments, self.segment_index
         for sequence in part.removed:
             segment = segments[index_of(sequence)]
             position = sequence - segment.base
@@ -174,47 +168,43 @@ class MemoryLog(LimitedLog):
     def _release(self, start: int, stop: int) -> None:
         if stop <= start:
             return
-        for segment in self._segments[self._segment_index(start) :]:
+        for segment in self.segments[self.segment_index(start) :]:
             if segment.base >= stop:
                 break
             low, high = segment.lower(start), segment.lower(stop)
             segment.bodies[low:high] = [None] * (high - low)
 
     def _roll(self, base: int) -> Segment:
-        tail = self._segments[-1]
+        tail = self.segments[-1]
         tail.live_counts()  # now, a few thousand at a time, rather than all when they are asked for
         tail.sealed = True
         tail.data_end = sum(tail.sizes)
         segment = Segment(tail.serial + 1, base)
         segment.durable = True
-        self._segments.append(segment)
-        self._bases.append(base)
+        self.segments.append(segment)
+        self.bases.append(base)
         if not tail.live:
-            self._died.append(tail)
+            self.removals.died.append(tail)
         return segment
 
     def _retire(self, segment: Segment) -> None:
-        index = self._segments.index(segment)
-        del self._segments[index]
-        del self._bases[index]
-        self._forget_totals(segment)
+        index = self.segments.index(segment)
+        del self.segments[index]
+        del self.bases[index]
+        self.forget_totals(segment)
 
     def skip_past(self, last_seq: int) -> None:
         """Sequences up to ``last_seq`` will not be used; the next append begins a segment."""
         self.last_seq = last_seq
         if not self.messages:
-            self._first = last_seq + 1
-        self._segments[-1].sealed = True
-
-    def _check_writable(self) -> None:
-        self._tell_storage(self)
-        self._clean = False
+            self.first = last_seq + 1
+        self.segments[-1].sealed = True
 
     def _decode(
         self, segment: Segment, positions: Sequence[int], out: list[StoredRow], room: int
     ) -> int:
         names, sids, stamps, bodies = (
-            self._table.names,
+            self.table.names,
             segment.sids,
             segment.stamps,
             segment.bodies,
@@ -297,7 +287,7 @@ class MemoryStorage:
         self._meta = MemoryMeta()
         self.report: list[Finding] = []
         self._streams: dict[str, MemoryLog] = {}
-        self._dirty: dict[EditableLog, None] = {}
+        self._dirty: dict[MemoryLog, None] = {}
 
     @property
     def meta(self) -> MemoryMeta:
@@ -357,7 +347,8 @@ class MemoryStorage:
     def close(self) -> None:
         """Nothing to do: there is nothing to keep."""
 
-    def _mark_dirty(self, log: EditableLog) -> None:
-        if self._streams.get(log.name) is not log:
+    def _mark_dirty(self, log: StreamLog) -> None:
+        known = self._streams.get(log.name)
+        if known is None or known is not log:
             raise StoreError(f"stream {log.name!r} was deleted")
-        self._dirty[log] = None
+        self._dirty[known] = None

@@ -17,9 +17,9 @@ from ..io.files import FileSystem, LocalFiles, explain
 from ..io.findings import Finding, Quarantine
 from ..io.lock import DirectoryLock
 from ..log.appends import ExpiryOf
-from ..log.edits import EditableLog
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
+from ..log.log import StreamLog
 from ..log.segment_cache import SegmentCache
 from ..meta.journal_file import open_journal
 from ..meta.journal_writer import JournalWriter
@@ -488,13 +488,15 @@ class FileStorage:
         if self._closed:
             raise StoreError("the store is closed")
 
-    def _mark_dirty(self, log: EditableLog) -> None:
+    def _mark_dirty(self, log: StreamLog) -> None:
         self._check()
-        if self._logs.get(log.name) is not log:
+        known = self._logs.get(log.name)
+        if known is None or known is not log:
             raise StoreError(f"stream {log.name!r} was deleted")
-        self._staged.dirty[log] = None
+        self._staged.dirty[known] = None
         self._staged.touched = True
 
-    def _restage(self, log: EditableLog) -> None:
-        if self._logs.get(log.name) is log:
-            self._staged.dirty[log] = None
+    def _restage(self, log: StreamLog) -> None:
+        known = self._logs.get(log.name)
+        if known is not None and known is log:
+            self._staged.dirty[known] = None

@@ -373,8 +373,8 @@ def test_a_deleted_streams_memory_is_let_go_in_turns(world: World, client: Clien
     client.stream(storage="memory")
     fill(client, 10_000)
     store = world.storage.open_stream("S")
-    assert len(store._segments) > 2
+    assert len(store.segments) > 2
     client.api("STREAM.DELETE.S")
-    assert len(store._segments) > 2
+    assert len(store.segments) > 2
     world.settle()
-    assert len(store._segments) == 1
+    assert len(store.segments) == 1
