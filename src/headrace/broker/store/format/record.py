@@ -67,7 +67,7 @@ __all__ = [
 HEAD: Final = struct.Struct("<IHBBQqH")
 U32: Final = struct.Struct("<I")
 U64: Final = struct.Struct("<Q")
-_pack_head: Final = HEAD.pack
+_pack_head: Final = struct.Struct("<IIQqH").pack  # as HEAD; mark, kind and flags in one: quicker
 _pack_u32: Final = U32.pack
 HEAD_BYTES: Final = HEAD.size
 CRC_BYTES: Final = 4
@@ -84,6 +84,8 @@ FLAG_EXPIRES: Final = 2
 FLAG_OPEN: Final = 4
 _FLAGS: Final = FLAG_HEADERS | FLAG_EXPIRES | FLAG_OPEN
 _FLAGS_AT: Final = 7
+_PLAIN: Final = MARK | MESSAGE << 16
+_HEADED: Final = _PLAIN | FLAG_HEADERS << 24
 
 _RANGES_PER_RECORD: Final = 32_768
 
@@ -108,11 +110,10 @@ def encode_message(
     size = OVERHEAD + length + len(payload)
     if headers:
         size += 4 + len(headers)
-        head = _pack_head(size, MARK, MESSAGE, FLAG_HEADERS, sequence, timestamp_ns, length)
+        head = _pack_head(size, _HEADED, sequence, timestamp_ns, length)
         body = b"".join((head, _pack_u32(len(headers)), subject, headers, payload))
     else:
-        body = _pack_head(size, MARK, MESSAGE, 0, sequence, timestamp_ns, length)
-        body += subject + payload
+        body = _pack_head(size, _PLAIN, sequence, timestamp_ns, length) + subject + payload
     return body + _pack_u32(crc32(body, salt))
 
 

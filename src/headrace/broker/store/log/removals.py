@@ -56,7 +56,8 @@ class Removals:
                 segment.mark_dead(position)
                 self.drop(segment, position)
                 removed.append(sequence)
-                log.note_sparse(segment)
+                if segment.sealed:
+                    log.note_sparse(segment)
         if len(removed) > before:
             self.after_removal()
         return len(removed) - before
