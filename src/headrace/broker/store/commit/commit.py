@@ -123,7 +123,7 @@ class Committer:
                         break
                 if not self._queue and self._stopping:
                     return
-                items = self._take()
+                items = self._next_group()
             if items:
                 self._run(items)
             self._sync_if_due()
@@ -133,7 +133,7 @@ class Committer:
             return None
         return max(0.0, (self._next_sync_ns - self._clock.monotonic_ns()) / 1e9)
 
-    def _take(self) -> list[Batch | Chore]:
+    def _next_group(self) -> list[Batch | Chore]:
         """What may be committed together: up to a size, and nothing after a deletion or a chore."""
         items: list[Batch | Chore] = []
         epoch: int | None = None

@@ -39,8 +39,8 @@ from .appends import SUBJECT_MAX, Staged
 from .compaction import Compaction, is_sparse
 from .holes import hole_before, punch_chore
 from .log import StreamLog
-from .part import Part
 from .reader import RecordReader
+from .removals import Part
 from .seal import seal_chore, unlink_chore
 from .segment_cache import SegmentCache
 

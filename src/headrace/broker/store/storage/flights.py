@@ -6,8 +6,8 @@ from ....errors import StoreError
 from ..commit.commit import Batch
 from ..commit.writer import Work
 from ..log.file_log import FileLog
-from ..log.part import Part
-from .memory import MemoryLog
+from ..log.memory_log import MemoryLog
+from ..log.removals import Part
 
 __all__ = ["Flight", "Staged", "ignore", "ignore_outcome"]
 

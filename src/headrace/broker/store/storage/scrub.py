@@ -19,7 +19,7 @@ from ..io.findings import Finding
 
 if TYPE_CHECKING:
     from ..log.file_log import FileLog
-    from .memory import MemoryLog
+    from ..log.memory_log import MemoryLog
 
 __all__ = [
     "PIECE_BYTES",

@@ -20,6 +20,7 @@ from ..log.appends import ExpiryOf
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
 from ..log.log import StreamLog
+from ..log.memory_log import MemoryLog
 from ..log.segment_cache import SegmentCache
 from ..meta.journal_file import open_journal
 from ..meta.journal_writer import JournalWriter
@@ -28,7 +29,6 @@ from ..meta.spare import Spares, mend
 from ..recovery.recovery import open_log
 from .flights import Flight, Staged, ignore, ignore_outcome
 from .layout import Layout
-from .memory import MemoryLog
 from .scrub import SealedFile, read_everything, sealed_files
 from .settings import HANDLES, Salts, check_segment_bytes, each_ones_handles, parse_sync
 

@@ -20,7 +20,7 @@ from headrace.broker.core.jetstream.headers.ttl import (
 from headrace.broker.core.jetstream.schedule.due_times import Wheel
 from headrace.broker.core.jetstream.stream.expiry import Expiry
 from headrace.broker.store import FileStorage
-from headrace.broker.store.storage.memory import MemoryLog
+from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World
 
