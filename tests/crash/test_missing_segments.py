@@ -222,7 +222,7 @@ def test_gaps_of_a_store_that_did_not_record_them_are_taken_as_they_are(
     from headrace.broker.store.log import file_log as filestore
 
     monkeypatch.setattr(filestore, "encode_header", lambda h: encode(h._replace(tells=False)))
-    monkeypatch.setattr(filestore, "place_of", lambda segments, dead: (dead.base, dead.base))
+    monkeypatch.setattr(filestore, "emptied_range", lambda segments, dead: (dead.base, dead.base))
     store = made()
     low, high = store.range_of(store.segments()[2])
     store.remove({s for s in store.there if low <= s <= high})

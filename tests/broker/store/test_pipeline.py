@@ -54,7 +54,7 @@ class Owner:
 
     def commit(self) -> None:
         """The commit thread does one round."""
-        items = self.committer._take()
+        items = self.committer._next_group()
         if items:
             self.committer._run(items)
 

@@ -129,7 +129,7 @@ class Life:
 
 @pytest.fixture(autouse=True)
 def small_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(memory, "_SEGMENT_MESSAGES", 16)
+    monkeypatch.setattr(memory_log, "_SEGMENT_MESSAGES", 16)
     monkeypatch.setattr(bulk, "_WINDOW", 7)
     yield
 
@@ -298,9 +298,9 @@ def test_messages_taken_back_keep_subjects_that_had_been_emptied(
 def counting(look: Any, looks: list[int]) -> Any:
     """The same look, which notes how many positions it was at."""
 
-    def counted(view: View, segment: Segment, start: int, stop: int) -> Any:
+    def counted(selection: Selection, segment: Segment, start: int, stop: int) -> Any:
         looks.append(stop - start)
-        return look(view, segment, start, stop)
+        return look(selection, segment, start, stop)
 
     return counted
 
@@ -311,7 +311,7 @@ class TestWork:
     @pytest.fixture
     def log(self, monkeypatch: pytest.MonkeyPatch) -> MemoryLog:
         monkeypatch.setattr(bulk, "_WINDOW", 8192)
-        monkeypatch.setattr(memory, "_SEGMENT_MESSAGES", 100_000)
+        monkeypatch.setattr(memory_log, "_SEGMENT_MESSAGES", 100_000)
         log = MemoryStorage().create_stream("S")
         for number in range(60_000):
             log.append(b"s.%d" % (number & 1), b"", b"", number)
@@ -321,7 +321,7 @@ class TestWork:
     def looked(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
         """How many positions were looked at, by every look."""
         looks: list[int] = []
-        for kind in View.__subclasses__():
+        for kind in (All, Sole, Matching):
             for name in ("positions", "matched"):
                 monkeypatch.setattr(kind, name, counting(getattr(kind, name), looks))
         return looks

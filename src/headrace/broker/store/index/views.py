@@ -9,50 +9,58 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import compress
 from operator import and_
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .index import Segment, SubjectTable
 
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
-__all__ = ["All", "Matching", "Sole", "View", "make_view"]
+__all__ = ["All", "Matching", "Selection", "Sole", "View", "make_view"]
 
 
-class View:
-    """What all selections share: totals by segment, the stretch known to be empty, a cursor."""
-
-    __slots__ = ("_cursor", "_table", "_totals", "quiet")
-
-    def __init__(self, table: SubjectTable) -> None:
-        self._table = table
-        self._totals: dict[int, tuple[int, int, int]] = {}  # serial: version, length, total
-        self._cursor: tuple[int, int, int, int] = (-1, 0, 0, 0)  # serial, version, position, below
-        self.quiet: tuple[int, int] = (1, 0)  # sequences known to hold no match
+class Selection(Protocol):
+    """Which subjects are meant, as segments see it."""
 
     def positions(self, segment: Segment, start: int, stop: int) -> Sequence[int]:
         """The live matching positions in ``[start, stop)``."""
-        raise NotImplementedError
+        ...
 
     def matched(self, segment: Segment, start: int, stop: int) -> int:
         """How many live positions in ``[start, stop)`` match."""
-        raise NotImplementedError
+        ...
 
     def sids(self) -> Sequence[int]:
         """The subject ids that match."""
-        raise NotImplementedError
+        ...
 
-    def _sum(self, segment: Segment) -> int:
-        raise NotImplementedError
+    def live_in(self, segment: Segment) -> int:
+        """How many live messages of a whole segment match."""
+        ...
+
+
+class View:
+    """A selection, with what was found out about it: totals by segment, an empty stretch, a cursor."""
+
+    __slots__ = ("_cursor", "_live_in", "_matched", "_totals", "positions", "quiet", "sids")
+
+    def __init__(self, selection: Selection) -> None:
+        self.positions: Final = selection.positions
+        self.sids: Final = selection.sids
+        self._matched = selection.matched
+        self._live_in = selection.live_in
+        self._totals: dict[int, tuple[int, int, int]] = {}  # serial: version, length, total
+        self._cursor: tuple[int, int, int, int] = (-1, 0, 0, 0)  # serial, version, position, below
+        self.quiet: tuple[int, int] = (1, 0)  # sequences known to hold no match
 
     def total(self, segment: Segment) -> int:
         """How many live messages of the segment match."""
         n = len(segment)
         version, known, total = self._totals.get(segment.serial, (-1, 0, 0))
         if version != segment.version:
-            total = self._sum(segment)
+            total = self._live_in(segment)
         elif known < n:
-            total += self.matched(segment, known, n)
+            total += self._matched(segment, known, n)
         else:
             return total
         self._totals[segment.serial] = (segment.version, n, total)
@@ -78,9 +86,9 @@ class View:
         if serial != segment.serial or version != segment.version or at > position:
             at, below = head, 0
         if n - position < position - at:
-            below = total - self.matched(segment, position, n)
+            below = total - self._matched(segment, position, n)
         else:
-            below += self.matched(segment, at, position)
+            below += self._matched(segment, at, position)
         self._cursor = (segment.serial, segment.version, position, below)
         return total - below
 
@@ -102,10 +110,13 @@ class View:
             self.quiet = (start, last)
 
 
-class All(View):
+class All:
     """Every subject."""
 
-    __slots__ = ()
+    __slots__ = ("_table",)
+
+    def __init__(self, table: SubjectTable) -> None:
+        self._table = table
 
     def positions(self, segment: Segment, start: int, stop: int) -> Sequence[int]:
         selectors = segment.alive_slice(start, stop)
@@ -119,23 +130,17 @@ class All(View):
     def sids(self) -> Sequence[int]:
         return range(len(self._table.names))
 
-    def total(self, segment: Segment) -> int:
+    def live_in(self, segment: Segment) -> int:
         return segment.live
 
-    def _sum(self, segment: Segment) -> int:
-        return segment.live
 
-    def barren(self, segment: Segment) -> bool:
-        return segment.live == 0
-
-
-class Sole(View):
+class Sole:
     """One subject."""
 
-    __slots__ = ("_sid", "_subject")
+    __slots__ = ("_sid", "_subject", "_table")
 
     def __init__(self, table: SubjectTable, subject: bytes) -> None:
-        super().__init__(table)
+        self._table = table
         self._subject = subject
         self._sid = -1
 
@@ -171,18 +176,18 @@ class Sole(View):
         sid = self._resolve()
         return () if sid < 0 else (sid,)
 
-    def _sum(self, segment: Segment) -> int:
+    def live_in(self, segment: Segment) -> int:
         sid = self._resolve()
         return 0 if sid < 0 else segment.live_counts().get(sid, 0)
 
 
-class Matching(View):
+class Matching:
     """The subjects a predicate accepts: a mask over subject ids, extended as subjects appear."""
 
-    __slots__ = ("_mask", "_matches", "_sids")
+    __slots__ = ("_mask", "_matches", "_sids", "_table")
 
     def __init__(self, table: SubjectTable, matches: Callable[[bytes], bool]) -> None:
-        super().__init__(table)
+        self._table = table
         self._matches = matches
         self._mask = bytearray()
         self._sids: list[int] = []
@@ -211,7 +216,7 @@ class Matching(View):
         self._extend()
         return self._sids
 
-    def _sum(self, segment: Segment) -> int:
+    def live_in(self, segment: Segment) -> int:
         mask = self._extend()
         counts = segment.live_counts()
         if len(self._sids) < len(counts):
@@ -223,7 +228,7 @@ class Matching(View):
 def make_view(table: SubjectTable, filter: SubjectFilter | None) -> View:
     """The cheapest view for a filter."""
     if filter is None or b">" in filter.patterns:
-        return All(table)
+        return View(All(table))
     if filter.literal is not None:
-        return Sole(table, filter.literal)
-    return Matching(table, filter.matches)
+        return View(Sole(table, filter.literal))
+    return View(Matching(table, filter.matches))
