@@ -33,7 +33,7 @@ class _Hand:
 
     def step(self) -> bool:
         """What the thread does in one round; False if there was nothing."""
-        items = self._committer._take()
+        items = self._committer._next_group()
         if items:
             self._committer._run(items)
         return bool(items)

@@ -14,11 +14,10 @@ from hypothesis import strategies as st
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.broker.store.format.record import OVERHEAD
 from headrace.broker.store.index.index import Segment
-from headrace.broker.store.index.views import View
-from headrace.broker.store.log import bulk, removals
+from headrace.broker.store.index.views import All, Matching, Selection, Sole
+from headrace.broker.store.log import bulk, memory_log, removals
 from headrace.broker.store.log.file_log import FileLog
-from headrace.broker.store.storage import memory
-from headrace.broker.store.storage.memory import MemoryLog
+from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.message import StoredMessage
 from headrace.subjects import SubjectFilter
 from headrace.testing.faultfs import FaultFS
