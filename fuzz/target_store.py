@@ -13,10 +13,10 @@ from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES
 from headrace.broker.store.io.findings import Finding, Quarantine
 from headrace.broker.store.log.file_log import FileLog
-from headrace.broker.store.log.segment_cache import Shelf
+from headrace.broker.store.log.segment_cache import SegmentCache
 from headrace.broker.store.meta.journal_file import open_journal
 from headrace.broker.store.recovery.recovery import open_log
-from headrace.broker.store.storage.memory import MemoryLog
+from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.broker.store.storage.settings import HANDLES
 from headrace.clock import ManualClock
 from headrace.errors import StoreFormatError
@@ -149,7 +149,7 @@ def check_segment(data: bytes, rng: random.Random) -> None:
     fs = STREAM_ONLY.kill()
     fs.overwrite(path, data)
     found: list[Finding] = []
-    shelf = Shelf(
+    cache = SegmentCache(
         fs,
         ROOT,
         clock=ManualClock(),
@@ -158,13 +158,13 @@ def check_segment(data: bytes, rng: random.Random) -> None:
         handles=HANDLES,
         salt=lambda: 7,
         report=found.append,
-        soil=lambda log: None,
+        mark_dirty=lambda log: None,
         restage=lambda log: None,
         chore=lambda chore: None,
         notify=lambda: None,
     )
     try:
-        log = open_log("S", STREAM, shelf, Quarantine(fs, f"{ROOT}/quarantine"))
+        log = open_log("S", STREAM, cache, Quarantine(fs, f"{ROOT}/quarantine"))
     except StoreFormatError:
         return
     check_written(log, found)

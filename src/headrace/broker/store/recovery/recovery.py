@@ -34,7 +34,7 @@ from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from ..index.index import Segment, SubjectTable
 from ..index.spans import coalesce, subtract
 from ..io.files import read_start
-from ..io.findings import Finding, Quarantine, damage
+from ..io.findings import Quarantine, damage
 from ..log.appends import ExpiryOf
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
@@ -497,5 +497,4 @@ class _Opening:
     def _report(
         self, path: str, offset: int, what: str, lost: tuple[int, int] | None = None
     ) -> None:
-        finding: Finding = damage(path, offset, what, self._name, lost)
-        self._cache.report(finding)
+        self._cache.report(damage(path, offset, what, self._name, lost))
