@@ -13,10 +13,10 @@ from headrace.broker.store import FileStorage
 from headrace.broker.store.format.entries import FILE_HEADER_BYTES
 from headrace.broker.store.io.findings import Finding, Quarantine
 from headrace.broker.store.log.file_log import FileLog
+from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.broker.store.log.segment_cache import SegmentCache
 from headrace.broker.store.meta.journal_file import open_journal
 from headrace.broker.store.recovery.recovery import open_log
-from headrace.broker.store.log.memory_log import MemoryLog
 from headrace.broker.store.storage.settings import HANDLES
 from headrace.clock import ManualClock
 from headrace.errors import StoreFormatError

@@ -378,15 +378,14 @@ class FileStorage:
     def _submit(self, done: Callable[[Exception | None], None], *, own: bool = False) -> None:
         batch = Batch(self._epoch, done)
         refused, self._poison = self._poison, None
-        staged = Staged()
         if refused is None:
-            staged, self._staged = self._staged, staged
-        flight = Flight(batch, staged, refused, own=own)
-        if refused is None:
+            flight = Flight(batch, self._staged, None, own=own)
+            self._staged = Staged()
             self._fill(flight)
         else:
             # What was staged before the batch failed is gone already, and so is what came since.
             self._take_back_staged()
+            flight = Flight(batch, Staged(), refused, own=own)
         self._inflight.append(flight)
         if batch.work:
             self._committer.submit(batch)
