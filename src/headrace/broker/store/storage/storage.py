@@ -489,10 +489,9 @@ class FileStorage:
 
     def _mark_dirty(self, log: StreamLog) -> None:
         self._check()
-        known = self._logs.get(log.name)
-        if known is None or known is not log:
+        if self._logs.get(log.name) is not log:
             raise StoreError(f"stream {log.name!r} was deleted")
-        self._staged.dirty[known] = None
+        self._restage(log)
         self._staged.touched = True
 
     def _restage(self, log: StreamLog) -> None:
