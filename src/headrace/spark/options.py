@@ -222,13 +222,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "startingOffsets",
         EARLIEST,
         "Where a new query begins: earliest, latest or the first stream sequence to read. For streaming, "
-        "latest needs durable, which remembers the place.",
+        "latest needs durable, which records the position.",
         _position,
     ),
     Option(
         "startingTimestamp",
         "",
-        "Begin at the first message stored at or after this time; goes before startingOffsets.",
+        "Begin at the first message stored at or after this time; overrides startingOffsets.",
         _timestamp,
     ),
     Option(
@@ -246,13 +246,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "maxOffsetsPerTrigger",
         "",
-        "At most so many sequences per micro-batch; default: all.",
+        "At most this many sequences per micro-batch; default: all.",
         _at_least(1),
     ),
     Option(
         "failOnDataLoss",
         "true",
-        "Fail when messages were removed before they were read; false: go on without them.",
+        "Fail when messages were removed before they were read; false: continue without them.",
         _flag,
     ),
     Option(
@@ -270,35 +270,35 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option(
         "partitionBy",
         "token",
-        "What gives a message's partition: token=K, the K-th subject token is its number; or hash=K,L, the "
+        "How to find a message's partition: token=K, the K-th subject token is its number; or hash=K,L, the "
         "server's partition() over these tokens; hash alone takes the whole subject.",
         _rule,
     ),
     Option(
         "maxTasks",
         "",
-        "At most so many tasks per batch; default 16, for splitBy=partition one per partition.",
+        "At most this many tasks per batch; default 16, for splitBy=partition one per partition.",
         _at_least(1),
     ),
     Option(
         "minMessagesPerTask",
         "50000",
-        "No more tasks than give each so many sequences.",
+        "Limits the tasks so that each reads at least this many sequences.",
         _at_least(1),
     ),
     Option("includeHeaders", "false", "Add the column headers.", _flag),
     Option(
         "pollTimeout",
         "250ms",
-        "How long an idle query waits for news before it asks again.",
+        "How long an idle query waits before it polls again.",
         _seconds,
     ),
-    Option("readTimeout", "30s", "Fail a task that receives nothing for so long.", _seconds),
+    Option("readTimeout", "30s", "Fail a task that receives nothing for this long.", _seconds),
     Option("rowsPerBatch", "10000", "Rows per Arrow batch handed to Spark.", _at_least(1)),
     Option("user", "", "User name.", _text),
     Option("password", "", "Password.", _text),
     Option("token", "", "Authentication token.", _text),
-    Option("tls", "false", "Require TLS (tls:// URLs do so by themselves).", _flag),
+    Option("tls", "false", "Require TLS (implied by tls:// URLs).", _flag),
     Option(
         "tlsCa", "", "File of the certificate authorities to trust; default: the system's.", _text
     ),
