@@ -1,4 +1,4 @@
-"""Time is handed in: these two clocks are the only ones, and tests use the second."""
+"""Clocks. Code that needs the time is handed one of these; tests use ``ManualClock``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["Clock", "ManualClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """What a room that needs the time is given."""
+    """The time, as it is handed to code that needs it."""
 
     def now_ns(self) -> int:
         """Wall-clock time in nanoseconds since the Unix epoch."""
         ...
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds that never go back; for deadlines."""
+        """Nanoseconds that never go backwards; for deadlines."""
         ...
 
 
@@ -39,11 +39,11 @@ class ManualClock:
         return self._now_ns
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since it was made."""
+        """Nanoseconds since this clock was created."""
         return self._monotonic_ns
 
     def advance(self, seconds: float) -> None:
-        """Move forward by ``seconds``."""
+        """Move the clock forward by ``seconds``."""
         step_ns = round(seconds * 1e9)
         self._now_ns += step_ns
         self._monotonic_ns += step_ns

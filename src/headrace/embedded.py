@@ -1,6 +1,6 @@
 """The broker together with its client in one process: ``headrace.Broker``, ``headrace.sync.Broker``.
 
-The one place that knows both. Client and broker meet in the frames of ``wire.inprocess`` and in nothing else.
+Only this module knows both. Client and broker exchange only the frames of ``wire.inprocess``.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class Broker(ServerBroker):
     ) -> Connecting:
         """Connect without a socket: ``connection = await broker.connect(…)``, or ``async with …``.
 
-        The connection is the usual one, with its guarantees: an acknowledged publish is as durable,
-        permissions hold (log in by ``user`` and ``password``, or whatever the broker asks for), and who
-        sends faster than the broker works has to wait. Options that concern sockets, servers and TLS
-        have no meaning here. It is used in the broker's own event loop, and closed for good when the
-        broker stops; from another thread or process connect to ``client_url``.
+        The connection is an ordinary one with the usual guarantees: an acknowledged publish is as durable,
+        permissions apply (log in with ``user`` and ``password``, or whatever the broker requires), and a
+        client that sends faster than the broker works has to wait. Options about sockets, servers and TLS
+        have no effect. Use the connection in the broker's own event loop. It closes for good when the
+        broker stops. From another thread or process connect to ``client_url``.
 
         Raises (when awaited):
             ConfigurationError: an option is wrong, or this is not the broker's event loop.
-            AuthorizationError: the credentials were refused.
+            AuthorizationError: the broker rejected the credentials.
             ConnectionClosedError: the broker is not running.
         """
         settings = settings_from(options, keywords)
@@ -90,26 +90,26 @@ class BlockingBroker:
 
     @property
     def client_url(self) -> str:
-        """Where other processes connect; credentials are not in it."""
+        """The URL for other processes to connect to, without credentials."""
         return self._broker.client_url
 
     @property
     def monitor_url(self) -> str | None:
-        """Where monitoring answers, if it was asked for."""
+        """The URL of the monitoring server, if it is enabled."""
         return self._broker.monitor_url
 
     @property
     def websocket_url(self) -> str | None:
-        """Where WebSockets are accepted, if they were asked for."""
+        """The URL of the WebSocket listener, if it is enabled."""
         return self._broker.websocket_url
 
     def announce_stop(self) -> None:
-        """Tell the clients to look for another server; they are served until ``stop``."""
+        """Tell the clients to find another server. They are served until ``stop``."""
         if self._thread is not None:
             self._thread.call(self._broker.announce_stop)
 
     def reload(self, options: BrokerOptions) -> list[str]:
-        """Change to these settings as far as that goes while serving, as ``headrace.Broker.reload``.
+        """Apply these settings as far as possible while serving, as ``headrace.Broker.reload`` does.
 
         Returns the names of changed settings that need a restart. Raises ConfigurationError, and then
         nothing has changed.
@@ -119,7 +119,7 @@ class BlockingBroker:
         return self._thread.call(self._broker.reload, options)
 
     def start(self) -> None:
-        """Recover what is stored, then listen. A failed start leaves nothing behind."""
+        """Recover the store, then listen. A failed start leaves nothing behind."""
         self._thread = LoopThread()
         try:
             self._thread.run(self._broker.start())
@@ -128,7 +128,7 @@ class BlockingBroker:
             raise
 
     def stop(self) -> None:
-        """Stop listening, write everything down, close every connection. May be called again."""
+        """Stop listening, write everything to disk, close every connection. May be called again."""
         if self._thread is not None:
             thread, self._thread = self._thread, None
             try:
@@ -141,7 +141,7 @@ class BlockingBroker:
     ) -> BlockingConnection:
         """Connect without a socket; arguments and errors are those of ``headrace.Broker.connect``.
 
-        The connection is served by the broker's thread: its methods may be called from any other.
+        The broker's thread serves the connection. Call its methods from any other thread.
         """
         if self._thread is None:
             raise ConnectionClosedError("the broker is not running")

@@ -6,23 +6,23 @@ HeadraceError
 ├── ProtocolError               the peer sent bytes that are not the NATS protocol
 │   └── LimitExceededError      … or more of them than a limit allows
 ├── ConnectionClosedError       the connection ended and will not come back
-│   ├── AuthorizationError      … because the server refused our credentials
+│   ├── AuthorizationError      … because the server rejected the credentials
 │   └── ConnectFailedError      … because no server could be reached
 ├── DisconnectedError           the connection was lost before the answer came; it is being restored
-├── BufferFullError             output waits to be sent and the limit is reached; nothing was queued
+├── BufferFullError             the unsent output has reached its limit; nothing was queued
 ├── ServerError                 the server sent -ERR
-├── TimeoutError_               an answer did not come in time (also a builtin TimeoutError)
-├── NoRespondersError           nobody listens on the subject of a request
-├── JetStreamApiError           the server refused: code, err_code, description
+├── TimeoutError_               no answer came in time (also a builtin TimeoutError)
+├── NoRespondersError           the subject of a request has no subscriber
+├── JetStreamApiError           the server rejected it: code, err_code, description
 ├── PullError                   a pull request ended with an error status
-├── HeartbeatMissedError        a pull went silent for twice its idle heartbeat
-├── SlowConsumerError           messages came faster than they were taken, and were dropped
-└── StoreError                  the disk did not do what was asked
-    ├── StoreFullError          … it is full
-    ├── StoreFailedError        … it failed; the stream is read-only from here on
-    ├── StoreReadError          … something stored cannot be read now; nothing changed by it
+├── HeartbeatMissedError        a pull was silent for twice its idle heartbeat
+├── SlowConsumerError           messages arrived faster than they were processed, and were dropped
+└── StoreError                  the store could not carry out an operation
+    ├── StoreFullError          … the disk is full
+    ├── StoreFailedError        … a write failed; the store is read-only from now on
+    ├── StoreReadError          … stored data cannot be read now; nothing has changed
     ├── StoreLockedError        … another process owns the directory
-    └── StoreFormatError        … it was written by a version we cannot read
+    └── StoreFormatError        … its format is from a version we cannot read
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 
 class HeadraceError(Exception):
-    """The root: ``except HeadraceError`` catches everything Headrace raises on purpose."""
+    """The root: ``except HeadraceError`` catches every error that Headrace raises on purpose."""
 
 
 class ConfigurationError(HeadraceError, ValueError):
@@ -71,7 +71,7 @@ class InvalidSubjectError(HeadraceError, ValueError):
 class ProtocolError(HeadraceError):
     """The peer sent bytes that are not the NATS protocol.
 
-    ``wire_text`` is what a server answers in ``-ERR`` before it closes the connection.
+    ``wire_text`` is the text of the ``-ERR`` that a server sends before it closes the connection.
     """
 
     def __init__(self, message: str, *, wire_text: str = "Unknown Protocol Operation") -> None:
@@ -88,22 +88,22 @@ class ConnectionClosedError(HeadraceError, ConnectionError):
 
 
 class AuthorizationError(ConnectionClosedError):
-    """The server refused the credentials."""
+    """The server rejected the credentials."""
 
 
 class ConnectFailedError(ConnectionClosedError):
-    """No server of the list could be reached."""
+    """None of the servers could be reached."""
 
 
 class DisconnectedError(HeadraceError, ConnectionError):
-    """The connection was lost before the answer came: the server may or may not have acted.
+    """The connection was lost before the answer came. The server may or may not have acted.
 
-    The connection itself is being restored.
+    The client is restoring the connection.
     """
 
 
 class BufferFullError(HeadraceError):
-    """Output waits to be sent and has reached its limit: nothing of the refused message was queued."""
+    """The unsent output has reached its limit. Nothing of the rejected message was queued."""
 
 
 class ServerError(HeadraceError):
@@ -111,15 +111,15 @@ class ServerError(HeadraceError):
 
 
 class TimeoutError_(HeadraceError, builtins.TimeoutError):  # noqa: N801, N818
-    """An answer did not come in time. Exported as ``headrace.TimeoutError``."""
+    """No answer came in time. Exported as ``headrace.TimeoutError``."""
 
 
 class NoRespondersError(HeadraceError):
-    """Nobody listens on the subject of the request (status 503)."""
+    """The request has no responders: no subscriber on its subject (status 503)."""
 
 
 class JetStreamApiError(HeadraceError):
-    """The server refused a JetStream request or publish.
+    """The server rejected a JetStream request or publish.
 
     Attributes:
         code: the HTTP-like status (400, 404, 500, 503).
@@ -150,34 +150,34 @@ class PullError(HeadraceError):
 
 
 class HeartbeatMissedError(HeadraceError):
-    """Nothing, not even a heartbeat, came for twice a pull's idle heartbeat; it is pulled anew."""
+    """Nothing, not even a heartbeat, came for twice the idle heartbeat of a pull."""
 
 
 class SlowConsumerError(HeadraceError):
-    """Messages came faster than they were taken; the oldest limit in the text was reached."""
+    """Messages arrived faster than they were processed, and reached the limit in the text."""
 
 
 class StoreError(HeadraceError):
-    """The store could not do what was asked."""
+    """The store could not carry out an operation."""
 
 
 class StoreFullError(StoreError):
-    """No room: nothing of the refused batch was kept, reads and deletes still work."""
+    """The disk is full. Nothing of the rejected batch was kept; reads and deletes still work."""
 
 
 class StoreFailedError(StoreError):
-    """Writing or syncing failed: the store is read-only until the process is restarted."""
+    """A write or sync failed. The store is read-only until the process is restarted."""
 
 
 class StoreReadError(StoreError):
-    """Something stored cannot be read now. Nothing has changed, and reading it again may work.
+    """Stored data cannot be read at the moment. Nothing has changed, and a retry may succeed.
 
-    What can be read and does not match its checksum is another thing: it is reported, and passed over.
+    Data that can be read but does not match its checksum is different: it is reported and skipped.
 
     Attributes:
         path: the file.
-        errno: what the system said, as in the module ``errno``.
-        removed: sequences that had been removed before, by a call that removes many one by one.
+        errno: the system's error number, as in the module ``errno``.
+        removed: sequences that were removed before the error, by a call that removes many one by one.
     """
 
     def __init__(self, text: str, path: str = "", errno: int = 0) -> None:
@@ -192,4 +192,4 @@ class StoreLockedError(StoreError):
 
 
 class StoreFormatError(StoreError):
-    """The directory was written in a format this version cannot read."""
+    """The directory was written in a format that this version cannot read."""

@@ -1,6 +1,6 @@
 """Every limit, with its unit in its name and the behaviour when it is reached.
 
-Values follow nats-server where it has one, so that clients meet no surprise.
+Values follow nats-server where it has the same limit, so that clients meet no surprise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OUTBOUND_BLOCKED_BYTES: Final = (
 CONNECTIONS_MAX: Final = 65_536  # one more: -ERR 'maximum connections exceeded', closed
 SUBSCRIPTIONS_PER_CONNECTION_MAX: Final = 100_000  # one more: -ERR 'maximum subscriptions exceeded'
 SUBSCRIPTION_TOKENS_MAX: Final = 256  # one more: -ERR 'Permissions Violation …, too many tokens'
-READ_CHUNK_BYTES: Final = 256 * 1024  # what one read of a socket may bring
+READ_CHUNK_BYTES: Final = 256 * 1024  # the most that one read of a socket returns
 
 # JetStream names and documents.
 NAME_CHARS_MAX: Final = 255
@@ -49,14 +49,14 @@ FLOW_WINDOW_BYTES_FIRST: Final = 2 * 1024 * 1024  # unanswered beyond: a push co
 FLOW_WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024  # the window doubles with each answer up to this
 ATOMIC_BATCH_MESSAGES_MAX: Final = 1000  # one more in a batch: err_code 10199, batch abandoned
 ATOMIC_BATCHES_PER_STREAM_MAX: Final = 50  # one more open batch: err_code 10210
-ATOMIC_BATCHES_MAX: Final = 1000  # the same, of all streams together
+ATOMIC_BATCHES_MAX: Final = 1000  # the same, for all streams together
 ATOMIC_BATCHES_BYTES_MAX: Final = (
     256 * 1024 * 1024
-)  # what open batches hold together; beyond: err_code 10210, batch abandoned
-ATOMIC_BATCH_IDLE_S: Final = 10.0  # a batch that gets no message for so long is abandoned
+)  # bytes of all open batches together; beyond: err_code 10210, batch abandoned
+ATOMIC_BATCH_IDLE_S: Final = 10.0  # a batch that receives no message for this long is abandoned
 FAST_BATCHES_PER_STREAM_MAX: Final = 1000  # one more open fast batch: err_code 10211
-FAST_BATCHES_MAX: Final = 50_000  # the same, of all streams together
-FAST_BATCH_IDLE_S: Final = 10.0  # a fast batch that gets nothing for so long is forgotten
+FAST_BATCHES_MAX: Final = 50_000  # the same, for all streams together
+FAST_BATCH_IDLE_S: Final = 10.0  # a fast batch that receives nothing for this long is forgotten
 FAST_BATCH_FLOW_MAX: Final = (
     500  # messages between two acknowledgements, shared by a stream's batches
 )
@@ -71,5 +71,5 @@ SEGMENT_BYTES: Final = 64 * 1024 * 1024
 COMMIT_BATCH_BYTES_MAX: Final = 4 * 1024 * 1024  # a larger batch is written in several commits
 SCRUB_BYTES_S: Final = (
     2 * 1024 * 1024
-)  # of sealed files, read again to find damage; a core's fiftieth
+)  # rate at which sealed files are read to find damage; a fiftieth of a core
 PAYLOAD_CACHE_BYTES_DEFAULT: Final = 64 * 1024 * 1024

@@ -1,4 +1,4 @@
-"""The message as it lies in a stream: what the store gives and the core reads."""
+"""A stored message, as the store returns it and the core reads it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class StoredMessage(NamedTuple):
 
 
 StoredRow: TypeAlias = tuple[int, bytes, bytes, bytes, int]
-"""The fields of a ``StoredMessage`` as a bare tuple, for reading many: it is made in half the time, and
-the garbage collector soon looks at it no more, as it does at instances of classes."""
+"""The fields of a ``StoredMessage`` as a bare tuple, for bulk reads. It takes half the time to make,
+and unlike an instance of a class the garbage collector soon stops tracking it.
+"""
 
 
 class SubjectState(NamedTuple):
-    """What a stream holds of one subject."""
+    """What a stream holds for one subject."""
 
     first_seq: int
     last_seq: int
@@ -33,7 +34,7 @@ class SubjectState(NamedTuple):
 class StreamState(NamedTuple):
     """What a stream holds. An empty stream has ``first_seq == last_seq + 1`` (0 and 0 when fresh).
 
-    ``bytes`` is accounted as nats-server does; ``first_ns``/``last_ns`` are 0 when there is no message.
+    ``bytes`` is counted as nats-server does; ``first_ns``/``last_ns`` are 0 when there is no message.
     """
 
     messages: int

@@ -1,11 +1,11 @@
 """Many subject patterns at once: whether one of them overlaps another, or contains it.
 
-Comparing each with each takes minutes for the tens of thousands a request may name; the tree of their
-tokens takes milliseconds. Patterns can be made for which the tree is no help, so the steps beyond a few for
-each token are counted, and there is an end to them.
+Comparing each with each takes minutes for the tens of thousands that a request may name; a tree of their
+tokens takes milliseconds. For some patterns the tree does not help. So steps beyond a few for each token
+are counted, and limited.
 
-Most patterns are literal, and of two of these only the same ones overlap. So they stay out of the tree until
-somebody asks with a wildcard.
+Most patterns are literal, and two literals overlap only if they are equal. So literals stay out of the tree
+until the first query with a wildcard.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any, Final, final
 __all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "are_literal", "check_count"]
 
 PATTERNS_MAX: Final = (
-    5_000  # of one request: looking at them takes 50 ms, in which nobody is served
+    5_000  # in one request: comparing them takes 50 ms, in which no client is served
 )
-STEPS_MAX: Final = 100_000  # some 25 ms; more: TooManyPatternsError
-STEPS_PER_TOKEN: Final = 4  # these are not counted
+STEPS_MAX: Final = 100_000  # some 25 ms; beyond: TooManyPatternsError
+STEPS_PER_TOKEN: Final = 4  # free steps, not counted
 
 _ONE: Final = b"*"
 _REST: Final = b">"
-_END: Final = b""  # no token is empty: under this key stands the pattern that ends here
+_END: Final = b""  # the key of a pattern that ends here; no token is empty
 
 _Node = dict[bytes, Any]
 
@@ -42,21 +42,21 @@ def check_count(count: int) -> None:
 
 @final
 class PatternTree:
-    """A set of valid patterns. Questions share ``STEPS_MAX`` steps."""
+    """A set of valid patterns. All queries share ``STEPS_MAX`` steps."""
 
     def __init__(self, patterns: Iterable[bytes] = ()) -> None:
-        self._literals: dict[bytes, None] = {}  # those that are not in the tree
+        self._literals: dict[bytes, None] = {}  # the patterns that are not in the tree
         self._root: _Node = {}
         self._steps_left = STEPS_MAX
         self.update(patterns)
 
     @property
     def has_only_literals(self) -> bool:
-        """Whether nobody has put in, or asked with, a wildcard since it was empty."""
+        """Whether no wildcard has been added or queried since the set was empty."""
         return not self._root
 
     def update(self, patterns: Iterable[bytes]) -> None:
-        """Put these in."""
+        """Add these patterns."""
         patterns = list(patterns)
         if are_literal(patterns):
             self._literals.update(dict.fromkeys(patterns))
@@ -65,14 +65,14 @@ class PatternTree:
             self.add(pattern)
 
     def add(self, pattern: bytes) -> None:
-        """Put a pattern in; twice is once."""
+        """Add a pattern; adding it twice has no effect."""
         if _may_be_wild(pattern):
             self._plant(pattern)
         else:
             self._literals[pattern] = None
 
     def discard(self, pattern: bytes) -> None:
-        """Take a pattern out; one that is not there is none the worse."""
+        """Remove a pattern; no error if the set does not have it."""
         self._literals.pop(pattern, None)
         path: list[tuple[_Node, bytes]] = []
         node = self._root
@@ -88,15 +88,15 @@ class PatternTree:
             del parent[token]
 
     def ask_anew(self) -> None:
-        """The questions from here on have ``STEPS_MAX`` steps of their own."""
+        """Give the following queries a new budget of ``STEPS_MAX`` steps."""
         self._steps_left = STEPS_MAX
 
     def overlapping(self, pattern: bytes) -> bytes | None:
-        """A pattern of the set with which this one shares a subject. Raises TooManyPatternsError."""
+        """A pattern of the set that shares a subject with this one. Raises TooManyPatternsError."""
         return next(self.all_overlapping(pattern), None)
 
     def all_overlapping(self, pattern: bytes) -> Iterator[bytes]:
-        """The patterns of the set with which this one shares a subject. Raises TooManyPatternsError."""
+        """The patterns of the set that share a subject with this one. Raises TooManyPatternsError."""
         if _may_be_wild(pattern):
             for literal in self._literals:
                 self._plant(literal)
@@ -131,7 +131,7 @@ class PatternTree:
                 yield node[_END]
 
     def _below(self, node: _Node) -> Iterator[bytes]:
-        """The patterns that end at this node or below it; the first of them is no step."""
+        """The patterns that end at this node or below it; the first of them does not count as a step."""
         nodes = [node]
         while nodes:
             node = nodes.pop()
@@ -149,7 +149,7 @@ class PatternTree:
         node[_END] = pattern
 
     def containing(self, pattern: bytes) -> bytes | None:
-        """Another pattern of the set that has every subject of this one. Raises TooManyPatternsError."""
+        """Another pattern that matches every subject of this one. Raises TooManyPatternsError."""
         nodes: list[_Node] = [self._root]
         for token in pattern.split(b"."):
             self._spend(len(nodes) - STEPS_PER_TOKEN)
@@ -177,11 +177,11 @@ class PatternTree:
 
 
 def are_literal(patterns: Iterable[bytes]) -> bool:
-    """Whether none of these has a wildcard; maybe False of odd ones that have none."""
+    """Whether none of these has a wildcard. May be False for unusual literals."""
     together = b" ".join(patterns)
     return b"*" not in together and b">" not in together
 
 
 def _may_be_wild(pattern: bytes) -> bool:
-    """False only for what has no wildcard."""
+    """False only if there is no wildcard."""
     return b"*" in pattern or pattern[-1:] == _REST

@@ -1,11 +1,11 @@
 """Subjects and patterns: validity, matching, overlap, and the partition hash.
 
-A subject is dot-separated non-empty tokens without whitespace or control characters. A pattern may
-also use ``*`` as a whole token (exactly one token) and ``>`` as the last one (one or more). A ``*`` or
-``>`` inside a longer token is an ordinary character, as in NATS.
+A subject is dot-separated non-empty tokens without whitespace or control characters. A pattern may also
+use ``*`` as a whole token (exactly one token) and ``>`` as the last one (one or more). A ``*`` or ``>``
+inside a longer token is an ordinary character, as in NATS.
 
-Everything works on ``bytes``. The matching functions expect valid arguments; ask ``check_subject`` or
-``check_pattern`` once at the edge.
+Everything works on ``bytes``. The matching functions expect valid arguments; call ``check_subject`` or
+``check_pattern`` once where input arrives.
 """
 
 from __future__ import annotations
@@ -58,26 +58,26 @@ def is_valid_pattern(pattern: bytes) -> bool:
 
 
 def is_literal(pattern: bytes) -> bool:
-    """Whether a valid pattern has no wildcard, and so matches exactly one subject: itself."""
+    """Whether a valid pattern has no wildcard, and so matches only itself."""
     return _SUBJECT.fullmatch(pattern) is not None
 
 
 def check_subject(subject: bytes) -> bytes:
-    """Return ``subject``, or raise InvalidSubjectError saying what is wrong and where."""
+    """Return ``subject``. Raises InvalidSubjectError that says what is wrong and where."""
     if not is_valid_subject(subject):
         raise InvalidSubjectError(_complaint("subject", subject, wildcards=False))
     return subject
 
 
 def check_pattern(pattern: bytes) -> bytes:
-    """Return ``pattern``, or raise InvalidSubjectError saying what is wrong and where."""
+    """Return ``pattern``. Raises InvalidSubjectError that says what is wrong and where."""
     if not is_valid_pattern(pattern):
         raise InvalidSubjectError(_complaint("subject pattern", pattern, wildcards=True))
     return pattern
 
 
 def matches(pattern: bytes, subject: bytes) -> bool:
-    """Whether ``subject`` (no wildcards) is one of those ``pattern`` stands for."""
+    """Whether ``subject`` (no wildcards) matches ``pattern``."""
     if pattern in (subject, _REST):
         return True
     return is_subset(subject, pattern)
@@ -107,19 +107,19 @@ def is_subset(a: bytes, b: bytes) -> bool:
 
 @final
 class SubjectFilter:
-    """An immutable, hashable set of patterns, compiled for asking ``matches`` often.
+    """An immutable, hashable set of patterns, compiled for frequent calls of ``matches``.
 
-    Two filters are equal when they have the same patterns, in whatever order. Raises
-    InvalidSubjectError for a malformed pattern, or for none at all: "everything" is ``>``.
+    Two filters are equal if they have the same patterns, in any order. Raises InvalidSubjectError for a
+    malformed pattern, or if there is none; use ``>`` to match everything.
     """
 
     __slots__ = ("literal", "matches", "patterns")
 
     patterns: tuple[bytes, ...]
-    """The patterns as given, without repetitions."""
+    """The patterns as given, without duplicates."""
 
     literal: bytes | None
-    """The subject, when the filter is one pattern without wildcards."""
+    """The subject, if the filter is one pattern without wildcards."""
 
     matches: Callable[[bytes], bool]
     """``matches(subject) -> bool``: whether any of the patterns matches."""
@@ -135,7 +135,7 @@ class SubjectFilter:
 
     @classmethod
     def of_stored(cls, subject: bytes) -> SubjectFilter:
-        """The filter of one subject as a stream has it: nobody checks that a published one is text."""
+        """The filter of one stored subject, which is not checked to be UTF-8."""
         if is_valid_pattern(subject):
             return cls((subject,))
         filter = object.__new__(cls)
@@ -175,9 +175,9 @@ def fnv1a_32(data: bytes) -> int:
 
 @lru_cache(maxsize=65_536)
 def partition(tokens: bytes, n: int) -> int:
-    """The partition in ``[0, n)`` that NATS' ``partition()`` gives to the concatenated ``tokens``.
+    """The partition in ``[0, n)`` that NATS's ``partition()`` assigns to the concatenated ``tokens``.
 
-    Tokens are joined without a separator; of a whole subject the dots count. ``n`` of 0 gives 0.
+    Tokens are joined without a separator; in a whole subject the dots count. ``n`` of 0 gives 0.
     """
     return fnv1a_32(tokens) % n if n else 0
 
@@ -194,7 +194,7 @@ def _is_text(subject: bytes) -> bool:
 
 
 def _complaint(what: str, value: bytes, *, wildcards: bool) -> str:
-    """One sentence about the first thing wrong with ``value``."""
+    """One sentence about the first error in ``value``."""
     accepted = (
         "accepted are dot-separated non-empty tokens without whitespace or control characters, "
         + ("`*` as a whole token, `>` as the last one" if wildcards else "and no wildcards")
@@ -248,7 +248,7 @@ def _compile(patterns: tuple[bytes, ...]) -> Callable[[bytes], bool]:
 
 
 def _compile_group(patterns: tuple[bytes, ...]) -> Callable[[bytes], bool]:
-    """A matcher for patterns that one look at the first token cannot tell apart."""
+    """A matcher for patterns that the first token does not tell apart."""
     if len(patterns) > _TRIED_IN_TURN_MAX:
         return _compile_tree(patterns)
     if len(patterns) == 1 and is_literal(patterns[0]):

@@ -4,15 +4,12 @@
 
     from headrace import sync
 
-    with sync.connect("nats://127.0.0.1:4222") as connection:
-        consumer = connection.jetstream().consumer("ORDERS", "billing")
-        batch = consumer.fetch(100)
-        ...
-        batch.ack()
+    with sync.connect("nats://127.0.0.1:4222") as connection: consumer =
+    connection.jetstream().consumer("ORDERS", "billing") batch = consumer.fetch(100) ... batch.ack()
 
-Each connection has one background thread, which ends when it is closed. A connection cannot be used
-after a fork: connect in the process that uses it. ``sync.Broker`` is a broker on such a thread; what its
-``connect`` returns needs no socket.
+Each connection has one background thread, which ends when the connection is closed. A connection cannot
+be used after a fork: connect in the process that uses it. ``sync.Broker`` runs a broker on such a
+thread; its ``connect`` needs no socket.
 """
 
 from __future__ import annotations
@@ -61,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """``Broker`` is loaded when first asked for: a client does not need it."""
+    """Load ``Broker`` on first use: a client does not need it."""
     if name != "Broker":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = importlib.import_module(".embedded", __package__).BlockingBroker

@@ -15,8 +15,9 @@ A destination token is literal text, ``$i`` (short for ``{{wildcard(i)}}``), or 
 ``{{right(i,n)}}``            the last n bytes of the token
 ============================  ===================================================================
 
-A token too short to cut, and an n of 0, leave it whole. ``>`` at the end stands for the rest; source and
-destination have it both or neither. Index 0 means the first token of the subject, as in nats-server.
+A token too short to cut, and an n of 0, leave it whole. ``>`` at the end stands for the rest; source
+and destination must both have it, or neither. Index 0 means the first token of the subject, as in
+nats-server.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ class SubjectTransform:
     apply: Callable[[bytes], bytes | None]
     """``apply(subject)``: the new subject, or None.
 
-    None if ``src`` does not match, or if the outcome would not be a valid subject (a token cut down to
-    nothing). Outcomes are remembered for the last subjects seen, unless they are random.
+    Returns None if ``src`` does not match, or if the result would not be a valid subject (a token was
+    cut to nothing). Results are cached for the last subjects, unless they are random.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ def _transform(
 
 
 class _Compiler:
-    """Turns a destination into parts; an object only while a transform is built."""
+    """Turns a destination into parts; exists only while a transform is built."""
 
     def __init__(self, src: bytes, dest: bytes, random: Callable[[int], int] | None) -> None:
         self._dest = dest
@@ -165,7 +166,7 @@ class _Compiler:
         return int(arg)
 
     def _position(self, token: bytes, arg: bytes) -> int:
-        """Which token of the subject the wildcard with this index stands for."""
+        """The number of the subject token that the wildcard with this index stands for."""
         index, last = self._number(token, arg), len(self._stars)
         if index > last or self._is_literal:
             self._refuse(f"{_shown(token)}: wildcard {index} of {last} in the source")

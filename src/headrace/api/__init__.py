@@ -1,5 +1,6 @@
-"""The JetStream vocabulary, sans-I/O: what the client says and the broker understands.
+"""The types of the JetStream API, sans-I/O, shared by client and broker.
 
 Modules: ``streams``, ``consumers``, ``messages`` (documents), ``errors`` (the table), ``acks`` (ack
-subjects), ``names`` (subjects, headers, statuses), ``times`` (RFC 3339), ``envelope`` (answers), ``base``.
+subjects), ``names`` (subjects, headers, statuses), ``times`` (RFC 3339), ``envelope`` (answers),
+``base``.
 """

@@ -1,7 +1,8 @@
-"""Ack subjects: where a delivered message is acknowledged, and what its tokens say.
+"""Ack subjects: the subject on which a delivered message is acknowledged, and the meaning of its
+tokens.
 
-v1 ``$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<timestamp ns>.<pending>``;
-v2 puts ``<domain or _>.<account hash>`` after ``$JS.ACK`` and may append tokens.
+v1 ``$JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<timestamp ns>.<pending>``; v2
+puts ``<domain or _>.<account hash>`` after ``$JS.ACK`` and may append tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _V2_TOKENS_MIN: Final = 11
 
 
 class AckTokens(NamedTuple):
-    """What an ack subject says. ``delivered`` counts deliveries of this message, from 1."""
+    """The tokens of an ack subject. ``delivered`` counts deliveries of this message, from 1."""
 
     stream: str
     consumer: str
@@ -43,12 +44,12 @@ class AckTokens(NamedTuple):
 
 
 def ack_prefix(stream: str, consumer: str) -> bytes:
-    """The part before ``<delivered>``, with the dot: made once per consumer."""
+    """The part before ``<delivered>``, with the dot; computed once per consumer."""
     return f"$JS.ACK.{stream}.{consumer}.".encode()
 
 
 def parse_ack_subject(subject: str) -> AckTokens:
-    """Read an ack subject of either version.
+    """Parse an ack subject of either version.
 
     Raises:
         ValueError: it is not an ack subject.

@@ -1,9 +1,10 @@
-"""How JetStream documents become structs and back.
+"""Conversion between JetStream documents and structs.
 
-In Python a duration is a ``float`` of seconds; on the wire it is an integer of nanoseconds. A struct names
-its duration fields in ``durations`` and the fields a server always prints in ``always``; ``encode`` and
-``decode`` do the rest, also for nested structs. Decoding is lenient (unknown fields are ignored: servers
-grow) or strict (what a server does with requests). ``null`` means absent, as in Go.
+In Python a duration is a ``float`` of seconds; on the wire it is an integer of nanoseconds. A struct
+names its duration fields in ``durations`` and the fields that a server always prints in ``always``.
+``encode`` and ``decode`` do the rest, also for nested structs. Decoding is lenient (unknown fields are
+ignored, because newer servers add some) or strict (as a server treats requests). ``null`` means absent,
+as in Go.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NS_PER_S = 1_000_000_000
 
 
 class DocumentError(ValueError):
-    """A JSON document is not what was expected; the text says what is wrong, in the server's words."""
+    """A JSON document is invalid. The text says what is wrong, in the server's words."""
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,7 +53,7 @@ def decode(data: bytes | str, kind: type[D], *, strict: bool = False) -> D:
 
 
 def read_json(data: bytes | str) -> Any:
-    """Any JSON value. Raises DocumentError for what is none, or is nested too deep."""
+    """Any JSON value. Raises DocumentError for invalid JSON, or for JSON nested too deep."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -62,7 +63,9 @@ def read_json(data: bytes | str) -> Any:
 
 
 def to_wire(document: Document) -> dict[str, Any]:
-    """The document as JSON-ready builtins: durations in nanoseconds, defaults left out but ``always``."""
+    """The document as JSON-ready builtins: durations in nanoseconds, defaults omitted except
+    ``always``.
+    """
     kind = type(document)
     result: dict[str, Any] = {}
     for name, wire_name, default, is_always, is_duration in _columns(kind):
@@ -73,9 +76,9 @@ def to_wire(document: Document) -> dict[str, Any]:
     return result
 
 
-@cache  # msgspec evaluates every annotation anew each time it is asked for the fields
+@cache  # msgspec evaluates every annotation again on each call
 def _columns(kind: type[Document]) -> tuple[tuple[str, str, Any, bool, bool], ...]:
-    """Of each field: its name, its name on the wire, its default, always shown, a duration."""
+    """For each field: its name, its wire name, its default, whether always shown, whether a duration."""
     return tuple(
         (f.name, f.encode_name, f.default, f.name in kind.always, f.name in kind.durations)
         for f in msgspec.structs.fields(kind)
@@ -97,7 +100,7 @@ def _value_to_wire(value: Any, is_duration: bool) -> Any:
 
 
 def from_wire(raw: dict[str, Any], kind: type[D], *, strict: bool = False) -> D:
-    """Build a document from decoded JSON. Raises DocumentError as ``decode`` does."""
+    """Build a document from decoded JSON. Raises DocumentError like ``decode``."""
     prepared = _prepare(raw, kind, strict)
     try:
         return msgspec.convert(prepared, kind, strict=True)

@@ -42,8 +42,8 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     """How a consumer delivers.
 
     Durations (``ack_wait``, ``backoff``, ``inactive_threshold``, ``max_expires``, ``idle_heartbeat``,
-    ``priority_timeout``) are seconds. Zero means "the server's default". ``ack_policy`` is ``explicit``
-    for users of this library; a raw request without it means ``none``, which the broker takes care of.
+    ``priority_timeout``) are seconds. Zero means the server's default. ``ack_policy`` defaults to
+    ``explicit`` in this library. In a raw request its absence means ``none``; the broker handles that.
     """
 
     durations: ClassVar[frozenset[str]] = frozenset(
@@ -111,7 +111,7 @@ class SequenceInfo(Document, frozen=True, kw_only=True):
 
 
 class PriorityGroupState(Document, frozen=True, kw_only=True):
-    """Who is pinned in a priority group; ``pinned_ts`` is the zero time when nobody is."""
+    """Who is pinned in a priority group. ``pinned_ts`` is the zero time when no client is."""
 
     always: ClassVar[tuple[str, ...]] = ("group", "pinned_ts")
 
@@ -121,7 +121,7 @@ class PriorityGroupState(Document, frozen=True, kw_only=True):
 
 
 class ConsumerInfo(Document, frozen=True, kw_only=True):
-    """A consumer: its configuration and where it stands. ``pause_remaining`` in seconds."""
+    """A consumer: its configuration and its position. ``pause_remaining`` in seconds."""
 
     durations: ClassVar[frozenset[str]] = frozenset({"pause_remaining"})
     always: ClassVar[tuple[str, ...]] = (

@@ -31,12 +31,12 @@ def encode_response(kind: str, document: Document | None, **extra: Any) -> bytes
 
 
 def encode_error(kind: str, error: ErrorSpec) -> bytes:
-    """A refusal of type ``kind``."""
+    """An error answer of type ``kind``."""
     return msgspec.json.encode({"type": RESPONSE_TYPE_PREFIX + kind, "error": error.to_wire()})
 
 
 def encode_pub_error(stream: str, error: ErrorSpec) -> bytes:
-    """The answer to a publish that a stream refused."""
+    """The answer to a publish that a stream rejected."""
     return msgspec.json.encode({"error": error.to_wire(), "stream": stream, "seq": 0})
 
 
@@ -44,7 +44,7 @@ def decode_response(data: bytes, kind: type[D]) -> D:
     """Read an answer.
 
     Raises:
-        JetStreamApiError: the answer is a refusal.
+        JetStreamApiError: the answer is an error.
         DocumentError: the answer is not the expected document.
     """
     raw = _object(data)
@@ -55,7 +55,7 @@ def decode_response(data: bytes, kind: type[D]) -> D:
 
 
 def decode_pub_ack(data: bytes) -> PubAck:
-    """Read a publish acknowledgement; raises as ``decode_response`` does."""
+    """Read a publish acknowledgement. Raises like ``decode_response``."""
     return decode_response(data, PubAck)
 
 

@@ -1,6 +1,6 @@
-"""The error table both ends share: HTTP-like code, JetStream error number, text.
+"""The error table that client and broker share: HTTP-like code, JetStream error number, text.
 
-A text with ``{…}`` is completed by ``ErrorSpec.with_(…)``. Numbers and texts are the public server's.
+``ErrorSpec.with_(…)`` completes a text with ``{…}``. Numbers and texts are the public server's.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ErrorSpec(NamedTuple):
         return {"code": self.code, "err_code": self.err_code, "description": self.description}
 
     def as_exception(self) -> JetStreamApiError:
-        """What the client raises for it."""
+        """The exception that the client raises for it."""
         return JetStreamApiError(self.code, self.err_code, self.description)
 
 

@@ -1,4 +1,4 @@
-"""Messages: publish acknowledgements, and reading one stored message back."""
+"""Messages: publish acknowledgements, and reading one stored message."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 
 
 class PubAck(Document, frozen=True, kw_only=True):
-    """A stream has the message, on disk. ``duplicate``: it had it already, under ``seq``."""
+    """The stream has the message on disk. ``duplicate``: it already had it, under ``seq``."""
 
     always: ClassVar[tuple[str, ...]] = ("stream", "seq")
 
@@ -50,7 +50,7 @@ class GetMessageRequest(Document, frozen=True, kw_only=True):
 
 
 class DirectGetRequest(GetMessageRequest, frozen=True, kw_only=True):
-    """Body of DIRECT.GET: the same fields; here the batch ones count."""
+    """Body of DIRECT.GET: the same fields; here the batch fields apply."""
 
 
 class StoredMessageDocument(Document, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class MessageDeleteRequest(Document, frozen=True, kw_only=True):
 
 
 class SuccessResponse(Document, frozen=True, kw_only=True):
-    """Done."""
+    """The answer to a call that only succeeds."""
 
     always: ClassVar[tuple[str, ...]] = ("success",)
 
@@ -115,7 +115,7 @@ class AccountLimits(Document, frozen=True, kw_only=True):
 
 
 class ApiStats(Document, frozen=True, kw_only=True):
-    """How often the API was asked."""
+    """Counts of API requests."""
 
     always: ClassVar[tuple[str, ...]] = ("level", "total", "errors")
 
@@ -126,7 +126,7 @@ class ApiStats(Document, frozen=True, kw_only=True):
 
 
 class AccountTier(Document, frozen=True, kw_only=True):
-    """What an account uses and may use of one tier: of streams with so many replicas."""
+    """Usage and limits of an account for one tier: the streams with a given number of replicas."""
 
     always: ClassVar[tuple[str, ...]] = (
         "memory",
@@ -148,7 +148,7 @@ class AccountTier(Document, frozen=True, kw_only=True):
 
 
 class AccountInfo(AccountTier, frozen=True, kw_only=True):
-    """What an account uses and may use, of all tiers together; sizes in bytes."""
+    """Usage and limits of an account, for all tiers together; sizes in bytes."""
 
     always: ClassVar[tuple[str, ...]] = (*AccountTier.always, "api")
 

@@ -51,7 +51,7 @@ class SubjectTransformConfig(Document, frozen=True, kw_only=True):
 
 
 class Republish(Document, frozen=True, kw_only=True):
-    """Publish stored messages again under another subject."""
+    """Publish stored messages again on another subject."""
 
     always: ClassVar[tuple[str, ...]] = ("dest",)
 
@@ -78,7 +78,7 @@ class Placement(Document, frozen=True, kw_only=True):
 
 
 class ExternalStream(Document, frozen=True, kw_only=True):
-    """A stream of another account or domain: where its API is found, and where it may deliver to."""
+    """A stream in another account or domain: the prefixes of its API and of its deliveries."""
 
     always: ClassVar[tuple[str, ...]] = ("api", "deliver")
 
@@ -87,7 +87,7 @@ class ExternalStream(Document, frozen=True, kw_only=True):
 
 
 class StreamConsumerSource(Document, frozen=True, kw_only=True):
-    """A durable push consumer of the origin with the ack policy ``flow_control``, to copy through."""
+    """A durable push consumer of the origin, with the ack policy ``flow_control``, to copy through."""
 
     name: str = ""
     deliver_subject: str = ""
@@ -109,10 +109,10 @@ class StreamSource(Document, frozen=True, kw_only=True):
 
 
 class StreamConfig(Document, frozen=True, kw_only=True):
-    """How a stream keeps messages.
+    """How a stream stores messages.
 
-    Durations (``max_age``, ``duplicate_window``, ``subject_delete_marker_ttl``) are seconds, 0 meaning none;
-    counts and sizes (bytes) are −1 for no limit. ``subjects`` defaults to the stream's own name.
+    Durations (``max_age``, ``duplicate_window``, ``subject_delete_marker_ttl``) are seconds, 0 meaning
+    none. Counts and sizes (bytes) are −1 for no limit. ``subjects`` defaults to the stream's own name.
     """
 
     durations: ClassVar[frozenset[str]] = frozenset(
@@ -180,20 +180,20 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     persist_mode: PersistMode = ""
     metadata: dict[str, str] = {}
     template_owner: str = ""  # obsolete; old clients still send it
-    pedantic: bool = False  # of the request, never part of a stored configuration
+    pedantic: bool = False  # a field of the request, never part of a stored configuration
 
     DEFAULT_DUPLICATE_WINDOW_S: ClassVar[float] = DUPLICATE_WINDOW_S_DEFAULT
 
 
 class LostMessages(Document, frozen=True, kw_only=True):
-    """Messages the store found damaged: their sequences and bytes."""
+    """Messages that the store found damaged: their sequences and bytes."""
 
     msgs: tuple[int, ...] = ()
     bytes: int = 0
 
 
 class StreamStateInfo(Document, frozen=True, kw_only=True):
-    """What a stream holds; ``bytes`` as the server accounts them, times as RFC 3339."""
+    """What a stream holds; ``bytes`` as counted by the server, times as RFC 3339."""
 
     always: ClassVar[tuple[str, ...]] = (
         "messages",
@@ -220,7 +220,7 @@ class StreamStateInfo(Document, frozen=True, kw_only=True):
 
 
 class PeerInfo(Document, frozen=True, kw_only=True):
-    """A follower in a cluster: heard of ``active`` seconds ago, ``lag`` operations behind."""
+    """A follower in a cluster: active ``active`` seconds ago, ``lag`` operations behind."""
 
     durations: ClassVar[frozenset[str]] = frozenset({"active"})
 
@@ -232,7 +232,7 @@ class PeerInfo(Document, frozen=True, kw_only=True):
 
 
 class ClusterInfo(Document, frozen=True, kw_only=True):
-    """Who leads, and who follows; a single node names itself."""
+    """The leader and the followers; a single node names itself."""
 
     name: str = ""
     leader: str = ""
@@ -240,7 +240,7 @@ class ClusterInfo(Document, frozen=True, kw_only=True):
 
 
 class StreamAlternate(Document, frozen=True, kw_only=True):
-    """A mirror of the stream, or the stream itself, that answers direct gets; the nearest comes first."""
+    """A mirror of the stream, or the stream itself, that answers Direct Get; the nearest comes first."""
 
     name: str = ""
     domain: str = ""
@@ -248,7 +248,7 @@ class StreamAlternate(Document, frozen=True, kw_only=True):
 
 
 class StreamSourceInfo(Document, frozen=True, kw_only=True):
-    """How far a source or mirror has come: ``lag`` messages behind, ``active`` seconds ago (< 0: never)."""
+    """The progress of a source or mirror: ``lag`` messages behind, ``active`` seconds ago (< 0: never)."""
 
     durations: ClassVar[frozenset[str]] = frozenset({"active"})
     always: ClassVar[tuple[str, ...]] = ("name", "lag", "active")

@@ -1,6 +1,6 @@
-"""What you need to test with us.
+"""Tools for tests of programs that use Headrace.
 
-``broker.BrokerThread`` is a broker for tests without an event loop of their own, ``faultfs.FaultFS`` a disk
-in memory that loses what was not synced, ``faultplan.FaultyFiles`` makes any call of a disk go wrong. The
-clock you move yourself is ``headrace.clock.ManualClock``.
+``broker.BrokerThread`` is a broker for tests without an event loop of their own, ``faultfs.FaultFS`` a
+disk in memory that loses unsynced data, ``faultplan.FaultyFiles`` injects a fault into any call of a
+disk. The clock that you move yourself is ``headrace.clock.ManualClock``.
 """

@@ -1,11 +1,9 @@
-"""A broker for tests that have no event loop of their own: it runs in a thread.
+"""A broker for tests without an event loop: it runs in a thread.
 
 A test with a loop uses ``async with Broker() as broker`` directly. As a pytest fixture::
 
     @pytest.fixture(scope="session")
-    def broker():
-        with BrokerThread() as running:
-            yield running
+    def broker(): with BrokerThread() as running: yield running
 """
 
 from __future__ import annotations
@@ -22,10 +20,10 @@ __all__ = ["BrokerThread"]
 
 
 class BrokerThread:
-    """A broker on a loop in a thread of its own; takes the settings of ``Broker``.
+    """A broker on a loop in its own thread. It takes the settings of ``Broker``.
 
-    Entering returns once it listens and raises what its start raised; leaving returns once everything
-    is written down and closed.
+    Entering returns once the broker listens, and raises the errors of its start. Leaving returns once
+    everything is written to disk and closed.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -60,7 +58,7 @@ class BrokerThread:
     def _main(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # passed on to the waiting thread
             self._error = error
         finally:
             self._ready.set()

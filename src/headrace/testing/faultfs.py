@@ -1,13 +1,13 @@
-"""A file system in memory that fails on purpose: the disk a store's tests run on.
+"""A file system in memory that fails on purpose: the disk for tests of the store.
 
-It matches ``headrace.broker.store.FileSystem``. What is written is lost by a power cut unless it was
-synced, as on a real disk:
+It implements ``headrace.broker.store.FileSystem``. A power cut loses unsynced writes, as on a real
+disk:
 
-- of the writes to a file since its last ``fdatasync`` each survives or not by itself, in whole or in
-  part; what comes after a surviving write never loses a truncation that came before it;
-- of the creations, renames and removals since the last ``fsync_dir`` of their directory some first
-  ones survive, in the order they were made;
-- after a failed ``fdatasync`` the data is gone although a second one succeeds, as on Linux.
+- each write to a file since its last ``fdatasync`` survives or not, independently, in whole or in part;
+  a write after a surviving one never loses a truncation that came before it;
+- of the creations, renames and removals since the last ``fsync_dir`` of their directory, the first few
+  survive, in the order they were made;
+- after a failed ``fdatasync`` the data is lost although a second one succeeds, as on Linux.
 """
 
 from __future__ import annotations
@@ -20,30 +20,31 @@ from typing import Final, Literal
 __all__ = ["Fault", "FaultFS", "PowerCut"]
 
 Fault = Literal["crash", "crash after", "enospc", "eio", "short"]
-"""What happens at a chosen operation: the power goes before or after it, it is refused, or a write
-takes half of the bytes."""
+"""The fault at a chosen operation: the power fails before or after it, the disk refuses it, or a write
+stores half of the bytes.
+"""
 
 _SECTOR: Final = 512
 _BLOCK: Final = 4096
 
 
 class PowerCut(BaseException):
-    """The machine is off. Not an Exception: nothing may handle it and go on."""
+    """The machine is off. Not an Exception: no code may handle it and continue."""
 
 
 class _Blank(bytes):
-    """A block that was given back: after a power cut it is there as it was, or not."""
+    """A freed block: after a power cut it has its old content or none."""
 
 
 class _Node:
-    """A file: its content as programs see it, what is on the platter, and the difference."""
+    """A file: its content as programs see it, its content on disk, and the difference."""
 
     def __init__(self) -> None:
         self.content = bytearray()
         self.synced = bytearray()
-        self.pending: list[tuple[int, bytes] | int] = []  # writes, or the length cut to
+        self.pending: list[tuple[int, bytes] | int] = []  # writes, or the length of a truncation
         self.locked_by = -1
-        self.holes: set[int] = set()  # blocks that were given back
+        self.holes: set[int] = set()  # freed blocks
         self.unreadable = range(0)
 
     def copy(self) -> _Node:
@@ -64,19 +65,19 @@ _Change = tuple[_Directory, str, "_Node | _Directory | None"]
 
 
 class FaultFS:
-    """A file system in memory with a disk of ``capacity`` bytes (None: any number).
+    """A file system in memory with a disk of ``capacity`` bytes (None: unlimited).
 
-    ``operations`` counts the calls that change or sync something; ``fail`` makes one of them go wrong.
-    ``reads`` counts those that open a file that is there, or read it; ``fail_read`` is for these, and
-    ``read_error`` makes all of them fail while it is set.
+    ``operations`` counts the calls that change or sync something; ``fail`` makes one of them fail.
+    ``reads`` counts the calls that open an existing file, or read one; ``fail_read`` makes one of these
+    fail, and ``read_error`` makes all of them fail while it is set.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self.capacity = capacity
         self.punches = True
-        """Whether this disk can give back room inside a file."""
+        """Whether this disk can free space inside a file."""
         self.operations = 0
-        self.syncs = 0  # files whose content was brought to the platter
+        self.syncs = 0  # files whose content was synced to disk
         self.log: list[str] = []
         self._root = _Directory()
         self._handles: dict[int, _Node] = {}
@@ -87,7 +88,7 @@ class FaultFS:
         self.read_error = 0
         """An errno: every open and read of a file fails with it, until it is 0 again."""
         self.failed_reads: list[str] = []
-        """What was refused by ``fail_read`` and ``read_error``."""
+        """The calls that failed because of ``fail_read`` and ``read_error``."""
         self._read_faults: dict[int, int] = {}
         self._barred: dict[str, int] = {}
         self._paths: dict[int, str] = {}
@@ -96,15 +97,15 @@ class FaultFS:
     # -- for tests
 
     def fail(self, operation: int, fault: Fault) -> None:
-        """Let the operation with this number (counted from 1) go wrong."""
+        """Make the operation with this number (counted from 1) fail."""
         self._faults[operation] = fault
 
     def fail_read(self, number: int, error: int) -> None:
-        """Let the open or read with this number (counted from 1) fail with an errno."""
+        """Make the open or read with this number (counted from 1) fail with an errno."""
         self._read_faults[number] = error
 
     def bar(self, path: str, error: int = errno.EACCES) -> None:
-        """Let every open and read of a file fail with an errno; 0 lets them work again."""
+        """Make every open and read of a file fail with an errno; 0 lets them succeed again."""
         self._barred[path] = error
 
     def power_cut(self, rng: random.Random) -> FaultFS:
@@ -118,7 +119,7 @@ class FaultFS:
         return survivor
 
     def kill(self) -> FaultFS:
-        """End the process, not the machine: everything written is there, locks are free."""
+        """End the process, not the machine: everything written is kept, locks are free."""
         self._off = True
         survivor = FaultFS(capacity=self.capacity)
         survivor._root = _copy_directory(self._root)
@@ -129,32 +130,32 @@ class FaultFS:
         return sorted(_walk(self._root, ""))
 
     def content(self, path: str) -> bytes:
-        """What is in a file."""
+        """The content of a file."""
         return bytes(self._file(path).content)
 
     def overwrite(self, path: str, content: bytes) -> None:
-        """Replace a file's content behind everyone's back, durably."""
+        """Replace a file's content without any program noticing, durably."""
         node = self._file(path)
         node.content = bytearray(content)
         node.synced = bytearray(content)
         node.pending = []
 
     def flip_bit(self, path: str, bit: int) -> None:
-        """Turn one bit of a file over."""
+        """Flip one bit of a file."""
         content = bytearray(self.content(path))
         content[bit // 8] ^= 1 << bit % 8
         self.overwrite(path, bytes(content))
 
     def spoil(self, path: str, start: int, stop: int) -> None:
-        """Let every read that touches these bytes of a file fail with EIO."""
+        """Make every read that touches these bytes of a file fail with EIO."""
         self._file(path).unreadable = range(start, stop)
 
     def relent(self) -> None:
-        """Let nothing more go wrong of what was to."""
+        """Cancel all planned faults."""
         self._faults.clear()
 
     def forget_unsynced(self, handle: int) -> None:
-        """Lose what was written to a file since its last sync, as after a sync that failed."""
+        """Lose the writes to a file since its last sync, as after a failed sync."""
         self._handles[handle].pending = []
 
     # -- the port
@@ -216,7 +217,7 @@ class FaultFS:
         try:
             self._step("fdatasync", str(handle))
         except OSError:
-            self.forget_unsynced(handle)  # the kernel marks the pages clean all the same
+            self.forget_unsynced(handle)  # the kernel marks the pages clean nevertheless
             raise
         _bring(node.synced, node.pending)
         node.pending = []
@@ -335,7 +336,7 @@ class FaultFS:
         self._changes = later
         self._after()
 
-    # -- inside
+    # -- internal
 
     def _alive(self) -> None:
         if self._off:
@@ -425,7 +426,7 @@ def _apply(change: list[_Change]) -> None:
 
 
 def _bring(settled: bytearray, pending: list[tuple[int, bytes] | int]) -> None:
-    """Bring these operations to the platter."""
+    """Write these operations to disk."""
     for operation in pending:
         if isinstance(operation, int):
             del settled[operation:]

@@ -1,8 +1,8 @@
-"""Faults on purpose between a store and its disk: any call of the file system may go wrong, once.
+"""Fault injection between a store and its disk: any call of the file system may fail, once.
 
-``FaultyFiles`` stands before any file system (``FaultFS``, the machine's own) and carries out a plan: at
-the n-th call of a kind an error is raised, a write takes half, a sync is only pretended, a read brings
-another byte. ``every_fault`` lists all that can go wrong of what a run without faults has called.
+``FaultyFiles`` wraps any file system (``FaultFS``, the machine's own) and carries out a plan: at the
+n-th call of a kind it raises an error, writes half, only pretends to sync, or returns a wrong byte.
+``every_fault`` lists all possible faults of the calls of a run without faults.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _TROUBLE: Final = {
 
 
 class FaultPoint(NamedTuple):
-    """What goes wrong: the ``number``-th call (from 1) of a ``kind``.
+    """A fault: the ``number``-th call (from 1) of a ``kind``.
 
     ``kind`` is a method of ``FileSystem``, or ``create`` for an ``open`` that creates. ``what`` is the
-    name of an errno, raised instead of the call; with `` after``, after it was carried out. Or ``short``:
-    a write takes half; ``torn``: it takes half and fails with EIO; ``lie``: a sync returns and has done
-    nothing; ``rot``: a read brings one wrong bit, this time.
+    name of an errno, raised instead of the call; with `` after``, raised after the call. Or ``short``:
+    a write stores half; ``torn``: it stores half and fails with EIO; ``lie``: a sync returns without an
+    effect; ``rot``: this read returns one wrong bit.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class FaultPoint(NamedTuple):
 class FaultyFiles:
     """A file system with a plan of faults; everything else is that of ``inner``.
 
-    ``calls`` counts by kind, ``hit`` are the faults that have come about.
+    ``calls`` counts calls by kind, ``hit`` has the faults that occurred.
     """
 
     def __init__(self, inner: Any, plan: Iterable[FaultPoint] = ()) -> None:
@@ -64,15 +64,15 @@ class FaultyFiles:
         self._plan = {(point.kind, point.number): point for point in plan}
 
     def heal(self) -> None:
-        """Let nothing more go wrong."""
+        """Cancel all remaining faults."""
         self._plan.clear()
 
     def power_cut(self, rng: Any) -> FaultyFiles:
-        """As of ``FaultFS``; the disk that is found has no faults but goes on counting."""
+        """As ``FaultFS``; the disk that is found has no faults but continues to count."""
         return self._after(self.inner.power_cut(rng))
 
     def kill(self) -> FaultyFiles:
-        """As of ``FaultFS``; see ``power_cut``."""
+        """As ``FaultFS``; see ``power_cut``."""
         return self._after(self.inner.kill())
 
     def _after(self, inner: Any) -> FaultyFiles:
@@ -119,7 +119,7 @@ class FaultyFiles:
             method(*args, **named)
             what = what.removesuffix(" after")
         elif kind == "fdatasync":
-            # The system marks the pages clean all the same: a second sync succeeds, and they are lost.
+            # The system marks the pages clean nevertheless: a second sync succeeds, and they are lost.
             forget = getattr(self.inner, "forget_unsynced", None)
             if forget is not None:
                 forget(*args)

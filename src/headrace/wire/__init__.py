@@ -1,7 +1,8 @@
 """The NATS client protocol without I/O: bytes to frames, frames to bytes, header blocks.
 
-Both ends use it. ``Parser`` reads one direction of a connection, the functions of ``wire.encode`` write
-frames, the functions of ``wire.headers`` read and write header blocks. ``frames`` lists the shapes.
+Client and server use it. ``Parser`` reads one direction of a connection, the functions of
+``wire.encode`` write frames, the functions of ``wire.headers`` read and write header blocks. ``frames``
+lists the shapes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Frames out: each function returns the bytes of one frame, line ends included.
+"""Encoding: each function returns the bytes of one frame, line ends included.
 
-Nothing is checked here, because these run once per message: subjects, replies, queues and sids must be
-valid (see ``headrace.subjects``), header blocks whole (see ``headers``).
+Nothing is checked here, because these functions run once per message. Subjects, replies, queues and
+sids must be valid (see ``headrace.subjects``), and header blocks complete (see ``headers``).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sub(subject: bytes, queue: bytes, sid: bytes) -> bytes:
 
 
 def unsub(sid: bytes, max_msgs: int = 0) -> bytes:
-    """UNSUB: now, or once ``max_msgs`` messages were received since subscribing."""
+    """UNSUB: now, or after ``max_msgs`` messages have been received since the subscribe."""
     if max_msgs:
         return b"UNSUB %b %d\r\n" % (sid, max_msgs)
     return b"UNSUB %b\r\n" % sid

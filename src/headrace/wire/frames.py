@@ -1,4 +1,4 @@
-"""What a parser yields: plain tuples whose first element says which frame it is.
+"""The frames a parser yields: plain tuples whose first element is the kind of frame.
 
 ======================================================  =======  ================================
 frame                                                   sent by  elements
@@ -16,8 +16,8 @@ frame                                                   sent by  elements
 ======================================================  =======  ================================
 
 An absent reply, queue or header block is ``b""``. A header block is raw: ``NATS/1.0…\\r\\n\\r\\n``.
-Tuples, and one byte to compare instead of a class to look up, because this is made and taken apart
-once per message; ``op`` tells the shape, so the static type is only ``tuple[Any, ...]``.
+Frames are tuples with one byte to compare, instead of classes, because they are created and unpacked
+once per message. ``op`` determines the shape, so the static type is only ``tuple[Any, ...]``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __all__ = [
 
 Frame: TypeAlias = tuple[Any, ...]
 
-# The first letter of the verb for messages, which is what the parser's expressions find (see ``repeats``).
+# The first letter of the verb of message frames, which the parser's expressions find (see ``repeats``).
 PUB: Final = b"P"
 MSG: Final = b"M"
 SUB: Final = b"S"

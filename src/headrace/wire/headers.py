@@ -1,9 +1,9 @@
 """Header blocks: ``NATS/1.0[ status[ description]]``, ``Name: value`` lines, an empty line.
 
-A block stays raw ``bytes`` as long as possible. ``header_value`` and ``status_of`` look into one without
-parsing it; ``add_header`` and ``remove_header`` change one in place; ``parse_headers`` makes a
-``Headers`` for people. Names are compared exactly, case included, as NATS does. Names and values are
-UTF-8; other bytes survive a round trip as surrogate escapes.
+A block stays raw ``bytes`` as long as possible. ``header_value`` and ``status_of`` read from one
+without parsing it; ``add_header`` and ``remove_header`` change one; ``parse_headers`` returns a
+``Headers`` object. Names are compared exactly, case included, as NATS does. Names and values are UTF-8;
+other bytes survive a round trip as surrogate escapes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EMPTY_BLOCK: Final = b"NATS/1.0\r\n\r\n"
 
 _VERSION: Final = b"NATS/1.0"
 _STATUS_LINE: Final = re.compile(rb"NATS/1\.0(?:[ \t]+([0-9]{3})(?:[ \t]+([^\r\n]*))?)?[ \t]*")
-# Surrogates, except those that stand for undecodable bytes, are no text that could be encoded.
+# Surrogates that do not stand for undecodable bytes; they cannot be encoded.
 _NO_TEXT: Final = r"\ud800-\udc7f\udd00-\udfff"
 _BAD_NAME: Final = re.compile(rf"[\x00-\x20\x7f:{_NO_TEXT}]")
 _BAD_VALUE: Final = re.compile(rf"[\r\n{_NO_TEXT}]")
@@ -41,7 +41,7 @@ class Headers:
     """The headers of a message: an ordered multi-map from name to values.
 
     Attributes:
-        status: the status code of a message from the server, such as 503; None for others.
+        status: the status code of a message from the server, such as 503; None for other messages.
         description: the text after the status, often empty.
     """
 
@@ -70,7 +70,7 @@ class Headers:
         return [value for key, value in self._pairs if key == name]
 
     def items(self) -> Iterator[tuple[str, str]]:
-        """All pairs in order, repeated names included."""
+        """All pairs in order, including repeated names."""
         return iter(self._pairs)
 
     def __getitem__(self, name: str) -> str:
@@ -111,9 +111,9 @@ class Headers:
 
 
 def parse_headers(block: bytes) -> Headers:
-    """Parse a raw block; ``b""`` gives no headers. Raises ProtocolError if it is malformed.
+    """Parse a raw block; ``b""`` has no headers. Raises ProtocolError if it is malformed.
 
-    Values lose the spaces and tabs around them. Lines may end in LF alone, as NATS accepts.
+    Spaces and tabs around values are stripped. Lines may end in LF alone, as NATS accepts.
     """
     if not block:
         return Headers()
@@ -140,10 +140,10 @@ def parse_headers(block: bytes) -> Headers:
 def encode_headers(
     pairs: Iterable[tuple[str, str]], status: int | None = None, description: str = ""
 ) -> bytes:
-    """A header block. Raises ProtocolError for what would not come back as it is sent.
+    """Encode a header block. Raises ProtocolError for headers that would not survive a round trip.
 
-    That is: a name that is empty or has whitespace, control characters or a colon, a value or
-    description with a line break, a lone surrogate anywhere, a status that has not three digits.
+    These are: a name that is empty or has whitespace, control characters or a colon; a value or
+    description with a line break; a lone surrogate anywhere; a status without exactly three digits.
     """
     lines = [_VERSION.decode()]
     if status is not None:
@@ -163,7 +163,7 @@ def status_block(code: int, text: str, pairs: Iterable[tuple[str, str]] = ()) ->
 
 
 def status_of(block: bytes) -> int | None:
-    """The status code in a raw block, or None; does not parse the rest."""
+    """The status code of a raw block, or None; does not parse the rest."""
     if block[8:9] != b" " or not block.startswith(_VERSION):
         return None
     digits = block[9:12]
@@ -186,7 +186,7 @@ def add_header(block: bytes, name: bytes, value: bytes) -> bytes:
 
 
 def remove_header(block: bytes, name: bytes) -> bytes:
-    """``block`` without the lines of ``name``; ``b""`` if nothing but the version is left."""
+    """``block`` without the lines of ``name``; ``b""`` if only the version is left."""
     needle = b"\n%b:" % name
     at = block.find(needle)
     while at >= 0:

@@ -1,8 +1,8 @@
-"""A connection without a socket: what a client and a server in one event loop say to each other.
+"""An in-process connection: what a client and a server in one event loop exchange without a socket.
 
-Either end calls the other one directly, on the loop they share. Output goes over in chunks: bytes, as a
-socket would carry them, or frames that were never bytes, which neither end has to encode or to parse.
-Types only: the client's end is in ``client``, the server's in ``broker.server``.
+Each end calls the other on the loop they share. Output passes in chunks: bytes, as a socket would carry
+them, or frames, which neither end has to encode or parse. This module has types only: the client's end
+is in ``client``, the server's in ``broker.server``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ __all__ = [
 ]
 
 FRAME_BYTES = 24
-"""What a frame counts beside its fields: about what verb, sizes and line ends take on a wire."""
+"""The bytes counted for a frame beside its fields: about what verb, sizes and line ends take."""
 
 
 class FrameBatch:
-    """Message frames that go over together. ``len()`` is what they count in bytes, not their number,
-    so that whoever counts bytes of output counts these, too."""
+    """Message frames that pass together. ``len()`` is their size in bytes, not their number, so code
+    that counts bytes of output also counts these.
+    """
 
     __slots__ = ("_bytes", "frames")
 
@@ -40,11 +41,11 @@ class FrameBatch:
 
 
 class PublishRun:
-    """Publishes of one subject without headers, to be answered together if they can be.
+    """Publishes on one subject without headers, which may be acknowledged together.
 
-    Whoever can take all of them sends one answer to ``reply``; anybody else takes ``frames``, the same
-    publishes one by one, whose replies are ``prefix`` and consecutive numbers from ``first`` on.
-    ``len()`` is what they count in bytes.
+    A receiver that stores all of them sends one answer to ``reply``. Any other receiver uses
+    ``frames``, the same publishes one by one, whose replies are ``prefix`` and consecutive numbers from
+    ``first`` on. ``len()`` is their size in bytes.
     """
 
     __slots__ = ("_bytes", "first", "payloads", "prefix", "subject")
@@ -62,12 +63,12 @@ class PublishRun:
         return self._bytes
 
     def __contains__(self, number: int) -> bool:
-        """Whether one of them has this number."""
+        """Whether one of the publishes has this number."""
         return self.first <= number < self.first + len(self.payloads)
 
     @property
     def key(self) -> bytes:
-        """The last token of the reply for all: what no number is."""
+        """The last token of the shared reply; it is not a number."""
         return b"%d-%d" % (self.first, len(self.payloads))
 
     @property
@@ -87,42 +88,42 @@ Chunk: TypeAlias = bytes | FrameBatch | PublishRun
 
 
 class ClientEnd(Protocol):
-    """What the server calls; never from within a call of the client's."""
+    """The methods that the server calls, but never from within a call by the client."""
 
     def frames_received(self, frames: list[Frame], size: int) -> None:
-        """Frames of the server, in order, and what they count in bytes."""
+        """Frames from the server, in order, and their size in bytes."""
         ...
 
     def pause_writing(self) -> None:
-        """Send nothing until ``resume_writing``: the server has enough for now."""
+        """Send nothing until ``resume_writing``: the server has enough input for now."""
         ...
 
     def resume_writing(self) -> None: ...
 
     def connection_lost(self, reason: Exception | None) -> None:
-        """It is over: called once, whoever ended it."""
+        """The connection has ended. Called once, whichever end closed it."""
         ...
 
 
 class ServerEnd(Protocol):
-    """What the client calls."""
+    """The methods that the client calls."""
 
     def receive(self, chunks: list[Chunk]) -> None:
-        """What the client says, in order; frames are those of ``Parser.for_server``."""
+        """Input from the client, in order; frames are those of ``Parser.for_server``."""
         ...
 
     def close(self) -> None:
-        """The client leaves; ``connection_lost`` follows after this turn of the loop."""
+        """Close the connection; ``connection_lost`` follows after this turn of the event loop."""
         ...
 
 
 class Acceptor(Protocol):
-    """Where a client knocks."""
+    """Accepts in-process connections."""
 
     def __call__(self, client: ClientEnd) -> ServerEnd:
-        """A new connection, which begins with the server's INFO.
+        """Open a new connection, which begins with the server's INFO.
 
-        Raises ConnectionClosedError: there is no server any more; ConfigurationError: called outside
-        of the server's event loop.
+        Raises ConnectionClosedError: the server has stopped; ConfigurationError: called outside of the
+        server's event loop.
         """
         ...

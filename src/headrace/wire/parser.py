@@ -1,14 +1,14 @@
-"""Bytes in, frames out: the parser of the NATS client protocol, for either end.
+"""The parser of the NATS client protocol: bytes in, frames out, for either end.
 
-``Parser.for_server()`` reads what clients send, ``Parser.for_client()`` what servers send. There is no
-I/O here: whoever owns the socket hands in chunks, cut anywhere, and gets the frames they complete.
+``Parser.for_server()`` reads the input of a server, ``Parser.for_client()`` that of a client. There is no
+I/O here: the owner of the socket passes chunks, cut anywhere, and gets the frames they complete.
 
-One loop goes over a chunk. A message line in its usual form (upper-case verb, single spaces) is read
-where it stands; anything else, and everything wrong, goes through ``_read_line``, which accepts what
-nats-server accepts: verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not
-after a payload). Messages that repeat the shape of the one before are read by an expression made for
-that shape (see ``repeats``). Bytes that do not make a frame yet are kept, with the size at which it is worth
-looking again, so that a payload arriving in many chunks is copied once and not parsed over and over.
+One loop goes over a chunk. A message line in its usual form (upper-case verb, single spaces) is read in
+place. Anything else, and every error, goes through ``_read_line``, which accepts what nats-server accepts:
+verbs in any case, tabs and several spaces, ``\\n`` for ``\\r\\n`` after a line (not after a payload).
+Messages that repeat the shape of the previous one are read by an expression made for that shape (see
+``repeats``). Bytes of an incomplete frame are kept, with the size at which another attempt is worthwhile.
+So a payload that arrives in many chunks is copied once and not parsed repeatedly.
 """
 
 from __future__ import annotations
@@ -24,23 +24,25 @@ from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
 __all__ = ["Parser"]
 
 _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
-_FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the most a nats-server can be set to
+_FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the highest setting of a nats-server
 _VERB_BYTES_MAX: Final = 8  # b"CONNECT "
 _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
-_SIZES_MAX: Final = 16_384  # then the tables of sizes start anew
+_SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
-_SHAPES_MAX: Final = 32  # for so many shapes a parser has expressions; more go the usual way
+_SHAPES_MAX: Final = (
+    32  # a parser has expressions for this many shapes; others take the general way
+)
 
 _MESSAGES: Final = frozenset((PUB, MSG))
 
 
 class _Verb(NamedTuple):
-    """How a line of one kind starts, and what it holds."""
+    """How a line of one kind starts, and which fields it has."""
 
-    stem: bytes  # what the line starts with, in upper case; a space means that one is required
+    stem: bytes  # the start of the line, in upper case; a trailing space is required
     op: bytes
-    fields: int = 0  # how many fields it has at least, the verb included; one more is optional
+    fields: int = 0  # the minimum number of fields, the verb included; one more is optional
     has_headers: bool = False
 
 
@@ -63,9 +65,9 @@ _FROM_SERVERS: Final = (
     _Verb(b"INFO", INFO),
 )
 
-# Sizes by the token they were read from: one look-up instead of checking and converting the digits of
-# every message. Shared by all parsers: what a token means never changes. The total size ends a line, so
-# its token may carry the b"\r"; that of the header block must not.
+# Sizes by their tokens: one look-up instead of checking and converting the digits of every message. All
+# parsers share it, because the meaning of a token never changes. The total size ends a line, so its token
+# may include the b"\r"; that of the header block must not.
 _total_sizes: Final[dict[bytes, int]] = {}
 _header_sizes: Final[dict[bytes, int]] = {}
 
@@ -73,12 +75,12 @@ _header_sizes: Final[dict[bytes, int]] = {}
 class Parser:
     """A parser for one direction of one connection. Not thread-safe.
 
-    ``feed`` never raises for what a peer sends: the last frame is then ``(BAD, error)`` with what a
-    server would answer in ``error.wire_text``, and the parser is deaf from there on.
+    ``feed`` never raises for input from a peer. On an error the last frame is ``(BAD, error)``, with the
+    server's answer in ``error.wire_text``, and the parser ignores all further input.
 
     Attributes:
-        max_payload: the largest header block plus payload accepted, in bytes; may be changed between
-            two calls, as a client may do after INFO.
+        max_payload: the largest header block plus payload accepted, in bytes. May be changed between two
+            calls, as a client does after INFO.
         max_control_line: the longest line accepted, in bytes, without its verb and line end.
     """
 
@@ -107,7 +109,7 @@ class Parser:
     def for_server(
         cls, *, max_payload: int = PAYLOAD_BYTES_MAX, max_control_line: int = CONTROL_LINE_BYTES_MAX
     ) -> Parser:
-        """A parser of what clients send."""
+        """A parser for input from clients."""
         return cls(_FROM_CLIENTS, max_payload, max_control_line)
 
     @classmethod
@@ -117,9 +119,9 @@ class Parser:
         max_payload: int = _FROM_SERVER_PAYLOAD_BYTES_MAX,
         max_control_line: int = _FROM_SERVER_LINE_BYTES_MAX,
     ) -> Parser:
-        """A parser of what servers send.
+        """A parser for input from servers.
 
-        The limits are generous: a server may add headers to a message of the size INFO allows.
+        The limits are generous: a server may add headers to a message of the size that INFO allows.
         """
         return cls(_FROM_SERVERS, max_payload, max_control_line)
 
@@ -158,7 +160,7 @@ class Parser:
         find, append = buf.find, frames.append
         verb_of, size_of, header_size_of = self._messages.get, _total_sizes.get, _header_sizes.get
         max_payload, max_line = self.max_payload, self.max_control_line
-        last_size = last_header_size = b""  # as written, of the message before
+        last_size = last_header_size = b""  # as written, of the previous message
         while pos < end:
             eol = find(b"\n", pos)
             if eol < 0:
@@ -218,7 +220,7 @@ class Parser:
         sizes: tuple[bytes, ...],
         frames: list[Frame],
     ) -> int:
-        """Read the messages at ``pos`` that have the shape of the one before; return where they end."""
+        """Read the messages at ``pos`` that have the shape of the previous one; return where they end."""
         key = (verb.stem, has_reply, sizes)
         pattern = self._patterns.get(key)
         size = _total_sizes[sizes[-1]]
@@ -239,10 +241,9 @@ class Parser:
         return read_repeats(pattern, buf, pos, size, frames)
 
     def _check_start(self, buf: bytes, pos: int) -> None:
-        """Check the start of a line whose end has not come.
+        """Check the start of an incomplete line.
 
-        What can no longer become a valid line is refused now, so that never more than the longest
-        line is kept.
+        A start that cannot become a valid line is rejected now. So at most the longest line is kept.
         """
         word = buf[pos : pos + _VERB_BYTES_MAX].upper().replace(b"\t", b" ")
         for verb in self._verbs:
@@ -256,10 +257,10 @@ class Parser:
         self._needed = length + 1
 
     def _read_line(self, buf: bytes, pos: int, eol: int, frames: list[Frame]) -> int:
-        """Read the line in ``buf[pos:eol]`` in any form accepted, and its payload if it has one.
+        """Read the line in ``buf[pos:eol]`` in any accepted form, and its payload if it has one.
 
-        Returns where the next frame starts, or -1 if the payload is not complete. Raises
-        ProtocolError for anything that is not the protocol.
+        Returns where the next frame starts, or -1 if the payload is incomplete. Raises ProtocolError for
+        invalid input.
         """
         line = buf[pos:eol]
         if line.endswith(b"\r"):
@@ -323,13 +324,13 @@ class Parser:
 
 
 def _bare_frame(op: bytes, text: bytes) -> Frame:
-    """The frame of a line that is not divided into fields; ``text`` is what follows the verb."""
+    """The frame of a line that is not divided into fields; ``text`` is the part after the verb."""
     if op in (CONNECT, INFO):
         return (op, text)
     if op == ERR:
         quoted = len(text) > 1 and text.startswith(b"'") and text.endswith(b"'")
         return (op, (text[1:-1] if quoted else text).decode(errors="replace"))
-    return (op,)  # PING, PONG, +OK: like nats-server, whatever follows the verb is ignored
+    return (op,)  # PING, PONG, +OK: like nats-server, ignore the text after the verb
 
 
 def _subscription_frame(op: bytes, args: list[bytes]) -> Frame:

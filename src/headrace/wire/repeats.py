@@ -1,10 +1,10 @@
-"""Repeats: messages of one shape, one behind the other, read by one regular expression.
+"""Repeats: consecutive messages of one shape, read by one regular expression.
 
-Traffic often repeats itself: acknowledgements, fixed-size records, answers of the same length. When two
-messages in a row have the same verb, the same fields and the same sizes, the parser tries the next ones
-with an expression made for exactly that shape, which reads many frames in one call and each of them
-several times as fast as the general way. It accepts only what the general way would accept, and stops
-at the first byte that differs.
+Traffic is often repetitive: acknowledgements, fixed-size records, answers of the same length. When two
+consecutive messages have the same verb, the same fields and the same sizes, the parser tries the next ones
+with an expression made for exactly that shape. The expression reads many frames in one call, each of them
+several times as fast as the general way. It accepts only what the general way would accept, and stops at
+the first byte that differs.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from .frames import Frame
 
 __all__ = ["REPEATED_PAYLOAD_BYTES_MAX", "read_repeats", "repeat_pattern"]
 
-REPEATED_PAYLOAD_BYTES_MAX: Final = 8192  # above, copying the payload is the work
+REPEATED_PAYLOAD_BYTES_MAX: Final = 8192  # above this, copying the payload dominates
 _PATTERNS_MAX: Final = 1024
 _LINE_BYTES_USUAL: Final = 128
-_WINDOW_FRAMES: Final = 4  # the first look is at so many frames; each next one at
-_WINDOW_GROWTH: Final = 4  # so many times the bytes, as long as everything matches
+_WINDOW_FRAMES: Final = 4  # the first window has this many frames; each next one has
+_WINDOW_GROWTH: Final = 4  # this many times the bytes, as long as everything matches
 _WINDOW_BYTES_MAX: Final = 64 * 1024
 
 
@@ -38,15 +38,15 @@ def repeat_pattern(
     """The expression for messages of one shape: its groups are the fields of the frame.
 
     ``fields`` counts the tokens between the verb and the sizes without the optional reply. ``sizes`` are
-    these as they stand in the line, the last one with what precedes the line feed; ``headers`` and
-    ``payload`` are how many bytes of each they mean. Where no such message starts it matches all there
-    is, as the payload of a frame whose other fields are empty.
+    the sizes as written in the line, the last one with everything before the line feed; ``headers`` and
+    ``payload`` are their values in bytes. Where no such message starts, the expression matches all the
+    rest, as the payload of a frame whose other fields are empty.
     """
-    # One range is compared faster than a list of exceptions. It leaves out control characters, which the
+    # A range is compared faster than a list of exceptions. It excludes control characters, which the
     # general way accepts in a token: such a message just does not match.
     token = rb" ([!-\xff]{1,%d}+)" % token_max
-    # A frame's op is the first letter of its verb, behind the H of a message with headers: so the
-    # expression finds that, too.
+    # A frame's op is the first letter of its verb, after the H of a message with headers: so the expression
+    # finds that, too.
     before, op, rest = verb[: len(sizes) - 1], verb[len(sizes) - 1 :][:1], verb[len(sizes) :]
     head = b"%b(%b)%b" % (before, op, rest) + token * fields + (token if has_reply else b"()")
     line = head + b"".join([b" " + re.escape(size) for size in sizes]) + b"\n"
@@ -60,7 +60,7 @@ def read_repeats(
 ) -> int:
     """Append the messages at ``pos`` that ``pattern`` reads to ``frames``; return where they end.
 
-    It looks through windows, because what does not match is copied once more.
+    It reads in windows, because the part that does not match is copied once more.
     """
     end, window = len(buf), _WINDOW_FRAMES * (size + _LINE_BYTES_USUAL)
     while pos < end:
