@@ -24,7 +24,10 @@ _THREAD = "on the background thread, where it must not make blocking calls"
 _OTHERWISE = {
     "AsyncJobsClient": [
         (
-            "Methods can be called concurrently, and cancelled: what was asked for may have happened or not.",
+            (
+                "Methods can be called concurrently, and cancelled; a cancelled request may or may not have "
+                "been carried out."
+            ),
             "One client may be used by several threads.",
         )
     ],
@@ -113,21 +116,21 @@ _OTHERWISE = {
             "Runs a handler over the jobs of a queue, up to ``concurrency`` at once.",
             (
                 "``Worker`` for a queue of ``JobsClient``: ``run`` blocks, and another thread stops it.\n\n"
-                "Runs a handler over the jobs of a queue, up to ``concurrency`` at once, over connections "
-                "of its own."
+                "Runs a handler over the jobs of a queue, up to ``concurrency`` at once, over its own "
+                "connections."
             ),
         ),
         (
-            "what it returns is awaited if it can be.",
+            "an awaitable that it returns is awaited.",
             "a coroutine function runs on the loop behind ``run``.",
         ),
     ],
     "Worker.run": [
         (
-            "Cancelling ends at once; the jobs go to others when their leases end.",
+            "Cancelling ends at once; others get the jobs when their leases expire.",
             (
-                "An interrupt ends at once; the jobs go to others when their leases end.\n\n"
-                "Raises ConfigurationError: it runs already, or an event loop runs in this thread."
+                "An interrupt ends at once; others get the jobs when their leases expire.\n\n"
+                "Raises ConfigurationError: it is running already, or an event loop runs in this thread."
             ),
         )
     ],
@@ -139,7 +142,7 @@ WIDTH = 100
 _ENTRY = re.compile(r" {4}\w[\w, ]*: ")  # of a section such as Args
 _LEFT = re.compile(r"\b(async\w*|await\w*|coroutines?|tasks?|event loop\w*|thread-safe)\b")
 _FINE = re.compile(
-    r"\(asynchronous\) iterable|a coroutine function runs on the loop|an event loop runs"
+    r"\(asynchronous\) iterable|a coroutine\s+function\s+runs\s+on\s+the\s+loop|an event loop runs"
 )
 
 

@@ -1,6 +1,6 @@
-"""Jobs over HTTP: messages are broadcast to channels, every consumer of a channel gets a job.
+"""Jobs over HTTP: messages are broadcast to channels, and every consumer of a channel gets a job.
 
-A *push* consumer is called at its URL; a *pull* consumer asks for its jobs, at its own rate. The rooms,
-from pure to impure: ``states`` and ``policy`` decide, ``store`` keeps (SQLite or PostgreSQL), ``service``
-says what an operation is, ``push`` calls endpoints, ``http`` speaks to clients, ``client`` is one.
+The service calls a *push* consumer at its URL; a *pull* consumer fetches its jobs at its own rate. The
+packages, from pure to impure: ``states`` and ``policy`` decide, ``store`` stores (SQLite or PostgreSQL),
+``service`` implements the operations, ``push`` calls endpoints, ``http`` serves clients, ``client`` is one.
 """

@@ -1,10 +1,10 @@
 """The archive: JSON lines by day, complete on disk before anything is deleted.
 
-``<directory>/date=2026-01-31/part-<node>-<first>-<last>.jsonl``: one message a line, with what became of
-its jobs; beside it ``_part-….json`` with the number of lines and a SHA-256 (Spark passes over names that
-begin with an underscore, and reads ``date`` as a column). A file is written under a name that is
-passed over, synced, renamed, and its directory synced. A crash before the deletion archives the same
-messages again: ``seq`` says which are the same. There is no token in it.
+``<directory>/date=2026-01-31/part-<node>-<first>-<last>.jsonl``: one message per line, with the outcome of
+its jobs; beside it ``_part-….json`` with the number of lines and a SHA-256 (Spark ignores names that begin
+with an underscore, and reads ``date`` as a column). A file is written under an ignored name, synced and
+renamed, and its directory is synced. After a crash before the deletion the same messages are archived
+again; ``seq`` identifies them. The archive contains no tokens.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Archive:
         self._node = node
 
     def write(self, window: Window) -> list[Path]:
-        """Make the window's messages durable; the files made."""
+        """Make the window's messages durable. Returns the files that were written."""
         by_date: dict[str, list[Row]] = {}
         for row in window.messages:
             by_date.setdefault(rfc3339(row["received_us"])[:10], []).append(row)

@@ -1,6 +1,6 @@
-"""Wakes those who wait for jobs of a consumer: one per ring, who wakes the next when there was work.
+"""Wakes clients that wait for jobs of a consumer: one per ring, which wakes the next if there was work.
 
-Waking everybody for each new job would make all of them ask the database for the same row.
+If every new job woke all of them, they would all ask the database for the same row.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["Bell", "Ear"]
 
 
 class Ear:
-    """One who waits. Put it up (``with``) before asking the database, so that no ring is missed."""
+    """One waiter. Enter it (``with``) before querying the database, so that no ring is missed."""
 
     def __init__(self, bell: Bell, consumer: int) -> None:
         self._bell = bell
@@ -43,7 +43,7 @@ class Ear:
         self._rung.set()
 
     async def wait(self, timeout_s: float) -> None:
-        """Return when rung, or when ``timeout_s`` are over. Safe to cancel."""
+        """Return when woken, or after ``timeout_s``. Safe to cancel."""
         try:
             async with asyncio.timeout(max(0.0, timeout_s)):
                 await self._rung.wait()
@@ -54,17 +54,17 @@ class Ear:
 
 
 class Bell:
-    """All who wait, by consumer, in the order in which they are woken."""
+    """All waiters, by consumer, in the order in which they are woken."""
 
     def __init__(self) -> None:
         self._ears: dict[int, OrderedDict[Ear, None]] = {}
 
     def ear(self, consumer: int) -> Ear:
-        """Someone new who wants to hear of jobs of ``consumer``."""
+        """A new waiter for jobs of ``consumer``."""
         return Ear(self, consumer)
 
     def ring(self, consumers: Sequence[int]) -> None:
-        """Wake one who waits for each of ``consumers``; none named: wake all who wait for anything."""
+        """Wake one waiter for each of ``consumers``; if none is named, wake all waiters."""
         if not consumers:
             for ears in self._ears.values():
                 for ear in ears:

@@ -18,7 +18,7 @@ __all__ = ["Config", "load_config"]
 
 
 class GatewayConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``[gateway]``: only signed requests pass."""
+    """``[gateway]``: only signed requests are accepted."""
 
     secrets: list[str]
     tolerance_seconds: int = 300
@@ -38,14 +38,14 @@ class FeedConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class OutcomesConfig(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """``[outcomes]``: what becomes of jobs, published to a stream."""
+    """``[outcomes]``: outcomes of jobs, published to a stream."""
 
     url: str = "nats://127.0.0.1:4222"
     subject: str = "jobs.outcomes"
 
 
 class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Every setting, its default, its unit in its name."""
+    """Every setting, with its default and its unit in its name."""
 
     host: str = "127.0.0.1"
     port: int = 8080
@@ -76,7 +76,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     channels: dict[str, Any] = {}
 
     def check(self) -> None:
-        """Refuse settings that cannot be kept; the text names the setting."""
+        """Reject invalid settings; the text names the setting."""
         if not 0 <= self.port <= 65535:
             raise ConfigurationError("port: 0 (any) to 65535")
         for name in (
@@ -113,7 +113,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             return False
 
     def options(self) -> Options:
-        """What the service itself needs to know."""
+        """The options of the service itself."""
         return Options(
             max_retries=self.max_retries,
             rational_delay_s=self.rational_delay_seconds,
@@ -129,7 +129,7 @@ class Config(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def load_config(path: Path | None, overrides: dict[str, Any]) -> Config:
-    """The file's settings with ``overrides`` (what was given as flags) on top, checked."""
+    """The file's settings, overridden by ``overrides`` (the flags), checked."""
     document: dict[str, Any] = {}
     if path is not None:
         try:

@@ -1,4 +1,4 @@
-"""What the job service answers when it refuses: an HTTP status, a code, a sentence, a field."""
+"""The errors of the job service: an HTTP status, a code, a sentence, a field."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["DatabaseUnavailableError", "JobsError", "bad_request", "forbidden", 
 
 
 class JobsError(HeadraceError):
-    """An operation was refused; nothing of it was done.
+    """An operation was rejected; nothing of it was done.
 
     Attributes:
-        status: the HTTP status that says so.
+        status: the HTTP status.
         code: a stable word for programs, for example ``lease_lost``.
         message: a sentence for people: what was wrong and what is accepted.
         field: the offending parameter, header or body field, if there is one.
-        retry_after_s: when trying again makes sense, if known.
+        retry_after_s: when a retry makes sense, if known.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class JobsError(HeadraceError):
 
 
 class DatabaseUnavailableError(JobsError):
-    """The database did not answer, or the connection broke; the outcome of a write is unknown."""
+    """The database did not answer, or the connection broke. The outcome of a write is unknown."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -57,10 +57,10 @@ def not_found(what: str, field: str) -> JobsError:
 
 
 def forbidden(field: str) -> JobsError:
-    """403: a token is missing or is not the right one; which of the two is not told."""
+    """403: a token is missing or wrong; the error does not say which."""
     return JobsError(403, "wrong_token", "the token is missing or not the right one", field)
 
 
 def bad_request(code: str, message: str, field: str | None = None) -> JobsError:
-    """400: the request cannot be understood or breaks a rule the sentence names."""
+    """400: the request is malformed or breaks a rule that the sentence names."""
     return JobsError(400, code, message, field)

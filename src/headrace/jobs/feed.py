@@ -1,9 +1,9 @@
-"""Streams at both ends: a channel fed by a durable pull consumer, outcomes published to a stream.
+"""Streams in and out: a durable pull consumer feeds a channel, and outcomes are published to a stream.
 
-In: one message for each sequence of the stream, effectively once. The id of a message says the stream,
-when it was created, and the sequence; a redelivery finds it there. A batch is acknowledged when its
-messages and their jobs are durable. Out: outcomes stand in a table until the stream has them, and their
-ids let the stream drop what is sent twice.
+In: one message for each sequence of the stream, effectively once. The id of a message contains the stream,
+its creation time and the sequence, so a redelivery finds the message stored already. A batch is
+acknowledged when its messages and their jobs are durable. Out: outcomes stay in a table until the stream
+has them, and their ids let the stream drop duplicates.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _UNUSUAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 async def feed_channel(runtime: Runtime, config: FeedConfig) -> None:
-    """Feed until cancelled. What goes wrong is logged and tried again: nothing is acknowledged early."""
+    """Feed until cancelled. Errors are logged and retried; nothing is acknowledged early."""
     await _for_ever(f"feeding {config.channel}", lambda: _feed(runtime, config))
 
 
@@ -74,7 +74,9 @@ async def _feed(runtime: Runtime, config: FeedConfig) -> None:
 
 
 def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
-    """What a stream's message is in a channel: its headers that are not ours, its subject, its sequence."""
+    """The channel message for a stream's message: its headers except reserved ones, its subject, its
+    sequence.
+    """
     content_type = "application/octet-stream"
     stored: dict[str, str] = {}
     for name, value in message.headers.items():
@@ -99,13 +101,13 @@ def message_of(prefix: str, message: JetStreamMessage) -> NewMessage:
 
 
 def _prefix(stream: str, created: str) -> str:
-    """Names a stream and this incarnation of it: sequences begin anew when it is made anew."""
+    """Identifies a stream and its incarnation: a stream that is created again starts its sequences anew."""
     incarnation = hashlib.sha256(f"{stream} {created}".encode()).hexdigest()[:8]
     return f"{_UNUSUAL.sub('_', stream)[:200]}.{incarnation}"
 
 
 async def publish_outcomes(runtime: Runtime, config: OutcomesConfig) -> None:
-    """Publish what becomes of jobs until cancelled; one process at a time, in order."""
+    """Publish outcomes of jobs until cancelled; one process at a time, in order."""
     await _for_ever("publishing outcomes", lambda: _publish(runtime, config))
 
 
@@ -120,7 +122,8 @@ async def _publish(runtime: Runtime, config: OutcomesConfig) -> None:
             if not rows:
                 await asyncio.sleep(_OUTCOMES_PAUSE_S)
                 continue
-            # Each outcome has an id, so that it may be sent until the stream has a leader and has it.
+            # Each outcome has an id, so it may be sent repeatedly until the stream has a leader and stores
+            # it.
             async with js.publisher(deduplicate=True) as publisher:
                 for row in rows:
                     await publisher.send(

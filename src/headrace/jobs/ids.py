@@ -1,4 +1,4 @@
-"""Names chosen by users, names chosen by us, and tokens."""
+"""Names chosen by users, generated names, and tokens."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _JOB: Final = re.compile(r"[1-9][0-9]{0,17}\Z")
 
 
 def check_id(value: str, field: str) -> str:
-    """``value``, when it is a usable id; 400 otherwise. Dots alone would be a path of their own."""
+    """Return ``value`` if it is a valid id; otherwise 400. Dots alone would be a path segment."""
     if not _ID.match(value) or value in {".", ".."}:
         raise bad_request(
             "invalid_id",
@@ -40,7 +40,7 @@ def check_id(value: str, field: str) -> str:
 
 
 def check_text(value: str, field: str, chars_max: int) -> str:
-    """``value``, when it is short enough and has no control characters; 400 otherwise."""
+    """Return ``value`` if it is short enough and has no control characters; otherwise 400."""
     if len(value) > chars_max:
         raise bad_request("too_long", f"at most {chars_max} characters are accepted", field)
     if any(ord(char) < 32 or ord(char) == 127 for char in value):
@@ -49,7 +49,7 @@ def check_text(value: str, field: str, chars_max: int) -> str:
 
 
 def job_number(value: str) -> int:
-    """The number behind a job's id; 404 for what can be none."""
+    """The number behind a job's id; 404 for an id that cannot exist."""
     if not _JOB.match(value):
         raise not_found("job", "jobId")
     return int(value)
@@ -61,7 +61,7 @@ def new_token() -> str:
 
 
 def new_lease() -> str:
-    """A random lease token; one for all jobs of a claim, since a claim holds a job once."""
+    """A random lease token; one for all jobs of a claim, since a claim contains a job once."""
     return secrets.token_urlsafe(15)
 
 
@@ -71,13 +71,13 @@ def new_message_id() -> str:
 
 
 def hash_token(token: str) -> str:
-    """What is stored of a token that is only ever compared: ``salt$hash``."""
+    """The stored form of a token that is only ever compared: ``salt$hash``."""
     salt = secrets.token_hex(8)
     return f"{salt}${_digest(salt, token)}"
 
 
 def token_matches(stored: str, given: str) -> bool:
-    """Whether ``given`` is the token ``stored`` was made of, in constant time."""
+    """Whether ``stored`` was made from ``given``, in constant time."""
     salt, _, digest = stored.partition("$")
     return hmac.compare_digest(digest, _digest(salt, given))
 
@@ -92,7 +92,7 @@ def _digest(salt: str, token: str) -> str:
 
 
 def check_token(value: str, field: str) -> str:
-    """``value``, when it can travel in a header; 400 otherwise."""
+    """Return ``value`` if it can be sent in a header; otherwise 400."""
     if (
         not value
         or len(value) > limits.TOKEN_CHARS_MAX

@@ -1,4 +1,4 @@
-"""Every limit of the job service, with its unit in its name and what happens when it is reached."""
+"""Every limit of the job service, with its unit in its name and the behaviour when it is reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOKEN_CHARS_MAX: Final = 255  # longer: 400
 URL_CHARS_MAX: Final = 2048  # longer: 400
 ORDERING_KEY_CHARS_MAX: Final = 255  # longer: 400
 CONTENT_TYPE_CHARS_MAX: Final = 255  # longer: 400
-REASON_CHARS_MAX: Final = 4096  # a longer reason of a failure is cut
+REASON_CHARS_MAX: Final = 4096  # a longer reason of a failure is truncated
 PAYLOAD_BYTES_MAX_DEFAULT: Final = 1024 * 1024  # a larger payload: 413
 DOCUMENT_BYTES_MAX: Final = 1024 * 1024  # a larger JSON or form body: 413
 METADATA_HEADERS_MAX: Final = 64  # more stored request headers: 400
@@ -32,24 +32,24 @@ BATCH_MAX: Final = 500  # more items in one heartbeat, complete, fail or release
 LEASE_S_MAX: Final = 3600.0  # a longer lease in one step: 400
 LEASE_TOTAL_S_MAX: Final = (
     12 * 3600.0
-)  # heartbeats are cut to this, counted from the claim; past it 409
+)  # heartbeats are limited to this, counted from the claim; past it 409
 WAIT_S_MAX: Final = 60.0  # a longer long poll: 400
 INCREMENTAL_TIMEOUT_S_MAX: Final = 7 * 24 * 3600  # more: 400
-RETRY_DELAY_S_MAX: Final = 7 * 24 * 3600.0  # a longer asked-for delay: 400; a computed one is cut
+RETRY_DELAY_S_MAX: Final = 7 * 24 * 3600.0  # a longer requested delay: 400; a computed one is cut
 
 # Push.
 RESPONSE_BYTES_MAX: Final = (
     64 * 1024
 )  # the rest of a longer answer is not read; the connection is closed
-RESPONSE_HEAD_BYTES_MAX: Final = 16 * 1024  # a longer head: the attempt failed
-EXCERPT_CHARS_MAX: Final = 1024  # what an attempt keeps of the answer
+RESPONSE_HEAD_BYTES_MAX: Final = 16 * 1024  # a longer head: the attempt fails
+EXCERPT_CHARS_MAX: Final = 1024  # the part of the answer that an attempt stores
 PUSH_TIMEOUT_S_DEFAULT: Final = 30.0
 PUSH_TIMEOUT_S_MAX: Final = 300.0
 PUSH_CONCURRENCY_DEFAULT: Final = 20
 PUSH_CONCURRENCY_MAX: Final = 1000
 PUSH_CONNECTIONS_IDLE_MAX: Final = 256  # kept alive per process; the oldest is closed for one more
 PUSH_CONNECTION_IDLE_S: Final = 30.0
-RETRY_AFTER_S_MAX: Final = 3600.0  # an endpoint asking for more is asked again after this
+RETRY_AFTER_S_MAX: Final = 3600.0  # a longer Retry-After is treated as this
 
 # Retries (the predecessor's defaults: 5, 30, 60, then multiples of the last).
 MAX_RETRIES_DEFAULT: Final = 5
@@ -63,14 +63,14 @@ STOP_MARGIN_S: Final = (
     0.25  # what the specification calls stopTimeout is connection timeout plus this
 )
 SCHEDULE_MIN_DELAY_S_DEFAULT: Final = 120.0  # a message scheduled sooner: 412
-SWEEP_ROWS: Final = 1000  # rows one maintenance transaction touches
-POLL_S: Final = 1.0  # backstop when no wake-up reaches a waiting claim or a push lane
+SWEEP_ROWS: Final = 1000  # rows that one maintenance transaction changes
+POLL_S: Final = 1.0  # polling interval if no wake-up reaches a waiting claim or a push lane
 CONNECTIONS_MAX: Final = (
-    4096  # HTTP connections of one process: for one more, the one that waited longest for a request
-    # goes; where none waits, the new one is answered 503
+    4096  # HTTP connections of one process: beyond, the one that has waited longest for a request
+    # is closed; if none waits, the new one is answered 503
 )
 DESCRIPTORS_KEPT: Final = 512  # open files that connections leave for push, database and logs
-REQUEST_HEAD_S: Final = 10.0  # a head that has not arrived by then: the connection is closed
+REQUEST_HEAD_S: Final = 10.0  # if the head has not arrived by then, the connection is closed
 REQUEST_BODY_S: Final = 60.0  # the same for the body, counted from the head
 WRITES_PENDING_MAX: Final = 10_000  # SQLite: more queued writes: 503
 WRITES_PER_COMMIT_MAX: Final = 256

@@ -1,7 +1,7 @@
-"""Does in time what nobody asks for: ends leases, dispatches scheduled messages, folds counts, retains.
+"""Background work: expires leases, dispatches scheduled messages, folds counts, enforces retention.
 
-Leases and schedules are every process's business: rows one is working on are passed over by the others, and
-nothing waits for a process that died. For counts and retention one process leads, under a lease of its own.
+Every process handles leases and schedules: a process skips rows that another one is working on, and nothing
+waits for a dead process. One process leads counts and retention, under its own lease.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RETAIN_S: Final = 60.0
 
 
 class Maintenance:
-    """``run`` until cancelled. ``retain`` can also be called by itself, as ``headrace jobs prune`` does."""
+    """``run`` until cancelled. ``retain`` can also be called alone, as ``headrace jobs prune`` does."""
 
     def __init__(
         self, runtime: Runtime, keep: retention.Keep | None = None, archive: Archive | None = None
@@ -41,7 +41,7 @@ class Maintenance:
         self._last_s: dict[str, float] = {}
 
     async def run(self) -> None:
-        """Tick until cancelled; a database that does not answer is asked again."""
+        """Tick until cancelled; if the database does not answer, try again."""
         while True:
             try:
                 await self.tick()
@@ -51,7 +51,7 @@ class Maintenance:
             await asyncio.sleep(_TICK_S)
 
     async def tick(self) -> None:
-        """Do what is due now."""
+        """Do the work that is due now."""
         runtime = self._runtime
         upcoming, now = await runtime.database.read(_upcoming)
         if upcoming["lease_us"] is not None and upcoming["lease_us"] <= now:
@@ -66,7 +66,7 @@ class Maintenance:
             await self.retain()
 
     async def resign(self) -> None:
-        """Let another lead at once."""
+        """Let another process lead at once."""
         node = self._runtime.node
         if self._leads_until_s:
             self._leads_until_s = 0.0
@@ -113,7 +113,7 @@ class Maintenance:
                 runtime.metrics.set("scheduler_lag_seconds", late_us / 1e6)
 
     async def retain(self) -> retention.Removed:
-        """Archive and remove what may go. What is archived is on disk before it is removed."""
+        """Archive and remove expired messages. The archive is on disk before anything is removed."""
         runtime, keep, total = self._runtime, self._keep, retention.Removed()
         after: int | None = 0
         while after is not None:
@@ -150,7 +150,7 @@ class Maintenance:
 
 
 def _upcoming(tx: Tx) -> tuple[Row, int]:
-    """When the next lease ends and the next message is due, and what time it is."""
+    """When the next lease expires and the next message is due, and the current time."""
     row = tx.one("next_upkeep_us")
     if row is None:
         raise AssertionError("an aggregate has one row")

@@ -1,4 +1,4 @@
-"""Counters and histograms as plain numbers, written out in Prometheus' text format when asked.
+"""Counters and histograms as plain numbers, written in Prometheus's text format on request.
 
 Labels are channels, consumers, outcomes, status classes: never ids of messages or jobs.
 """
@@ -67,16 +67,16 @@ class Metrics:
         self._histograms: dict[tuple[str, Labels], _Histogram] = {}
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Count something."""
+        """Increase a counter."""
         key = (name, tuple(labels.items()))
         self._numbers[key] = self._numbers.get(key, 0) + amount
 
     def set(self, name: str, value: float, **labels: str) -> None:
-        """Say how much there is now."""
+        """Set a gauge."""
         self._numbers[name, tuple(labels.items())] = value
 
     def forget(self, name: str) -> None:
-        """Drop every value of a gauge, before it is set anew."""
+        """Drop every value of a gauge, before it is set again."""
         for key in [key for key in self._numbers if key[0] == name]:
             del self._numbers[key]
 
@@ -90,7 +90,7 @@ class Metrics:
         histogram.total += seconds
 
     def text(self) -> str:
-        """Everything, in Prometheus' text format 0.0.4."""
+        """All metrics, in Prometheus's text format 0.0.4."""
         lines = []
         for name, (kind, help_text) in HELP.items():
             lines += [f"# HELP {name} {help_text}", f"# TYPE {name} {kind}"]

@@ -1,4 +1,4 @@
-"""The things of the service, as they are handed between rooms. Times are microseconds since 1970, UTC."""
+"""The data types of the service, shared by its packages. Times are microseconds since 1970, UTC."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ _MONTHS: Final = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()  # no
 
 
 class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What can be tuned for one consumer.
+    """The settings of one consumer.
 
-    ``timeout_s`` bounds one push call; ``concurrency`` and ``rate_per_s`` bound the calls of one process
-    (0: no rate limit); ``sign`` adds Standard Webhooks signatures; ``outcomes`` records what becomes of
-    each job, to be published to a stream.
+    ``timeout_s`` limits one push call. ``concurrency`` and ``rate_per_s`` limit the calls of one process
+    (0: no rate limit). ``sign`` adds Standard Webhooks signatures. ``outcomes`` records the outcome of each
+    job, to be published to a stream.
     """
 
     retry: RetryPolicy = RetryPolicy()
@@ -51,7 +51,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     outcomes: bool = False
 
     def check(self) -> None:
-        """Refuse settings that cannot be kept: 400, with the field."""
+        """Reject invalid settings: 400, with the field."""
         self.retry.check()
         self.breaker.check()
         if not 0 < self.timeout_s <= limits.PUSH_TIMEOUT_S_MAX:
@@ -70,7 +70,7 @@ class ConsumerSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumer:
-    """A consumer as stored. ``token`` and ``secrets`` never leave the service except where they are used."""
+    """A stored consumer. ``token`` and ``secrets`` leave the service only where they are used."""
 
     seq: int
     channel_seq: int
@@ -92,7 +92,7 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """What a producer broadcasts."""
+    """A message that a producer broadcasts."""
 
     payload: bytes
     content_type: str = "application/octet-stream"
@@ -105,7 +105,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """What became of a broadcast. ``replayed``: the same message had been taken before."""
+    """The result of a broadcast. ``replayed``: the same message was stored before."""
 
     message_id: str
     scheduled: bool
@@ -134,7 +134,7 @@ class ClaimedJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How the service behaves; every field is a setting of ``headrace jobs serve``."""
+    """The behaviour of the service; every field is a setting of ``headrace jobs serve``."""
 
     max_retries: int = limits.MAX_RETRIES_DEFAULT
     rational_delay_s: float = limits.RATIONAL_DELAY_S_DEFAULT
@@ -148,7 +148,7 @@ class Options:
     https_only: bool = False
 
     def default_settings(self) -> ConsumerSettings:
-        """What a new consumer starts with."""
+        """The settings of a new consumer."""
         return ConsumerSettings(
             retry=RetryPolicy(delays_s=self.retry_delays_s),
             timeout_s=min(self.connection_timeout_s, limits.PUSH_TIMEOUT_S_MAX),
@@ -172,7 +172,7 @@ def rfc3339(us: int) -> str:
 
 
 def payload_fields(payload: bytes) -> tuple[str, str | None]:
-    """A payload for JSON: its text, or its base64 and the word ``base64`` when it is no UTF-8."""
+    """A payload for JSON: its text, or its base64 and the word ``base64`` if it is not UTF-8."""
     try:
         return payload.decode(), None
     except UnicodeDecodeError:
@@ -180,5 +180,5 @@ def payload_fields(payload: bytes) -> tuple[str, str | None]:
 
 
 def state_name(state: int) -> str:
-    """The word of a stored state."""
+    """The name of a stored state."""
     return State(state).name

@@ -1,4 +1,4 @@
-"""When a failed job is tried again, and how long a claim lasts. Pure: randomness is handed in."""
+"""When a failed job is retried, and how long a claim lasts. Pure: randomness is passed in."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["BreakerPolicy", "RetryPolicy", "pull_timeout_s", "push_lease_s", "re
 class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait before each retry.
 
-    ``schedule`` is the specification's: the list ``delays_s``, then multiples of its last element
-    (5, 30, 60 goes on with 120, 180, …). ``exponential`` doubles ``base_s`` up to ``cap_s``, and takes
-    a random part of up to ``jitter`` (0..1) off.
+    ``schedule`` is the specification's: the list ``delays_s``, then multiples of its last element (5, 30,
+    60 continues with 120, 180, …). ``exponential`` doubles ``base_s`` up to ``cap_s``, and subtracts a
+    random part of up to ``jitter`` (0..1).
     """
 
     kind: Literal["schedule", "exponential"] = "schedule"
@@ -28,7 +28,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     jitter: float = 0.2
 
     def check(self) -> None:
-        """Refuse a policy that cannot be followed: 400, with the field."""
+        """Reject an invalid policy: 400, with the field."""
         if not self.delays_s or any(not _is_delay(delay) for delay in self.delays_s):
             raise bad_request(
                 "invalid_retry",
@@ -46,10 +46,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """When a failing endpoint is left alone, and when it is given up.
+    """When calls to a failing endpoint are suspended, and when the consumer is disabled.
 
-    After ``failures`` failed attempts in a row the breaker opens for ``open_s``; then one probe at a
-    time is let through. After ``disable_after_s`` without a single success the consumer is disabled.
+    After ``failures`` failed attempts in a row the breaker opens for ``open_s``; then one probe at a time
+    is allowed. After ``disable_after_s`` without a single success the consumer is disabled.
     """
 
     failures: int = 10
@@ -57,7 +57,7 @@ class BreakerPolicy(msgspec.Struct, frozen=True, kw_only=True):
     disable_after_s: float = 5 * 24 * 3600.0
 
     def check(self) -> None:
-        """Refuse a policy that cannot be followed: 400, with the field."""
+        """Reject an invalid policy: 400, with the field."""
         if self.failures < 1:
             raise bad_request("invalid_breaker", "failures must be 1 or more", "breaker.failures")
         if not 0 < self.open_s <= 3600:
@@ -78,8 +78,8 @@ def retry_delay_s(
 ) -> float:
     """Seconds before retry number ``retry`` (1 is the first).
 
-    What the endpoint itself asks for (``Retry-After``) can lengthen the wait, up to an hour, never
-    shorten it. ``random`` gives numbers in [0, 1).
+    The endpoint's ``Retry-After`` can lengthen the wait, up to an hour, but never shorten it. ``random``
+    returns numbers in [0, 1).
     """
     if retry < 1:
         raise ValueError(f"retry is {retry}; the first retry is number 1")
@@ -88,7 +88,7 @@ def retry_delay_s(
         beyond = retry - listed
         delay = policy.delays_s[-1] * (beyond + 1) if beyond > 0 else policy.delays_s[retry - 1]
     else:
-        # 2**63 overflows no float; beyond it the cap has long been reached.
+        # 2**63 does not overflow a float; beyond it the cap has long been reached.
         delay = min(policy.cap_s, policy.base_s * 2.0 ** min(retry - 1, 63))
         delay -= delay * policy.jitter * random()
     if retry_after_s is not None:
@@ -104,7 +104,7 @@ def pull_timeout_s(
 
 
 def push_lease_s(timeout_s: float) -> float:
-    """How long a push attempt is leased: its time-out, and time to write its result down."""
+    """How long a push attempt is leased: its timeout, plus time to store its result."""
     return timeout_s + 15.0
 
 

@@ -1,4 +1,4 @@
-"""What every room of a running service shares: the database, the clock, the bell, the numbers."""
+"""The shared state of a running service: the database, the clock, the bell, the metrics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass
 class Runtime:
-    """One process of the service. ``start`` opens the database; ``close`` lets it go."""
+    """One process of the service. ``start`` opens the database; ``close`` closes it."""
 
     database: Database
     options: Options = field(default_factory=Options)
@@ -42,7 +42,7 @@ class Runtime:
     cursors: Cursors = field(init=False, repr=False)
 
     async def start(self) -> None:
-        """Open the database. The key of the cursors is made once and shared by all processes."""
+        """Open the database. The key of the cursors is created once and shared by all processes."""
         self.database.on_ring(self.bell.ring)
         await self.database.start()
 
@@ -51,7 +51,7 @@ class Runtime:
         self.cursors = Cursors(bytes.fromhex(key))
 
     async def close(self) -> None:
-        """Let go of the database; what was begun is finished first."""
+        """Close the database, after work in progress is finished."""
         self.draining.set()
         self.bell.ring(())
         await self.database.close()
@@ -59,12 +59,12 @@ class Runtime:
     def now_us(self) -> int:
         """Microseconds since 1970 by this process's clock: for signatures and logs.
 
-        What other processes act upon is told by the database's clock, :meth:`Tx.now_us`.
+        Times that other processes act upon come from the database's clock, :meth:`Tx.now_us`.
         """
         return self.clock.now_ns() // 1000
 
     async def claim(self, consumer: Consumer, n: int, lease_s: float) -> list[ClaimedJob]:
-        """Claim at once what is ready."""
+        """Claim ready jobs, without waiting."""
         begun = self.clock.monotonic_ns()
         jobs = await self.database.write(
             lambda tx: leases.claim(tx, consumer, n, lease_s, tx.now_us())
@@ -88,9 +88,10 @@ class Runtime:
         wait_s: float,
         is_gone: Callable[[], Awaitable[bool]],
     ) -> list[ClaimedJob]:
-        """Repeat ``again`` until it gives jobs, ``wait_s`` are over, or the service drains.
+        """Repeat ``again`` until it returns jobs, ``wait_s`` are over, or the service drains.
 
-        Nothing is claimed for a client of whom ``is_gone`` says so: the jobs would wait for their leases.
+        Nothing is claimed for a client that ``is_gone``: its jobs would have to wait for their leases to
+        expire.
         """
         end = self.clock.monotonic_ns() + round(wait_s * 1e9)
         with self.bell.ear(consumer_seq) as ear:
@@ -98,19 +99,19 @@ class Runtime:
                 consumer, jobs = await again()
                 left_s = (end - self.clock.monotonic_ns()) / 1e9
                 if jobs:
-                    # There may be more than one could take: let the next one look.
+                    # There may be more jobs than one client could take: wake the next one.
                     self.bell.ring([consumer_seq])
                     return jobs
                 if left_s <= 0 or self.draining.is_set():
                     return []
                 await ear.wait(min(left_s, await self.pause_s(consumer.seq)))
                 if await is_gone():
-                    # What woke us is for another.
+                    # The jobs that woke this client are for another one.
                     self.bell.ring([consumer_seq])
                     return []
 
     async def pause_s(self, consumer_seq: int) -> float:
-        """How long to wait at most before looking again: until the next job is due, or the backstop."""
+        """The maximum wait before the next check: until the next job is due, or the polling interval."""
 
         def left_us(tx: Tx) -> int | None:
             due = leases.next_due_us(tx, consumer_seq)
@@ -122,7 +123,7 @@ class Runtime:
     def count_results(
         self, consumer: Consumer, outcome: str, results: Sequence[leases.Result]
     ) -> None:
-        """Count claims that ended; refused items are counted as such."""
+        """Count claims that ended; rejected items are counted as such."""
         labels = {"channel": consumer.channel_id, "consumer": consumer.consumer_id}
         done = [result for result in results if result.status == 200]
         dead = sum(result.state is State.DEAD for result in done)

@@ -1,7 +1,8 @@
-"""Definitions from configuration: applied when the configuration is new or changed, left alone otherwise.
+"""Definitions from the configuration: applied when the configuration is new or changed, otherwise left
+alone.
 
-What people change over HTTP stays until the configuration itself changes. A consumer with a type that is
-neither push nor pull is not created, as specified; everything else that is wrong stops the start.
+Changes made over HTTP stay until the configuration itself changes. A consumer with a type that is neither
+push nor pull is not created, as specified; every other error stops the start.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Seeds:
 
     @classmethod
     def read(cls, document: dict[str, Any]) -> Seeds:
-        """From the tables ``producers`` and ``channels`` of a configuration."""
+        """Read the tables ``producers`` and ``channels`` of a configuration."""
         try:
             return cls(
                 msgspec.convert(document.get("producers", {}), dict[str, SeedProducer]),
@@ -64,7 +65,7 @@ class Seeds:
             raise ConfigurationError(f"definitions in the configuration: {error}") from None
 
     def digest(self) -> str:
-        """Changes when anything in it changes."""
+        """A digest that changes with any change of the definitions."""
         return hashlib.sha256(msgspec.json.encode([self.producers, self.channels])).hexdigest()
 
 
@@ -74,7 +75,7 @@ class _Unconditional(definitions.Precondition):
 
 
 def apply_seeds(tx: Tx, seeds: Seeds, options: Options, now: int) -> bool:
-    """Create or change everything in ``seeds``, or nothing. Whether the configuration was new."""
+    """Create or change everything in ``seeds``, or nothing. Returns whether the configuration was new."""
     digest = seeds.digest()
     known = tx.one("get_meta", key="seed_digest")
     if known is not None and known["value"] == digest:

@@ -1,4 +1,4 @@
-"""One process of the service: HTTP, push, maintenance, feeds; started, drained, ended."""
+"""One process of the service: HTTP, push, maintenance, feeds; started, drained, stopped."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _DAY_S: Final = 86_400.0
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, without its signal handlers: ours know what draining means here."""
+    """uvicorn without its signal handlers: ours define draining."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -42,7 +42,7 @@ class _Server(uvicorn.Server):
 
 
 def make_runtime(config: Config) -> Runtime:
-    """The runtime ``config`` describes, not yet started."""
+    """The runtime for ``config``, not yet started."""
     return Runtime(
         open_database(config.database, threads=config.database_threads),
         config.options(),
@@ -51,7 +51,7 @@ def make_runtime(config: Config) -> Runtime:
 
 
 def keep_of(config: Config) -> Keep:
-    """How long things are kept."""
+    """How long data is kept."""
 
     def seconds(days: float | None) -> float | None:
         return None if days is None else days * _DAY_S
@@ -64,7 +64,7 @@ def keep_of(config: Config) -> Keep:
 
 
 def make_maintenance(runtime: Runtime, config: Config) -> Maintenance:
-    """Retention and the rest, as configured."""
+    """Retention and other maintenance, as configured."""
     archive = None
     if config.archive_directory:
         archive = Archive(Path(config.archive_directory), runtime.node)
@@ -74,8 +74,9 @@ def make_maintenance(runtime: Runtime, config: Config) -> Maintenance:
 async def serve(config: Config, ready: Callable[[str], None]) -> None:
     """Serve until SIGINT or SIGTERM, then drain; a second signal ends at once.
 
-    ``ready`` is told the address when requests are answered. Draining: no new connection, waiting claims
-    are answered, push calls under way are finished and written down, within ``drain_seconds``.
+    ``ready`` receives the address as soon as requests are answered. Draining accepts no new connection,
+    answers waiting claims, finishes push calls in progress and stores their results, within
+    ``drain_seconds``.
     """
     listener = socket.create_server(
         (config.host, config.port),
@@ -121,7 +122,7 @@ async def _serve_on(
             access_log=False,
             server_header=False,
             date_header=False,
-            limit_concurrency=connections_max + 1,  # uvicorn answers 503 when so many are reached
+            limit_concurrency=connections_max + 1,  # uvicorn answers 503 at this number
             timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
         )
     )
@@ -162,7 +163,7 @@ async def _serve_on(
 
 
 def _connections_max() -> int:
-    """How many connections there may be: as many as there are descriptors, less those we need ourselves."""
+    """The maximum number of connections: the available descriptors, less those we need ourselves."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.CONNECTIONS_MAX + limits.DESCRIPTORS_KEPT
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -179,7 +180,7 @@ def _connections_max() -> int:
 
 
 def _raise_defects(done: set[asyncio.Task[None]], ended: list[Any]) -> None:
-    """A part that ended by an error ends the process with it."""
+    """A part that fails with an error ends the process with that error."""
     for task in done:
         if not task.cancelled() and (error := task.exception()) is not None:
             raise error

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class State(IntEnum):
-    """Where a job stands."""
+    """The state of a job."""
 
     QUEUED = 1001
     INFLIGHT = 1002
@@ -52,20 +52,20 @@ class Hold(IntEnum):
 
 
 class Event(Enum):
-    """What can happen to a job."""
+    """The events of a job's life."""
 
     CLAIM = "claim"
     COMPLETE = "complete"
-    BURY = "bury"  # the consumer says it can never be done
-    RETRY = "retry"  # failed or timed out, retries are left
-    EXHAUST = "exhaust"  # failed or timed out, none is left
-    RELEASE = "release"  # given back undone; not counted
-    REVIVE = "revive"  # taken straight from the dead letters
-    REQUEUE = "requeue"  # sent back from the dead letters, with all its retries
+    BURY = "bury"  # the consumer reports a permanent failure
+    RETRY = "retry"  # failed or timed out, with retries left
+    EXHAUST = "exhaust"  # failed or timed out, with no retries left
+    RELEASE = "release"  # returned undone; not counted
+    REVIVE = "revive"  # moved directly from the dead letters to INFLIGHT
+    REQUEUE = "requeue"  # requeued from the dead letters, with all its retries
 
 
 class Count(Enum):
-    """What an event does to the count of retries."""
+    """How an event changes the retry count."""
 
     KEEP = "keep"
     ADD = "add"
@@ -78,7 +78,7 @@ class Count(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Where an event leads, and what becomes of the count of retries."""
+    """The state after an event, and the change of the retry count."""
 
     target: State
     count: Count = Count.KEEP
@@ -106,7 +106,7 @@ _ASKED: Final = {
 
 
 def follow(state: State, event: Event) -> Rule:
-    """Where ``event`` leads from ``state``; 400 ``invalid_transition`` when it leads nowhere."""
+    """The state after ``event`` in ``state``; 400 ``invalid_transition`` if the event is not allowed."""
     rule = TRANSITIONS.get((state, event))
     if rule is None:
         raise _invalid(f"a job that is {state.name} cannot {event.value}")
@@ -114,15 +114,15 @@ def follow(state: State, event: Event) -> Rule:
 
 
 def failure_event(retries: int, retries_max: int) -> Event:
-    """What a failure or an expired lease is: a retry, or the end when ``retries_max`` are used up."""
+    """The event for a failure or an expired lease: RETRY, or EXHAUST after ``retries_max`` retries."""
     return Event.RETRY if retries < retries_max else Event.EXHAUST
 
 
 def requested_event(state: State, asked: str, incremental_s: int) -> Event | None:
-    """What a consumer's ``NextState`` means for a job, by the specification's rules.
+    """The event for a consumer's ``NextState``, by the specification's rules.
 
-    ``None`` means accepted without any change: the job is in that state already. An ``incremental_s``
-    of 0 is the same as none. Raises 400 for a timeout where none is allowed, and for any other pair.
+    ``None`` means accepted without any change: the job is in that state already. An ``incremental_s`` of 0
+    is the same as none. Raises 400 for a timeout where none is allowed, and for any other pair.
     """
     if incremental_s and (asked != State.INFLIGHT.name or state is State.INFLIGHT):
         raise JobsError(

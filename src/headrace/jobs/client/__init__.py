@@ -1,7 +1,7 @@
-"""Speaking to a job service: asyncio, blocking, and a worker that keeps what it claims alive.
+"""Clients of a job service: asyncio, blocking, and a worker that keeps its leases alive.
 
-What is said and how answers are read is without I/O, in ``calls`` and ``management``. ``aio`` says it with
-asyncio; ``blocking`` is the same source without ``async``, written by ``make blocking``.
+Requests and the parsing of answers are without I/O, in ``calls`` and ``management``. ``aio`` sends them
+with asyncio; ``blocking`` is the same source without ``async``, written by ``make blocking``.
 """
 
 from __future__ import annotations

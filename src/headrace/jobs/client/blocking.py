@@ -19,17 +19,17 @@ T = TypeVar("T")
 
 
 class JobsClient:
-    """Speaks to the service at ``url``. A context manager; also usable without, then ``close`` it.
+    """A client of the service at ``url``. A context manager; without one, ``close`` it yourself.
 
     Every method raises :class:`~headrace.jobs.errors.JobsError` with the service's own code and sentence,
-    and one with status 0 and code ``unreachable`` when no answer came. One client may be used by
-    several threads.
+    or with status 0 and code ``unreachable`` if no answer came. One client may be used by several
+    threads.
 
     Args:
-        admin_token: what definitions and operations need, where the service asks for it.
-        timeout_s: seconds to wait for an answer, beside those that the service was asked to wait.
-        connections: how many may be open at a time.
-        transport: sends the requests in place of sockets, as for tests.
+        admin_token: required for definitions and operations if the service has one.
+        timeout_s: seconds to wait for an answer, in addition to the time the service was asked to wait.
+        connections: the maximum number of open connections.
+        transport: sends the requests in place of sockets, for example in tests.
     """
 
     def __init__(
@@ -85,13 +85,13 @@ class JobsClient:
     def put_producer(
         self, producer: str, *, token: str | None = None, name: str | None = None
     ) -> dict[str, Any]:
-        """Create a producer or change it; what is not given stays."""
+        """Create or change a producer. Arguments that are not given keep their values."""
         return self._put(calls.path_of("producer", producer), token=token, name=name)
 
     def put_channel(
         self, channel: str, *, token: str | None = None, name: str | None = None
     ) -> dict[str, Any]:
-        """Create a channel or change it; what is not given stays."""
+        """Create or change a channel. Arguments that are not given keep their values."""
         return self._put(calls.path_of("channel", channel), token=token, name=name)
 
     def put_consumer(
@@ -105,7 +105,7 @@ class JobsClient:
         name: str | None = None,
         max_retries: int | None = None,
     ) -> dict[str, Any]:
-        """Create a consumer (``kind`` push or pull; push when not given) or change it."""
+        """Create a consumer (``kind`` push or pull; push by default) or change it."""
         return self._put(
             calls.path_of("channel", channel, "consumer", consumer),
             token=token,
@@ -121,12 +121,14 @@ class JobsClient:
 
     def patch_consumer(self, channel: str, consumer: str, **change: Any) -> dict[str, Any]:
         """Change ``settings``, ``paused``, ``enable``, ``max_retries``, ``name``, ``type`` or
-        ``callback_url``; what is not given stays.
+        ``callback_url``.
+
+        Arguments that are not given keep their values.
         """
         return self._do(management.change(channel, consumer, change))
 
     def rotate_secret(self, channel: str, consumer: str, *, keep_previous: bool = True) -> str:
-        """Make a new signing secret and return it."""
+        """Create a new signing secret and return it."""
         call = management.new_secret(channel, consumer, keep_previous=keep_previous)
         return self._do(call)
 
@@ -148,7 +150,9 @@ class JobsClient:
         metadata: Mapping[str, str] | None = None,
         idempotent: bool = False,
     ) -> dict[str, Any]:
-        """Broadcast. ``idempotent`` makes ``message_id`` an idempotency key: the same again is accepted."""
+        """Broadcast. With ``idempotent``, ``message_id`` is an idempotency key: the same message again is
+        accepted.
+        """
         return self._do(
             calls.publish(
                 channel,
@@ -190,7 +194,7 @@ class JobsClient:
     def complete(
         self, channel: str, consumer: str, tokens: Tokens, jobs: Sequence[LeasedJob]
     ) -> list[ItemResult]:
-        """Finish jobs; one result each."""
+        """Complete jobs. Returns one result for each."""
         return self._do(calls.finish(channel, consumer, tokens, "complete", jobs))
 
     def fail(
@@ -204,7 +208,7 @@ class JobsClient:
         retry_in_s: float | None = None,
         dead: bool = False,
     ) -> list[ItemResult]:
-        """Give jobs up for now, or with ``dead`` for good."""
+        """Fail jobs: they are retried, or with ``dead`` given up for good."""
         each = {"reason": reason, "retry_in_seconds": retry_in_s, "dead": dead}
         return self._do(calls.finish(channel, consumer, tokens, "fail", jobs, each))
 
@@ -216,7 +220,7 @@ class JobsClient:
         jobs: Sequence[LeasedJob],
         delay_s: float = 0.0,
     ) -> list[ItemResult]:
-        """Give jobs back undone; not counted as a retry."""
+        """Return jobs undone. This does not count as a retry."""
         call = calls.finish(channel, consumer, tokens, "release", jobs, delay_seconds=delay_s)
         return self._do(call)
 
@@ -235,7 +239,7 @@ class JobsClient:
     # Operations
 
     def status(self) -> dict[str, Any]:
-        """What runs, and every consumer's counts."""
+        """The state of the service, and every consumer's counts."""
         return self._do(management.status())
 
     def events(self) -> list[dict[str, Any]]:
@@ -255,19 +259,19 @@ class JobsClient:
             path = page.next
 
     def requeue_dead(self, channel: str, consumer: str, *, consumer_token: str) -> None:
-        """Send all dead jobs back."""
+        """Requeue all dead jobs."""
         self._do(management.requeue_dead(channel, consumer, consumer_token))
 
     def purge_dead(
         self, channel: str, consumer: str, *, channel_token: str, consumer_token: str
     ) -> int:
-        """Delete all dead jobs; how many."""
+        """Delete all dead jobs. Returns their number."""
         tokens = Tokens(channel_token, consumer_token)
         return self._do(management.purge_dead(channel, consumer, tokens))
 
 
 class Queue:
-    """The jobs of one pull consumer: claim them, finish them. Made by ``client.queue(…)``.
+    """The jobs of one pull consumer: claim them, finish them. Created by ``client.queue(…)``.
 
     Attributes:
         name: channel and consumer.
@@ -287,7 +291,7 @@ class Queue:
         )
 
     def complete(self, jobs: Sequence[LeasedJob]) -> list[ItemResult]:
-        """Finish jobs; one result each."""
+        """Complete jobs. Returns one result for each."""
         return self._client.complete(self._channel, self._consumer, self._tokens, jobs)
 
     def fail(
@@ -298,7 +302,7 @@ class Queue:
         retry_in_s: float | None = None,
         dead: bool = False,
     ) -> list[ItemResult]:
-        """Give jobs up for now, or with ``dead`` for good."""
+        """Fail jobs: they are retried, or with ``dead`` given up for good."""
         return self._client.fail(
             self._channel,
             self._consumer,
@@ -310,7 +314,7 @@ class Queue:
         )
 
     def release(self, jobs: Sequence[LeasedJob], delay_s: float = 0.0) -> list[ItemResult]:
-        """Give jobs back undone; not counted as a retry."""
+        """Return jobs undone. This does not count as a retry."""
         return self._client.release(self._channel, self._consumer, self._tokens, jobs, delay_s)
 
     def heartbeat(self, jobs: Sequence[LeasedJob], lease_s: float = 30.0) -> list[ItemResult]:

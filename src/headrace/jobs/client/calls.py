@@ -1,4 +1,4 @@
-"""What a client says and how it reads the answers; both clients carry out the same calls. No I/O."""
+"""The requests of the clients and the parsing of answers, shared by both clients. No I/O."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a client speaks to its service."""
+    """How a client connects to its service."""
 
     url: str
     admin_token: str | None = field(repr=False)
@@ -37,7 +37,7 @@ class Settings:
     connections: int
 
     def headers(self) -> dict[str, str]:
-        """What every request has."""
+        """The headers of every request."""
         headers = {"Accept": "application/json"}
         return headers | (
             {"Authorization": f"Bearer {self.admin_token}"} if self.admin_token else {}
@@ -46,7 +46,7 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the service answered. ``headers`` finds names however they are written."""
+    """An answer of the service. ``headers`` is looked up case-insensitively."""
 
     status: int
     content: bytes
@@ -55,12 +55,12 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A request, and what its answer means.
+    """A request, and how to read its answer.
 
     Attributes:
         wait_s: how long the service may wait before it answers.
-        timeout_min_s: how long the work may take, whatever the client's usual time.
-        accept: statuses of refusals that ``parse`` understands.
+        timeout_min_s: how long the work may take, whatever the client's usual timeout.
+        accept: error statuses that ``parse`` understands.
     """
 
     method: str
@@ -77,7 +77,7 @@ class Call(Generic[T]):
         return max(usual_s, self.timeout_min_s) + self.wait_s
 
     def read(self, answer: Answer) -> T:
-        """What the answer means. Raises JobsError for a refusal."""
+        """The parsed answer. Raises JobsError if the service rejected the request."""
         if not 200 <= answer.status < 300 and answer.status not in self.accept:
             raise problem_of(answer.status, answer.content, answer.headers.get("retry-after"))
         return self.parse(answer)
@@ -85,13 +85,13 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a pull consumer shows."""
+    """The tokens of a pull consumer."""
 
     channel_token: str = field(repr=False)
     consumer_token: str = field(repr=False)
 
     def headers(self) -> dict[str, str]:
-        """The headers that show them."""
+        """The headers that carry them."""
         return {
             "X-Broker-Channel-Token": self.channel_token,
             "X-Broker-Consumer-Token": self.consumer_token,
@@ -99,7 +99,7 @@ class Tokens:
 
 
 class LeasedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A claimed job. ``lease`` is what finishes it; ``attempt`` counts claims, beginning with 1."""
+    """A claimed job. ``lease`` finishes it; ``attempt`` counts claims from 1."""
 
     id: str
     lease: str
@@ -114,7 +114,7 @@ class LeasedJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ItemResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one item: ``ok``, ``lease_lost``, ``lease_ceiling`` or ``not_found``."""
+    """The result of one item: ``ok``, ``lease_lost``, ``lease_ceiling`` or ``not_found``."""
 
     id: str
     status: int
@@ -129,7 +129,7 @@ class _Results(msgspec.Struct):
 
 
 def problem_of(status: int, content: bytes, retry_after: str | None) -> JobsError:
-    """The error that an answer tells."""
+    """The error in an answer."""
     try:
         document = msgspec.json.decode(content, type=dict[str, Any])
         code, message = str(document["code"]), str(document["message"])
@@ -140,7 +140,7 @@ def problem_of(status: int, content: bytes, retry_after: str | None) -> JobsErro
 
 
 def unreachable(error: Exception) -> JobsError:
-    """No answer came."""
+    """The error for a request without an answer."""
     text = f"the service did not answer: {type(error).__name__} {error}".strip()
     return JobsError(0, "unreachable", text)
 
@@ -234,16 +234,16 @@ def finish(
     each: Mapping[str, Any] | None = None,
     **all_of_them: Any,
 ) -> Call[list[ItemResult]]:
-    """Complete, fail, release, or extend jobs that are held; ``each`` is said of every single one."""
+    """Complete, fail, release, or extend leased jobs; ``each`` is added to every item."""
     items = [{"id": job.id, "lease": job.lease, **(each or {})} for job in jobs]
     path = f"{queue_path(channel, consumer)}/jobs/{what}"
     content = msgspec.json.encode({"jobs": items, **all_of_them})
-    # The answer to a single item has its status; what became of it is in the body all the same.
+    # The status of the answer is that of a single item; the body has its result in any case.
     return Call("POST", path, _results, tokens.headers(), content, accept=(404, 409))
 
 
 def _results(answer: Answer) -> list[ItemResult]:
-    # A batch that was refused as a whole has a problem for a body, and no results.
+    # If the whole batch was rejected, the body is a problem without results.
     if answer.status >= 400 and b'"results"' not in answer.content[:20]:
         raise problem_of(answer.status, answer.content, answer.headers.get("retry-after"))
     return msgspec.json.decode(answer.content, type=_Results).results

@@ -1,4 +1,4 @@
-"""Defining producers, channels and consumers, and looking after their jobs: the calls. No I/O."""
+"""The calls that define producers, channels and consumers, and manage their jobs. No I/O."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .calls import Answer, Call, Tokens, mapping, path_of, queue_path
 __all__ = ["DeadPage"]
 
 _FORM: Final = {"Content-Type": "application/x-www-form-urlencoded"}
-_LONG_S: Final = 600.0  # for what concerns all dead jobs
+_LONG_S: Final = 600.0  # for calls about all dead jobs
 
 
 @dataclass(frozen=True, slots=True)
 class DeadPage:
-    """Some dead jobs, and the path of the next page, if there is one."""
+    """A page of dead jobs, and the path of the next page, if there is one."""
 
     jobs: list[dict[str, Any]]
     next: str | None
@@ -29,14 +29,14 @@ class DeadPage:
 
 
 def etag(path: str) -> Call[str | None]:
-    """The version of a definition; None if there is none yet."""
+    """The version of a definition; None if it does not exist yet."""
     return Call("GET", path, lambda answer: answer.headers.get("etag"), accept=(404,))
 
 
 def define(path: str, version: str | None, **fields: str | int | None) -> Call[dict[str, Any]]:
-    """Create or change what is at ``path``, which must have this version."""
+    """Create or change the definition at ``path``, which must have this version."""
     headers = {**_FORM, **({"If-Match": version} if version else {})}
-    # An empty form is a form, too; the service looks at the media type.
+    # An empty form needs its media type, too: the service checks it.
     return Call("PUT", path, mapping, headers, _form(**fields) or b"name=")
 
 

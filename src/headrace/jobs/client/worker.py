@@ -1,4 +1,4 @@
-"""A worker: claims what it has room for, keeps it alive while it works, finishes it, stops gracefully."""
+"""A worker: claims as many jobs as it has room for, extends their leases, finishes them, stops gracefully."""
 
 from __future__ import annotations
 
@@ -40,16 +40,15 @@ class Fail(Exception):  # noqa: N818 - it is said, not caught: `raise Fail("…"
 class Worker:
     """Runs a handler over the jobs of a queue, up to ``concurrency`` at once.
 
-    A handler that returns completes its job; one that raises :class:`Fail` says how it failed; any other
-    exception fails the job with its text. A plain function runs on a thread;
-    what it returns is awaited if it can be. While handlers run, their
-    leases are extended every third of ``lease_s``; a handler whose lease is lost all the same is
-    cancelled, because somebody else has the job.
+    A handler that returns completes its job. One that raises :class:`Fail` says how the job failed; any
+    other exception fails the job with its text. A plain function runs on a thread; an awaitable that it
+    returns is awaited. While handlers run, their leases are extended every third of ``lease_s``. A handler
+    whose lease is lost nevertheless is cancelled, because another worker has the job.
 
     Attributes:
-        completed: jobs that were done.
+        completed: jobs that were completed.
         failed: jobs that the handler gave up, or whose handler raised.
-        lost: jobs that somebody else has meanwhile.
+        lost: jobs that another worker has taken over.
     """
 
     def __init__(
@@ -81,13 +80,13 @@ class Worker:
         self.lost = 0
 
     def stop(self) -> None:
-        """Claim no more; ``run`` returns when what is being worked on is finished."""
+        """Claim no more. ``run`` returns when the current jobs are finished."""
         self._stopping.set()
         self._stir.set()
 
     async def run(self) -> None:
-        """Work until stopped. Cancelling ends at once; the jobs go to others when their leases end."""
-        # One starts when it is needed. A loop's own threads are few, and others need them.
+        """Work until stopped. Cancelling ends at once; others get the jobs when their leases expire."""
+        # A thread starts when it is needed. The loop's own threads are few, and other code needs them.
         self._threads = ThreadPoolExecutor(self._concurrency, "job")
         background = [asyncio.create_task(self._keep_alive()), asyncio.create_task(self._finish())]
         for part in background:
@@ -110,7 +109,7 @@ class Worker:
             self._threads.shutdown(wait=False)
 
     async def _until_stirred(self, background: list[asyncio.Task[None]]) -> None:
-        """Until a handler ended, something was completed, or a part of us broke."""
+        """Wait until a handler ends, a job was completed, or a part of the worker failed."""
         for task in background:
             if task.done():
                 task.result()
@@ -118,7 +117,7 @@ class Worker:
         await self._stir.wait()
 
     async def _claim(self, free: int) -> list[LeasedJob]:
-        """Claim, giving up waiting when stopped."""
+        """Claim; stop waiting when the worker is stopped."""
         claim = asyncio.create_task(
             self._queue.claim(min(free, _BATCH), lease_s=self._lease_s, wait_s=self._wait_s)
         )
@@ -126,7 +125,7 @@ class Worker:
         try:
             await asyncio.wait([claim, stop], return_when=asyncio.FIRST_COMPLETED)
             if not claim.done():
-                # What a cancelled claim may have got all the same is handed out again after its lease.
+                # Jobs that a cancelled claim may have obtained are handed out again after their lease.
                 return []
             return claim.result()
         except JobsError as error:
@@ -168,7 +167,9 @@ class Worker:
         else:
             call = functools.partial(contextvars.copy_context().run, self._handler, job)
             result = await asyncio.get_running_loop().run_in_executor(self._threads, call)
-        if inspect.isawaitable(result):  # also what a plain callable made: the work is still to do
+        if inspect.isawaitable(
+            result
+        ):  # also the result of a plain callable: the work is still to be done
             await result
         elif inspect.isgenerator(result) or inspect.isasyncgen(result):
             raise TypeError("the handler made a generator, which nobody runs; it must not yield")
@@ -189,7 +190,7 @@ class Worker:
                 return
 
     async def _finish(self) -> None:
-        """Complete what is done, whatever ended meanwhile together."""
+        """Complete finished jobs in batches: all that ended meanwhile go together."""
         while True:
             if not self._done:
                 self._ready.clear()
@@ -232,17 +233,18 @@ class Worker:
 class BlockingWorker:
     """``Worker`` for a queue of ``JobsClient``: ``run`` blocks, and another thread stops it.
 
-    Runs a handler over the jobs of a queue, up to ``concurrency`` at once, over connections of its own.
+    Runs a handler over the jobs of a queue, up to ``concurrency`` at once, over its own connections.
 
-    A handler that returns completes its job; one that raises :class:`Fail` says how it failed; any other
-    exception fails the job with its text. A plain function runs on a thread; a coroutine function runs on
-    the loop behind ``run``. While handlers run, their leases are extended every third of ``lease_s``; a
-    handler whose lease is lost all the same is cancelled, because somebody else has the job.
+    A handler that returns completes its job. One that raises :class:`Fail` says how the job failed; any
+    other exception fails the job with its text. A plain function runs on a thread; a coroutine function
+    runs on the loop behind ``run``. While handlers run, their leases are extended every third of
+    ``lease_s``. A handler whose lease is lost nevertheless is cancelled, because another worker has the
+    job.
 
     Attributes:
-        completed: jobs that were done.
+        completed: jobs that were completed.
         failed: jobs that the handler gave up, or whose handler raised.
-        lost: jobs that somebody else has meanwhile.
+        lost: jobs that another worker has taken over.
     """
 
     def __init__(
@@ -258,7 +260,8 @@ class BlockingWorker:
         self._make = functools.partial(
             Worker, handler=handler, concurrency=concurrency, lease_s=lease_s, wait_s=wait_s
         )
-        # For what follows: the worker's thread, and who stops it, which may be a signal's handler there.
+        # Guards the following: the worker's thread shares it with whoever stops it, such as a signal
+        # handler.
         self._lock = threading.RLock()
         self._worker: Worker | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # while it runs
@@ -266,7 +269,7 @@ class BlockingWorker:
 
     @property
     def completed(self) -> int:
-        """Jobs that were done."""
+        """Jobs that were completed."""
         return self._worker.completed if self._worker is not None else 0
 
     @property
@@ -276,20 +279,21 @@ class BlockingWorker:
 
     @property
     def lost(self) -> int:
-        """Jobs that somebody else has meanwhile."""
+        """Jobs that another worker has taken over."""
         return self._worker.lost if self._worker is not None else 0
 
     def stop(self) -> None:
-        """Claim no more; ``run`` returns when what is being worked on is finished."""
+        """Claim no more. ``run`` returns when the current jobs are finished."""
         with self._lock:
             self._is_stopped = True
             if self._loop is not None and self._worker is not None:
                 self._loop.call_soon_threadsafe(self._worker.stop)
 
     def run(self) -> None:
-        """Work until stopped. An interrupt ends at once; the jobs go to others when their leases end.
+        """Work until stopped. An interrupt ends at once; others get the jobs when their leases
+        expire.
 
-        Raises ConfigurationError: it runs already, or an event loop runs in this thread.
+        Raises ConfigurationError: it is running already, or an event loop runs in this thread.
         """
         try:
             asyncio.get_running_loop()
@@ -325,7 +329,7 @@ class BlockingWorker:
 
 
 def _is_async(handler: Handler) -> bool:
-    """Whether calling ``handler`` makes a coroutine and does no work yet, as far as it can be told."""
+    """Whether calling ``handler`` returns a coroutine without doing any work yet, as far as can be told."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
@@ -334,7 +338,7 @@ def _is_async(handler: Handler) -> bool:
 
 
 def _batch_of(jobs: list[LeasedJob]) -> list[LeasedJob]:
-    """As many as one request takes; the service refuses a batch that names a job twice."""
+    """As many jobs as one request may have; the service rejects a batch that names a job twice."""
     return list({job.id: job for job in reversed(jobs[:_BATCH])}.values())
 
 
@@ -349,11 +353,10 @@ def worker(queue: blocking.Queue, **options: Any) -> Callable[[Handler], Blockin
 def worker(
     queue: Queue | blocking.Queue, **options: Any
 ) -> Callable[[Handler], Worker] | Callable[[Handler], BlockingWorker]:
-    """Makes a worker of a handler::
+    """Create a worker from a handler::
 
         @worker(client.queue("orders", "mailer", channel_token=…, consumer_token=…), concurrency=20)
-        async def mail(job):
-            await send(job.payload)
+        async def mail(job): await send(job.payload)
 
         await mail.run()
 

@@ -1,4 +1,4 @@
-"""How HTTP clients speak to the service: routes, shapes, codes. One table declares them all."""
+"""The HTTP interface of the service: routes, shapes, codes. One table declares them all."""
 
 from __future__ import annotations
 

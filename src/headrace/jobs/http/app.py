@@ -1,4 +1,4 @@
-"""The ASGI application: the table of endpoints, served."""
+"""The ASGI application, built from the table of endpoints."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HTTP_CODES: Final = {404: "no_such_route", 405: "method_not_allowed"}
 
 
 def create_app(runtime: Runtime, gateway: Gateway | None = None) -> ASGIApp:
-    """The service on ``runtime``, which the caller starts and closes."""
+    """The application on ``runtime``, which the caller starts and closes."""
     document = msgspec.json.encode(openapi_document(ENDPOINTS))
 
     async def openapi(request: Request) -> Response:
@@ -69,7 +69,7 @@ def _bound(endpoint: Endpoint, runtime: Runtime) -> Callable[[Request], Awaitabl
     async def handle(request: Request) -> Response:
         for name, value in request.path_params.items():
             if not value.isascii() or not value.isprintable():
-                # No id has such characters, and not every database takes them.
+                # No id has such characters, and not every database accepts them.
                 raise not_found(name.removesuffix("Id"), name)
         return await endpoint.handler(runtime, request)
 
@@ -101,7 +101,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
-    # What went wrong is for the log; it could hold data of others.
+    # The details go to the log only; they could contain data of others.
     _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _answer(
         request,

@@ -1,4 +1,4 @@
-"""Broadcasting: what a request says, checked and taken."""
+"""Broadcasting: requests are checked and stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .incoming import header, read_body
 
 __all__ = ["ENDPOINTS", "RESERVED_HEADERS", "RESERVED_PREFIXES"]
 
-# A producer must not be able to change what the service itself says to an endpoint.
+# A producer must not change the headers that the service itself sends to an endpoint.
 RESERVED_HEADERS: Final = {
     *(
         "authorization",
@@ -67,7 +67,7 @@ async def _publish(runtime: Runtime, request: Request) -> Published:
         header(request, "x-broker-producer-id"),
         header(request, "x-broker-producer-token"),
     )
-    # Tokens are looked at before the body is read, and again with the insert: they may change meanwhile.
+    # Tokens are checked before the body is read, and again with the insert: they may change meanwhile.
     await runtime.database.read(lambda tx: publishing.publisher(tx, channel_id, *tokens))
     body = await read_body(request, runtime.options.payload_bytes_max)
     message, replay = _message(request, body)
@@ -111,7 +111,9 @@ def _message(request: Request, body: bytes) -> tuple[NewMessage, bool]:
 
 
 def _priority(text: str) -> int:
-    """What is no number counts as 0, as the predecessor's clients expect; a negative one is refused."""
+    """A value that is not a number counts as 0, as the predecessor's clients expect; a negative one is
+    rejected.
+    """
     try:
         priority = int(text) if len(text) <= 20 else 0
     except ValueError:

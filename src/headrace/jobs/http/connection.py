@@ -1,8 +1,8 @@
-"""uvicorn's connection, with a time for the request to arrive and a rule for when there are too many.
+"""uvicorn's connection, with a timeout for requests and a rule for too many connections.
 
-A connection *waits* while no request has arrived on it whole: nothing yet, half a head, half a body, or
-nothing since the last answer. It costs its client nothing, so waiting is what is limited: it ends after a
-time, and where the connections of the process are used up, the one that has waited longest makes room.
+A connection *waits* while it has no complete request: nothing yet, half a head, half a body, or nothing
+since the last answer. Waiting costs its client nothing, so it is limited. It ends after a timeout, and when
+the process has no connections left, the one that has waited longest is closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SWEEP_S: Final = 1.0
 
 
 class _Waiting:
-    """The connections of one server that wait, each with since when; those that began first stand first."""
+    """The waiting connections of one server, each with its start time; the oldest come first."""
 
     def __init__(self, connections_max: int, head_s: float, body_s: float) -> None:
         self.connections_max = connections_max
@@ -47,12 +47,12 @@ class _Waiting:
         self._bodies.pop(connection, None)
 
     def make_room(self, newcomer: _Connection) -> None:
-        """Hang up on those that wait longest, until one connection more is allowed or nobody waits."""
+        """Close the connections that have waited longest, until one more is allowed or none waits."""
         while len(newcomer.connections) > self.connections_max:
             waiting = itertools.chain(self._heads, self._bodies)
             oldest = next((one for one in waiting if one is not newcomer), None)
             if oldest is None:
-                return  # all have their requests: the newcomer is answered 503
+                return  # all have their requests: the new connection is answered 503
             self._drop(oldest)
 
     def _drop(self, connection: _Connection) -> None:
@@ -81,7 +81,7 @@ class _Waiting:
 
 
 class _Connection(HttpToolsProtocol):
-    """One connection; ``waiting`` is what it shares with the others of its server."""
+    """One connection; ``waiting`` is shared with the others of its server."""
 
     waiting: _Waiting
 
@@ -100,7 +100,7 @@ class _Connection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
-        if self.cycle.response_complete:  # refused before all of it had arrived
+        if self.cycle.response_complete:  # rejected before all of it had arrived
             self.waiting.for_head(self)
         else:
             self.waiting.end(self)

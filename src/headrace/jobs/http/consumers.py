@@ -1,4 +1,4 @@
-"""Consumers and jobs in full, our way: settings, pause, signing secrets, attempts."""
+"""Consumers and jobs by Headrace's own routes: settings, pause, signing secrets, attempts."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def patch_consumer(runtime: Runtime, request: Request) -> Response:
 
 
 def _merged(present: ConsumerSettings, given: dict[str, object]) -> ConsumerSettings:
-    """The settings with those given replaced; nested ones are replaced one by one."""
+    """The settings with the given ones replaced; nested ones are replaced one by one."""
     merged = msgspec.to_builtins(present)
     for name, value in given.items():
         if isinstance(merged.get(name), dict) and isinstance(value, dict):

@@ -36,7 +36,7 @@ _FORM: Final = (
 
 
 def list_links(path: str, found: Page, **filters: str) -> dict[str, str]:
-    """Links to the neighbours of a page; filters are kept."""
+    """Links to the adjacent pages; filters are kept."""
     kept = "".join(f"&{name}={value}" for name, value in filters.items())
     links = {"next": found.next, "previous": found.previous}
     return {name: f"{path}?{name}={cursor}{kept}" for name, cursor in links.items() if cursor}
@@ -208,7 +208,7 @@ async def store_consumer(
 
 
 def refuse_inside(runtime: Runtime, url: str | None) -> None:
-    """What can be refused without resolving is refused at once; the rest when it is called."""
+    """Reject at once what can be rejected without resolving names; the rest is checked at each call."""
     if not url:
         return
     guard = Guard(runtime.options.allow_networks, https_only=runtime.options.https_only)
@@ -230,7 +230,7 @@ async def delete_consumer(runtime: Runtime, request: Request) -> Response:
 
 
 async def _asked(runtime: Runtime, request: Request) -> tuple[service.Change, service.Precondition]:
-    """What an administrator wants of a producer or a channel."""
+    """The change to a producer or channel that an administrator requests."""
     require_admin(runtime, request)
     form = await read_form(request)
     change = service.Change(name=form.get("name") or None, token=form.get("token") or None)

@@ -39,10 +39,10 @@ class Parameter:
 class Endpoint:
     """A method on a path.
 
-    ``body`` is the struct of a JSON body, ``form`` the fields of a form; ``answers`` maps every status
-    the handler can answer with to the struct of its body (``None``: empty, ``str``: text). ``tokens``
-    are the headers it checks, ``admin`` that the admin token is asked for where one is set. ``legacy``
-    routes are the specification's: their errors are plain text unless the client accepts JSON.
+    ``body`` is the struct of a JSON body, ``form`` the fields of a form. ``answers`` maps every status of
+    the handler to the struct of its body (``None``: empty, ``str``: text). ``tokens`` are the headers it
+    checks; ``admin`` means that the admin token is required if one is set. ``legacy`` routes are the
+    specification's: their errors are plain text unless the client accepts JSON.
     """
 
     method: str

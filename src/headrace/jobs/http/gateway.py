@@ -1,8 +1,8 @@
-"""An optional gate in front of everything: requests signed with a shared secret (`X-Broker-Signature`).
+"""An optional gateway in front of everything: requests signed with a shared secret (`X-Broker-Signature`).
 
-``t=<unix seconds>,v1=<hex>``: HMAC-SHA256 over ``<t>.<body>``, as the predecessor's clients make it. With
-``v2`` the method, the path and the query are signed too, so that a signed request cannot be replayed as
-another; a gateway can be told to accept nothing less.
+``t=<unix seconds>,v1=<hex>``: HMAC-SHA256 over ``<t>.<body>``, as the predecessor's clients sign. With
+``v2`` the method, the path and the query are signed too, so that a signed request cannot be replayed as a
+different one; a gateway can be configured to require it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FIELD: Final = "X-Broker-Signature"
 
 
 class Gateway:
-    """Decides whether a request may pass. ``secrets`` are base64; any of them may have signed."""
+    """Decides whether a request is accepted. ``secrets`` are base64; any of them may have signed."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Gateway:
         self._v2_only = v2_only
 
     def is_exempt(self, path: str) -> bool:
-        """Whether ``path`` passes unsigned. An entry ending in / covers what is below it."""
+        """Whether ``path`` is accepted unsigned. An entry ending in / covers all paths below it."""
         return any(
             path == entry or (entry.endswith("/") and path.startswith(entry))
             for entry in self._exempt
@@ -52,9 +52,9 @@ class Gateway:
     def check(
         self, signature: str | None, method: str, target: str, body: bytes, now_s: float
     ) -> None:
-        """Return when the request is signed by one of the secrets and fresh.
+        """Return if the request is fresh and signed by one of the secrets.
 
-        401 when the signature is missing or malformed, 403 when it is stale or does not match.
+        401 if the signature is missing or malformed, 403 if it is stale or does not match.
         """
         if not signature:
             raise JobsError(401, "signature_missing", "the request is not signed", _FIELD)

@@ -1,4 +1,4 @@
-"""Reading requests: bodies with a limit, forms, JSON, tokens, numbers. Every refusal names its field."""
+"""Reading requests: bodies with a limit, forms, JSON, tokens, numbers. Every error names its field."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def read_form(request: Request) -> dict[str, str]:
 async def read_json(
     request: Request, kind: type[T], *, bytes_max: int = limits.DOCUMENT_BYTES_MAX
 ) -> T:
-    """A JSON body of the given shape; 400 with the path of what is wrong in it."""
+    """A JSON body of the given shape; 400 with the path of the error in it."""
     raw = await read_body(request, bytes_max)
     try:
         return msgspec.json.decode(raw, type=kind)
@@ -101,7 +101,7 @@ def header(request: Request, name: str) -> str:
 
 
 def number_between(text: str | None, default: int, low: int, high: int | None, field: str) -> int:
-    """A decimal number; 400 for anything else and for one out of range."""
+    """A decimal number; 400 for anything else or if it is out of range."""
     if text is None:
         return default
     if (
@@ -122,7 +122,7 @@ def seconds_between(value: float, low: float, high: float, field: str) -> float:
 
 
 def precondition(request: Request) -> Precondition:
-    """What the client believes to be the present version."""
+    """The version that the client believes to be current."""
     return Precondition(
         request.headers.get("if-unmodified-since"),
         request.headers.get("if-match"),
@@ -130,7 +130,7 @@ def precondition(request: Request) -> Precondition:
 
 
 def paging(runtime: Runtime, request: Request, scope: str) -> Paging:
-    """The page that the query parameters ask for."""
+    """The page that the query parameters request."""
     query = request.query_params
     return runtime.cursors.paging(scope, query.get("next"), query.get("previous"))
 
@@ -163,7 +163,7 @@ def require_admin(runtime: Runtime, request: Request) -> None:
 
 
 def require_reader(runtime: Runtime, request: Request, tx: Tx) -> Any:
-    """The channel's row for one who may read it: the admin, or one who has the channel's token."""
+    """The channel's row, for a client that may read it: with the admin token or the channel's token."""
     row = tx.one("get_channel", channel_id=request.path_params["channelId"])
     if not is_admin(runtime, request):
         token = header(request, "x-broker-channel-token")

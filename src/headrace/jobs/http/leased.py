@@ -36,7 +36,7 @@ async def claim(runtime: Runtime, request: Request) -> Response:
     wait_s = seconds_between(body.wait_seconds, 0, limits.WAIT_S_MAX, "wait_seconds")
 
     async def again() -> tuple[Consumer, list[ClaimedJob]]:
-        # The consumer is looked up each time: its token or type may change while one waits.
+        # The consumer is looked up each time: its token or type may change while a client waits.
         consumer = await runtime.database.read(lambda tx: _consumer(tx, request))
         return consumer, await runtime.claim(consumer, body.max, lease_s)
 
@@ -141,7 +141,7 @@ async def _carry_out(
     if outcome is not None:
         runtime.count_results(consumer, outcome, results)
     shown = [_result(result) for result in results]
-    # A batch is carried out item by item; of a single item, its status is the answer's.
+    # A batch is carried out item by item; a single item determines the status of the answer.
     status = shown[0].status if len(shown) == 1 else 200
     return reply(shapes.ItemResults(shown), status)
 

@@ -1,4 +1,4 @@
-"""Looking at what was broadcast, and at what is scheduled."""
+"""Reading broadcast and scheduled messages."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def list_messages(runtime: Runtime, request: Request) -> Response:
         channel = require_reader(runtime, request, tx)
         asked = paging(runtime, request, scope)
         if wanted and "102" not in wanted:
-            # Fan-out belongs to the insert: no message is ever only acknowledged.
+            # The insert includes the fan-out: no message is only accepted and never fanned out.
             return reads.Page([])
         return reads.page(
             tx,

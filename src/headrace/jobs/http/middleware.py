@@ -1,4 +1,4 @@
-"""What surrounds every request: an id, the gateway, and answers for what goes wrong."""
+"""Middleware of every request: an id, the gateway, and answers to errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SANE_ID: Final = re.compile(rb"[A-Za-z0-9._-]{1,128}\Z")
 
 
 class RequestId:
-    """Takes over a sane ``X-Request-ID`` or makes one, and sends it back."""
+    """Takes a valid ``X-Request-ID`` or creates one, and returns it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -43,7 +43,7 @@ class RequestId:
 
 
 class GatewayMiddleware:
-    """Lets only signed requests pass. Their bodies are read here, up to the limit, and handed on."""
+    """Accepts only signed requests. Reads their bodies, up to the limit, and passes them on."""
 
     def __init__(self, app: ASGIApp, gateway: Gateway, runtime: Runtime) -> None:
         self._app = app
@@ -96,7 +96,7 @@ class GatewayMiddleware:
 
 
 def problem_response(error: JobsError, *, as_text: bool) -> tuple[bytes, list[tuple[bytes, bytes]]]:
-    """The body and the headers that tell ``error``."""
+    """The body and the headers that describe ``error``."""
     headers = []
     if error.retry_after_s is not None:
         headers.append((b"retry-after", str(max(1, round(error.retry_after_s))).encode()))
@@ -118,7 +118,7 @@ async def send_problem(error: JobsError, scope: Scope, receive: Receive, send: S
 
 
 def wants_text(scope: Scope) -> bool:
-    """Whether errors of this request are told in plain text."""
+    """Whether errors of this request are plain text."""
     if scope["path"].startswith(("/v2/", "/health/")):
         return False
     accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made from the table of endpoints and the structs they name."""
+"""The OpenAPI document, generated from the table of endpoints and their structs."""
 
 from __future__ import annotations
 

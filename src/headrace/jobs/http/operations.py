@@ -1,4 +1,4 @@
-"""What people who run the service look at: health, status, counts, events, metrics."""
+"""Endpoints for operators: health, status, counts, events, metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .pull import dead_counts_of
 
 __all__ = ["ENDPOINTS"]
 
-_INITIALIZED: Final = 3  # the predecessor's word for a service that is up
+_INITIALIZED: Final = 3  # the predecessor's word for a running service
 
 
 async def live(runtime: Runtime, request: Request) -> Response:

@@ -106,7 +106,7 @@ async def change_job(runtime: Runtime, request: Request) -> Response:
     raw = await read_body(request, limits.DOCUMENT_BYTES_MAX)
 
     def write(tx: Tx) -> None:
-        # Who asks, and for what, is looked at before what they say, as specified.
+        # The tokens and the path are checked before the body, as specified.
         consumer = _pull_consumer(tx, request)
         seq = ids.job_number(path_id)
         legacy.job_of_consumer(tx, consumer, seq)
@@ -118,7 +118,7 @@ async def change_job(runtime: Runtime, request: Request) -> Response:
 
 
 def _next_state(raw: bytes) -> tuple[str, int]:
-    """``NextState`` and ``IncrementalTimeout``; keys in any case, unknown ones ignored."""
+    """``NextState`` and ``IncrementalTimeout``; keys are case-insensitive, unknown ones ignored."""
     try:
         document = json.loads(raw)
     except ValueError as error:
@@ -224,7 +224,7 @@ async def purge_dead(runtime: Runtime, request: Request) -> Response:
 
 
 def dead_counts_of(rows: list[tuple[Row, dict[State, int]]]) -> shapes.DeadCounts:
-    """The dead letters of every consumer that has some."""
+    """The dead letters of every consumer that has any."""
     return shapes.DeadCounts(
         [
             shapes.DeadCount(

@@ -1,4 +1,4 @@
-"""The JSON the service speaks. The specification's shapes keep its names; ours are lower case."""
+"""The JSON of the service. The specification's shapes keep its names; ours are lower case."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..models import ConsumerSettings
 
 
 class Problem(msgspec.Struct, omit_defaults=True):
-    """Why a request was refused."""
+    """Why a request was rejected."""
 
     code: str
     message: str
     field: str | None = None
 
 
-# The specification's side.
+# The specification's shapes.
 
 
 class Listing(msgspec.Struct):
@@ -250,7 +250,7 @@ class ItemResults(msgspec.Struct):
     results: list[ItemResult]
 
 
-# Definitions and operations, our way.
+# Definitions and operations, Headrace's own.
 
 
 class ConsumerDetail(msgspec.Struct):

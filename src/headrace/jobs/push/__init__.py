@@ -1,1 +1,1 @@
-"""Calling endpoints: which address may be called, how it is signed, when it is tried again."""
+"""Calling endpoints: which addresses may be called, how calls are signed, when they are retried."""

@@ -1,4 +1,6 @@
-"""When to leave a failing endpoint alone, and how fast to call a good one. Pure: the time is handed in."""
+"""When to suspend calls to a failing endpoint, and how fast to call a good one. Pure: the time is passed
+in.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ class BreakerState(IntEnum):
 
 
 class Breaker:
-    """Opens after failures in a row, lets one probe at a time through when its time is over."""
+    """Opens after consecutive failures; after its open time it allows one probe at a time."""
 
     def __init__(self, policy: BreakerPolicy) -> None:
         self.policy = policy
@@ -28,7 +30,7 @@ class Breaker:
         self._probing = False
 
     def allowance(self, now_s: float) -> int | None:
-        """How many calls may begin now; ``None`` is no bound."""
+        """How many calls may begin now; ``None`` means no limit."""
         if self.state is BreakerState.OPEN and now_s >= self._open_until_s:
             self.state, self._probing = BreakerState.HALF_OPEN, False
         if self.state is BreakerState.CLOSED:
@@ -36,16 +38,16 @@ class Breaker:
         return int(self.state is BreakerState.HALF_OPEN and not self._probing)
 
     def wait_s(self, now_s: float) -> float | None:
-        """How long until a probe is allowed, when the breaker is open."""
+        """How long until a probe is allowed, if the breaker is open."""
         return max(0.0, self._open_until_s - now_s) if self.state is BreakerState.OPEN else None
 
     def begin(self, calls: int) -> None:
-        """``calls`` are made; in the half-open state that is the probe."""
+        """``calls`` begin; in the half-open state that is the probe."""
         if self.state is BreakerState.HALF_OPEN and calls:
             self._probing = True
 
     def record(self, ok: bool, now_s: float) -> bool:
-        """A call ended. Whether this opened the breaker."""
+        """A call ended. Returns whether this opened the breaker."""
         if ok:
             self.state, self._failures, self._probing = BreakerState.CLOSED, 0, False
             return False
@@ -60,7 +62,7 @@ class Breaker:
 
 
 class Bucket:
-    """A token bucket: ``rate_per_s`` on average, one second's worth at once. 0 is no limit."""
+    """A token bucket: ``rate_per_s`` on average, one second's worth at once. 0 means no limit."""
 
     def __init__(self, rate_per_s: float, now_s: float) -> None:
         self._rate = rate_per_s
@@ -69,7 +71,7 @@ class Bucket:
         self._at_s = now_s
 
     def allowance(self, now_s: float) -> int | None:
-        """How many calls may begin now; ``None`` is no bound."""
+        """How many calls may begin now; ``None`` means no limit."""
         if not self._rate:
             return None
         self._tokens = min(self._size, self._tokens + (now_s - self._at_s) * self._rate)
@@ -82,7 +84,7 @@ class Bucket:
             self._tokens -= calls
 
     def wait_s(self) -> float | None:
-        """How long until the next call is allowed, when none is now."""
+        """How long until the next call is allowed, if none is now."""
         if not self._rate or self._tokens >= 1:
             return None
         return (1 - self._tokens) / self._rate

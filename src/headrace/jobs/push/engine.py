@@ -1,4 +1,4 @@
-"""Keeps one lane per push consumer, as the definitions come and go."""
+"""Runs one lane per push consumer, as definitions are created and deleted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOG: Final = logging.getLogger("headrace.jobs.push")
 
 
 class PushEngine:
-    """All push lanes of one process. ``run`` until cancelled; ``stop`` lets the calls under way end."""
+    """All push lanes of one process. ``run`` until cancelled; ``stop`` lets calls in progress finish."""
 
     def __init__(self, runtime: Runtime, sender: Sender | None = None) -> None:
         self._runtime = runtime
@@ -35,7 +35,7 @@ class PushEngine:
 
     @property
     def consumers(self) -> dict[str, Consumer]:
-        """Whom its lanes serve, as they know them now, by ``channel/consumer``."""
+        """The consumers of its lanes, as the lanes know them now, by ``channel/consumer``."""
         lanes = [lane.consumer for lane, _ in self._lanes.values()]
         return {f"{each.channel_id}/{each.consumer_id}": each for each in lanes}
 
@@ -59,7 +59,7 @@ class PushEngine:
             self._sender.close()
 
     def stop(self) -> None:
-        """Begin no more calls; ``run`` returns when those under way are written down."""
+        """Begin no more calls. ``run`` returns when the results of those in progress are stored."""
         self._stopping = True
         for lane, _ in self._lanes.values():
             lane.stop()
@@ -71,7 +71,7 @@ class PushEngine:
             self._lanes[seq][0].stop()
         for seq, (_, task) in list(self._lanes.items()):
             if task.done():
-                # A lane ends by itself only when it was stopped; anything else is a defect to be seen.
+                # A lane ends by itself only if it was stopped; anything else is a bug that must be visible.
                 del self._lanes[seq]
                 task.result()
         for seq, consumer in wanted.items():

@@ -1,7 +1,7 @@
-"""Which addresses may be called. A callback URL comes from outside and must not reach inside.
+"""Which addresses may be called. A callback URL comes from outside and must not reach the inside network.
 
-A name is resolved once; when *any* of its addresses is not public, the call is refused; otherwise the
-connection goes to an address that was looked at, not to the name. Redirects are not followed at all.
+A name is resolved once. If *any* of its addresses is not public, the call is rejected. Otherwise the
+connection goes to a checked address, not to the name. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Guard", "RefusedAddressError", "ResolveError", "system_resolve"]
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 
-# From the IANA registries of special-purpose addresses; what is global and ordinary is not in it.
+# From the IANA registries of special-purpose addresses; globally reachable ones are not listed.
 _REFUSED: Final = tuple(
     (ip_network(network), what)
     for network, what in (
@@ -70,7 +70,7 @@ class ResolveError(HeadraceError):
 
 
 class Guard:
-    """Decides about addresses; ``allow`` are networks that are fine although they are not public."""
+    """Checks addresses; ``allow`` are networks that are accepted although they are not public."""
 
     def __init__(
         self, allow: Sequence[str] = (), *, https_only: bool = False, resolve: Resolve | None = None
@@ -103,7 +103,7 @@ class Guard:
         return None
 
     def check_url(self, parts: SplitResult) -> None:
-        """Refuse what can be refused without resolving: schemes, and addresses written out."""
+        """Reject what can be rejected without resolving: schemes, and literal addresses."""
         if parts.scheme != "https" and (self._https_only or parts.scheme != "http"):
             raise RefusedAddressError(
                 "only https is allowed" if self._https_only else "not http or https"
@@ -117,10 +117,10 @@ class Guard:
             raise RefusedAddressError(f"{host}: {reason}")
 
     async def vet(self, host: str, port: int) -> list[str]:
-        """The addresses of ``host`` to connect to, all of them looked at.
+        """The addresses of ``host`` to connect to, all of them checked.
 
-        Raises :class:`RefusedAddressError` when one of them may not be called, :class:`ResolveError`
-        when there is none.
+        Raises :class:`RefusedAddressError` if one of them may not be called, :class:`ResolveError` if there
+        is none.
         """
         addresses = list(dict.fromkeys(await self._resolve(host, port)))
         if not addresses:
@@ -132,7 +132,7 @@ class Guard:
 
 
 async def system_resolve(host: str, port: int) -> list[str]:
-    """What the system's resolver says."""
+    """The answer of the system's resolver."""
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(

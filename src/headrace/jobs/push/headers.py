@@ -1,4 +1,4 @@
-"""What an endpoint is told about a job."""
+"""The headers that tell an endpoint about a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["call_headers"]
 def call_headers(
     consumer: Consumer, job: ClaimedJob, options: Options, now_s: int
 ) -> dict[str, str]:
-    """The headers of a push call. What the producer gave comes first and can replace nothing of ours."""
+    """The headers of a push call. The producer's headers come first and cannot replace ours."""
     own = {
         "Content-Type": job.content_type,
         "User-Agent": options.user_agent,
@@ -29,7 +29,7 @@ def call_headers(
     if job.ordering_key is not None:
         own["X-Broker-Ordering-Key"] = job.ordering_key
     if consumer.settings.sign and consumer.secrets:
-        # Our own number of the message: the producer's id is not ours to sign.
+        # The id is our own number of the message: the producer's id is not ours to sign.
         own |= sign(consumer.secrets, f"msg_{job.message_seq}", now_s, job.payload)
     taken = {name.lower() for name in own}
     given = {name: value for name, value in job.headers.items() if name.lower() not in taken}

@@ -1,7 +1,8 @@
-"""One push consumer in one process: claims what it may call, calls, writes down what came of it.
+"""One push consumer in one process: claims jobs, calls the endpoint, stores the results.
 
-A lane has its own bound on calls at once, its own rate, its own breaker, so that a slow or broken
-endpoint holds back nobody else. Results are written together: whatever ended while the last were written.
+A lane has its own limit on concurrent calls, its own rate and its own breaker, so that a slow or broken
+endpoint delays no other consumer. Results are stored in batches: all that arrived while the last batch was
+being written.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Lane:
         self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s())
 
     def refresh(self, consumer: Consumer) -> None:
-        """The definition was read anew."""
+        """The definition was read again."""
         before, self.consumer = self.consumer.settings, consumer
         if consumer.settings.breaker != before.breaker:
             self._breaker.policy = consumer.settings.breaker
@@ -57,7 +58,9 @@ class Lane:
             self._bucket = Bucket(consumer.settings.rate_per_s, self._now_s())
 
     def stop(self) -> None:
-        """Claim no more; ``run`` returns when the calls under way are over and written down."""
+        """Claim no more. ``run`` returns when the calls in progress have ended and their results are
+        stored.
+        """
         self._stopping = True
         self._stir.set()
 
@@ -101,7 +104,7 @@ class Lane:
             self._stir.set()
 
     async def _step(self) -> float:
-        """Write results down, claim what may be called; how long to sleep if nothing stirs."""
+        """Store results and claim jobs. Returns how long to sleep if nothing happens."""
         if self._results:
             await self._write_results()
         free = self._free()
@@ -116,14 +119,14 @@ class Lane:
             self._calls.add(call)
             call.add_done_callback(self._ended)
         if jobs:
-            # There may be more, or it was all: looked at again when the first of these calls ends.
+            # There may be more jobs or none: the lane checks again when the first of these calls ends.
             return self._wait_s() if self._free() <= 0 or len(jobs) < free else 0.0
         return await self._runtime.pause_s(self.consumer.seq)
 
     def _ended(self, call: asyncio.Task[None]) -> None:
         self._calls.discard(call)
         if not call.cancelled() and (error := call.exception()) is not None:
-            # Whatever an endpoint does ends in a result; this is a defect of ours, and must be seen.
+            # Anything an endpoint does ends in a result; this is a bug of ours, and must be visible.
             self._defect = error
             self._stir.set()
 
@@ -149,7 +152,7 @@ class Lane:
         return max(0.001, min(wait for wait in waits if wait > 0))
 
     async def _call(self, consumer: Consumer, job: ClaimedJob) -> None:
-        """Call the endpoint once; the result waits to be written down with others."""
+        """Call the endpoint once; the result is stored later, together with others."""
         begun_us, begun_ns = self._runtime.now_us(), self._runtime.clock.monotonic_ns()
         headers = call_headers(consumer, job, self._runtime.options, begun_us // 1_000_000)
         answer: Answer | None = None
@@ -198,7 +201,7 @@ class Lane:
             )
 
     def _throttle(self, answer: Answer | None) -> float | None:
-        """What the endpoint asks to be spared, for the whole lane."""
+        """The pause that the endpoint requests, for the whole lane."""
         if answer is None or answer.status not in _THROTTLING:
             return None
         asked_s = retry_after_s(answer.retry_after, self._runtime.now_us() / 1e6)
@@ -218,7 +221,8 @@ class Lane:
                 )
             )
         except DatabaseUnavailableError:
-            # Nothing is lost: written when the database is back, or called again after the lease.
+            # Nothing is lost: the result is stored when the database is back, or the job is called again
+            # after the lease.
             self._results = results + self._results
             raise
         runtime.count_results(consumer, "delivered", written.delivered)
@@ -230,7 +234,7 @@ class Lane:
 
 
 def retry_after_s(text: str | None, now_s: float) -> float | None:
-    """Seconds of a ``Retry-After``, given in seconds or as a date; ``None`` when it says nothing."""
+    """Seconds of a ``Retry-After``, given in seconds or as a date; ``None`` if it is neither."""
     if text is None:
         return None
     text = text.strip()
@@ -247,5 +251,5 @@ def retry_after_s(text: str | None, now_s: float) -> float | None:
 
 def _excerpt(body: bytes) -> str | None:
     text = body[: limits.EXCERPT_CHARS_MAX * 4].decode("utf-8", "replace")
-    # A NUL cannot be stored as text in PostgreSQL.
+    # PostgreSQL cannot store a NUL as text.
     return text[: limits.EXCERPT_CHARS_MAX].replace("\0", "\ufffd") or None

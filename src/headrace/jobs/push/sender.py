@@ -1,7 +1,7 @@
-"""Makes one HTTP call: a vetted address, a bounded answer, a bounded time, no redirect.
+"""Makes one HTTP call: a checked address, a limited answer, a limited time, no redirect.
 
-Written on asyncio and httptools instead of an HTTP client, because the connection must go to the very
-address that was looked at, and because the answer must stop at a limit. Connections are kept alive.
+It uses asyncio and httptools instead of an HTTP client, because the connection must go to exactly the
+checked address, and because reading must stop at a limit. Connections are kept alive.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _KEEP_ALIVE: Final = re.compile(rb"(?i)\btimeout\s*=\s*(\d{1,9})")
 
 
 class CallError(HeadraceError):
-    """No answer came: the connection failed or broke, or what came was no HTTP."""
+    """No answer came: the connection failed or broke, or the answer was not HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an endpoint said; ``body`` is cut at the limit."""
+    """An answer of an endpoint; ``body`` is truncated at the limit."""
 
     status: int
     body: bytes
@@ -70,9 +70,10 @@ class _Exchange(asyncio.Protocol):
         self.transport.write(request)
 
     def is_readable(self) -> bool:
-        """Whether something came while nothing was asked; the end of the connection, most likely.
+        """Whether data came without a request; most likely the end of the connection.
 
-        The event loop may not have told us yet. A request sent now would be lost, and be an attempt.
+        The event loop may not have reported it yet. A request sent now would be lost, and count as an
+        attempt.
         """
         if self.transport is None or self.transport.is_closing():
             return True
@@ -88,7 +89,7 @@ class _Exchange(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
-            # Nothing was asked, or what was asked is settled: this connection cannot be trusted.
+            # There was no request, or its answer is complete: this connection cannot be trusted.
             self.close()
             return
         if not self._headers_complete:
@@ -122,7 +123,7 @@ class _Exchange(asyncio.Protocol):
         if lowered == b"retry-after":
             self._retry_after = value.decode("latin-1")[:64]
         elif lowered == b"keep-alive" and (found := _KEEP_ALIVE.search(value)):
-            # A second less than the endpoint says, so that both do not decide at the same moment.
+            # A second less than the endpoint says, so that the two ends do not close at the same moment.
             self.idle_max_s = min(limits.PUSH_CONNECTION_IDLE_S, int(found[1]) - 1.0)
 
     def on_headers_complete(self) -> None:
@@ -171,11 +172,11 @@ class Sender:
     ) -> Answer:
         """POST ``body`` once and return the answer, whatever its status.
 
-        The request leaves at most once: an endpoint that reads it and closes the connection may have
-        acted on it, so whether to send it again is the caller's decision. A connection that the
-        endpoint has closed while it was idle is not used.
+        The request is sent at most once: an endpoint that reads it and closes the connection may have acted
+        on it, so the caller decides whether to send it again. A connection that the endpoint closed while
+        it was idle is not used.
 
-        Raises :class:`CallError` when none came, ``TimeoutError`` after ``timeout_s`` in total,
+        Raises :class:`CallError` if no answer came, ``TimeoutError`` after ``timeout_s`` in total,
         :class:`~.guard.RefusedAddressError` and :class:`~.guard.ResolveError`. Cancelling closes the
         connection.
         """

@@ -1,4 +1,4 @@
-"""Standard Webhooks 1.0 signatures (``v1``: HMAC-SHA256), for as many live secrets as there are."""
+"""Standard Webhooks 1.0 signatures (``v1``: HMAC-SHA256), with every valid secret."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def new_secret() -> str:
 def sign(live: Sequence[str], webhook_id: str, timestamp_s: int, body: bytes) -> dict[str, str]:
     """The three headers. Receivers accept any of the signatures, so secrets rotate without a gap.
 
-    ``webhook_id`` must be ours and without a dot (ValueError): it is part of what is signed.
+    ``webhook_id`` must be ours and without a dot (ValueError): it is part of the signed text.
     """
     if "." in webhook_id:
         raise ValueError(f"webhook_id {webhook_id!r}: a dot would make the signed text ambiguous")
@@ -42,9 +42,9 @@ def sign(live: Sequence[str], webhook_id: str, timestamp_s: int, body: bytes) ->
 
 
 def verify(live: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: float) -> None:
-    """For receivers: return when a request is genuine, raise :class:`WebhookVerificationError` otherwise.
+    """For receivers: return if a request is genuine, otherwise raise :class:`WebhookVerificationError`.
 
-    ``headers`` are looked up in lower case. A timestamp more than 5 minutes off is refused.
+    ``headers`` are looked up in lower case. A timestamp more than 5 minutes off is rejected.
     """
     webhook_id = headers.get("webhook-id", "")
     timestamp = headers.get("webhook-timestamp", "")
@@ -57,7 +57,7 @@ def verify(live: Sequence[str], headers: Mapping[str, str], body: bytes, now_s: 
     for entry in headers.get("webhook-signature", "").split(" "):
         version, _, given = entry.partition(",")
         if version == "v1":
-            # Every pair is compared, so that time tells nothing.
+            # Every pair is compared, so that the time reveals nothing.
             for signature in expected:
                 matched |= hmac.compare_digest(signature.encode(), given.encode("utf-8", "replace"))
     if not matched:

@@ -1,1 +1,1 @@
-"""What an operation is: functions on a transaction, no HTTP, no threads, no clock of their own."""
+"""The operations: functions on a transaction, without HTTP, threads or a clock of their own."""

@@ -1,4 +1,4 @@
-"""Consumers: read, written under a precondition, checked against their tokens."""
+"""Consumers: read, written under a precondition, authenticated by their tokens."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
     "remove_consumer",
 ]
 
-DEFINITIONS: Final = 0  # no consumer's number: rung when a definition changes
+DEFINITIONS: Final = 0  # not a consumer's number: rung when a definition changes
 _encode: Final = msgspec.json.encode
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerChange(Change):
-    """What a PUT of a consumer gives."""
+    """The fields of a PUT of a consumer."""
 
     callback_url: str | None = None
     kind: str | None = None
@@ -58,7 +58,7 @@ class ConsumerChange(Change):
 
 
 def find_consumer(tx: Tx, channel_id: str, consumer_id: str) -> Consumer:
-    """404 when there is no such channel or consumer."""
+    """The consumer; 404 if the channel or the consumer does not exist."""
     row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
     if row is None:
         raise not_found("channel", "channelId")
@@ -79,10 +79,10 @@ def put_consumer(
     max_retries: int,
     new_secret: Callable[[], str],
 ) -> tuple[Consumer, bool]:
-    """Create, or change when the precondition holds (``None``: unconditionally).
+    """Create a consumer, or change it if the precondition holds (``None``: unconditionally).
 
-    Returns the consumer and whether its token was set or made by this call. A type that is not given is
-    push for a new consumer and stays what it was for an existing one.
+    Returns the consumer and whether this call set or created its token. Without a type, a new consumer is
+    push and an existing one keeps its type.
     """
     ids.check_id(consumer_id, "consumerId")
     change.check()
@@ -120,10 +120,10 @@ def change_consumer(
     precondition: Precondition | None,
     now: int,
 ) -> Consumer:
-    """Change a consumer that exists, when the precondition holds (``None``: unconditionally).
+    """Change an existing consumer if the precondition holds (``None``: unconditionally).
 
-    ``decide`` is given the consumer as it is, locked until the transaction ends: what depends on the
-    present settings is decided here, so that of two changes at once neither is lost.
+    ``decide`` receives the current consumer, locked until the transaction ends. Decisions that depend on
+    the current settings are made there, so that neither of two concurrent changes is lost.
     """
     tx.one("lock_consumer", seq=find_consumer(tx, channel_id, consumer_id).seq)
     present = find_consumer(tx, channel_id, consumer_id)
@@ -159,7 +159,7 @@ def _update_consumer(tx: Tx, present: Consumer, change: ConsumerChange, now: int
 
 
 def remove_consumer(tx: Tx, channel_id: str, consumer_id: str, precondition: Precondition) -> None:
-    """Delete a consumer and the jobs it still has; 404, 400, 412 as for a change."""
+    """Delete a consumer and its jobs; 404, 400, 412 as for a change."""
     consumer = find_consumer(tx, channel_id, consumer_id)
     tx.one("lock_consumer", seq=consumer.seq)
     consumer = find_consumer(tx, channel_id, consumer_id)
@@ -177,7 +177,7 @@ def authorised_consumer(
     *,
     unknown: int = 401,
 ) -> Consumer:
-    """The consumer, by the specification's ladder: 404, 403, ``unknown`` (401), 403."""
+    """The consumer, checked in the specification's order: 404, 403, ``unknown`` (401), 403."""
     row = tx.one("get_consumer", channel_id=channel_id, consumer_id=consumer_id)
     if row is None:
         raise not_found("channel", "channelId")
@@ -194,7 +194,7 @@ def authorised_consumer(
 def authorised_pull_consumer(
     tx: Tx, channel_id: str, consumer_id: str, channel_token: str, consumer_token: str
 ) -> Consumer:
-    """The same, and 412 when it is not a pull consumer."""
+    """The same, and 412 if it is not a pull consumer."""
     consumer = authorised_consumer(tx, channel_id, consumer_id, channel_token, consumer_token)
     if consumer.kind != "pull":
         raise JobsError(

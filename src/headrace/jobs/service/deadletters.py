@@ -1,4 +1,4 @@
-"""Dead letters, of push and pull consumers alike: send back, delete, purge."""
+"""Dead letters, of push and pull consumers alike: requeue, delete, purge."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["delete_dead_job", "purge_some", "requeue_dead_job", "requeue_some"]
 
 
 def requeue_dead_job(tx: Tx, consumer: Consumer, seq: int, now: int) -> None:
-    """Send one dead job back with all its retries; 400 when it is not dead, 404, 401."""
+    """Requeue one dead job with all its retries; 400 if it is not dead, 404, 401."""
     row = load(tx, [seq]).get(seq)
     if row is None:
         raise not_found("job", "jobId")
@@ -25,19 +25,19 @@ def requeue_dead_job(tx: Tx, consumer: Consumer, seq: int, now: int) -> None:
 
 
 def requeue_some(tx: Tx, consumer: Consumer, after: int, now: int) -> tuple[int, int | None]:
-    """Send a bounded number of dead jobs back: how many, and where to go on (``None``: done)."""
+    """Requeue a limited number of dead jobs. Returns how many, and where to continue (``None``: done)."""
     rows = tx.all("load_dead", consumer_seq=consumer.seq, after=after, n=limits.SWEEP_ROWS)
     apply_moves(tx, [Move(row=row, event=Event.REQUEUE) for row in rows], now)
     return len(rows), rows[-1]["seq"] if len(rows) == limits.SWEEP_ROWS else None
 
 
 def purge_some(tx: Tx, consumer: Consumer) -> int:
-    """Delete a bounded number of dead jobs; how many. Fewer than ``SWEEP_ROWS`` were the last."""
+    """Delete a limited number of dead jobs. Returns how many; fewer than ``SWEEP_ROWS`` were the last."""
     return tx.run("delete_dead", consumer_seq=consumer.seq, n=limits.SWEEP_ROWS)
 
 
 def delete_dead_job(tx: Tx, consumer: Consumer, seq: int) -> None:
-    """Delete one dead job; 404 when the consumer has no such job that is DEAD."""
+    """Delete one dead job; 404 if the consumer has no such job that is DEAD."""
     row = load(tx, [seq]).get(seq)
     if row is None or row["consumer_seq"] != consumer.seq or row["state"] != State.DEAD:
         raise not_found("dead job", "jobId")

@@ -1,4 +1,4 @@
-"""Producers and channels: read, written under a precondition, checked against their tokens."""
+"""Producers and channels: read, written under a precondition, authenticated by their tokens."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _SECOND_US: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Precondition:
-    """What the caller believes to be the present version: a ``Last-Modified`` or an ``ETag``."""
+    """The version that the caller believes to be current: a ``Last-Modified`` or an ``ETag``."""
 
     unmodified_since: str | None = None
     etag: str | None = None
 
     def check(self, updated_us: int) -> None:
-        """400 when there is none, 412 when it is another version's."""
+        """400 if it is missing, 412 if it is another version."""
         if self.etag is not None:
             if self.etag.strip('"') == str(updated_us):
                 return
@@ -57,7 +57,7 @@ class Precondition:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a PUT gives; ``None`` keeps what is there (or takes the default when nothing is)."""
+    """The fields of a PUT; ``None`` keeps the stored value (or takes the default for a new definition)."""
 
     name: str | None = None
     token: str | None = None
@@ -71,7 +71,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A producer or a channel. ``token`` is only there when this very request set or made it."""
+    """A producer or a channel. ``token`` is present only if this request set or created it."""
 
     seq: int
     public_id: str
@@ -81,7 +81,7 @@ class Definition:
 
 
 def find_producer(tx: Tx, producer_id: str) -> Definition:
-    """404 when there is none."""
+    """The producer; 404 if it does not exist."""
     row = tx.one("get_producer", producer_id=producer_id)
     if row is None:
         raise not_found("producer", "producerId")
@@ -89,7 +89,7 @@ def find_producer(tx: Tx, producer_id: str) -> Definition:
 
 
 def find_channel(tx: Tx, channel_id: str) -> Definition:
-    """404 when there is none."""
+    """The channel; 404 if it does not exist."""
     row = tx.one("get_channel", channel_id=channel_id)
     if row is None:
         raise not_found("channel", "channelId")
@@ -99,14 +99,18 @@ def find_channel(tx: Tx, channel_id: str) -> Definition:
 def put_producer(
     tx: Tx, producer_id: str, change: Change, precondition: Precondition, now: int
 ) -> Definition:
-    """Create, or change when the precondition holds. What is not given stays, the token too."""
+    """Create, or change if the precondition holds. Fields that are not given keep their values, also the
+    token.
+    """
     return _put(tx, "producer", producer_id, change, precondition, now)
 
 
 def put_channel(
     tx: Tx, channel_id: str, change: Change, precondition: Precondition, now: int
 ) -> Definition:
-    """Create, or change when the precondition holds. What is not given stays, the token too."""
+    """Create, or change if the precondition holds. Fields that are not given keep their values, also the
+    token.
+    """
     return _put(tx, "channel", channel_id, change, precondition, now)
 
 
@@ -131,7 +135,7 @@ def _put(
             return Definition(
                 seq=made["seq"], public_id=public_id, name=name, updated_us=now, token=token
             )
-        # Another process made it between the two statements.
+        # Another process created it between the two statements.
         row = cast(Row, tx.one(f"lock_{what}", **{column: public_id}))
     precondition.check(row["updated_us"])
     name = change.name or row["name"]
@@ -153,5 +157,5 @@ def _definition(row: Row, column: str) -> Definition:
 
 
 def next_version(updated_us: int, now: int) -> int:
-    """A time that is a later *second* than the last, so that every version has its own HTTP date."""
+    """A time in a later *second* than the last, so that every version has its own HTTP date."""
     return max(now, (updated_us // _SECOND_US + 1) * _SECOND_US)

@@ -1,7 +1,7 @@
-"""The leased API: claim many at once, and finish them while the lease is one's own.
+"""The leased API: claim many jobs at once, and finish them while holding the lease.
 
-A lease token is new with every claim. Whoever comes with an old one gets ``lease_lost`` (409) for that
-item; the other items of the batch are carried out.
+Every claim has a new lease token. An old token gets ``lease_lost`` (409) for that item; the other items of
+the batch are carried out.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A held job that could not be done.
+    """A leased job that failed.
 
     ``retry_in_s`` overrides the consumer's schedule; ``retry_after_s`` may lengthen it; ``dead`` gives up.
     """
@@ -61,7 +61,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of one item: ``ok``, ``lease_lost`` (409) or ``not_found`` (404)."""
+    """The result of one item: ``ok``, ``lease_lost`` (409) or ``not_found`` (404)."""
 
     seq: int
     status: int
@@ -115,7 +115,7 @@ def next_due_us(tx: Tx, consumer_seq: int) -> int | None:
 
 
 def complete(tx: Tx, consumer: Consumer, items: Sequence[Held], now: int) -> list[Result]:
-    """Finish held jobs. Finishing again under the same lease is ``ok`` again."""
+    """Complete leased jobs. Completing again under the same lease is ``ok`` again."""
     rows = tx.all("complete_jobs", consumer_seq=consumer.seq, items=_items(items), now=now)
     done = {row["seq"] for row in rows}
     if any(row["ordering_key"] is not None for row in rows):
@@ -170,9 +170,9 @@ def fail(
     *,
     note: bool = True,
 ) -> list[Result]:
-    """Give held jobs up for now (they are tried again when due) or for good.
+    """Fail leased jobs: they are retried when due, or given up for good.
 
-    ``note`` records an attempt for each; push has more to say about its own.
+    ``note`` records an attempt for each; push records more about its own attempts.
     """
     rows = load(tx, (failure.held.seq for failure in failures))
     moves: dict[int, Move] = {}
@@ -227,7 +227,7 @@ def _note_failure(tx: Tx, failure: Failure, row: Row, now: int) -> None:
 def release(
     tx: Tx, consumer: Consumer, items: Sequence[Held], delay_s: float, now: int
 ) -> list[Result]:
-    """Give held jobs back undone; this is not counted as a retry."""
+    """Return leased jobs undone; this does not count as a retry."""
     rows = load(tx, (item.seq for item in items))
     due_us = now + round(delay_s * _SECOND_US)
     moves = {
@@ -251,7 +251,7 @@ def check_batch(count: int) -> None:
 
 
 def describe(result: Result) -> str | None:
-    """A sentence for a refused item."""
+    """A sentence for a rejected item."""
     return {
         "ok": None,
         "lease_lost": "the lease is over: the job was given to another, finished, or sent back",
@@ -261,7 +261,7 @@ def describe(result: Result) -> str | None:
 
 
 def deadline_text(us: int | None) -> str | None:
-    """RFC 3339, or nothing."""
+    """RFC 3339, or an empty string."""
     return None if us is None else rfc3339(us)
 
 
@@ -280,7 +280,7 @@ def _refused(consumer: Consumer, item: Held, row: Row | None, done: State | None
     state = State(row["state"])
     known = row["lease"] is not None and ids.tokens_equal(row["lease"], item.lease)
     if known and done is not None and state is done:
-        # The answer to an earlier completion was lost on its way: nothing else happened to the job.
+        # The answer to an earlier completion was lost; nothing else happened to the job.
         return Result(item.seq, 200, "ok", state)
     return Result(item.seq, 409, "lease_lost", state)
 

@@ -16,12 +16,12 @@ __all__ = ["change_state", "job_of_consumer", "list_queued"]
 
 
 def list_queued(tx: Tx, consumer: Consumer, limit: int) -> Sequence[Row]:
-    """Everything QUEUED, by falling priority, oldest first; what cannot be taken yet comes last."""
+    """All QUEUED jobs, by falling priority, oldest first; jobs that cannot be claimed yet come last."""
     return tx.all("list_queued", consumer_seq=consumer.seq, n=min(limit, limits.QUEUED_JOBS_MAX))
 
 
 def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401) -> Row:
-    """The job; 404 when there is none, ``foreign`` (401) when it is another consumer's."""
+    """The job; 404 if it does not exist, ``foreign`` (401) if it is another consumer's."""
     row = tx.one("get_job", seq=seq)
     if row is None:
         raise not_found("job", "jobId")
@@ -33,9 +33,9 @@ def job_of_consumer(tx: Tx, consumer: Consumer, seq: int, *, foreign: int = 401)
 def change_state(
     tx: Tx, consumer: Consumer, seq: int, asked: str, incremental_s: int, options: Options, now: int
 ) -> None:
-    """Carry out a ``NextState``, or refuse it with 400; the same state again changes nothing.
+    """Carry out a ``NextState``, or reject it with 400; setting the current state changes nothing.
 
-    A job held under a lease of the leased API is finished under that lease only.
+    A job held under a lease of the leased API can be finished only with that lease.
     """
     job_of_consumer(tx, consumer, seq)
     row = load(tx, [seq]).get(seq)

@@ -1,7 +1,7 @@
-"""Carrying out what the state machine decided: the one place where single jobs change state.
+"""Carries out the decisions of the state machine: the one place where single jobs change state.
 
-Claims and completions in batches have statements of their own; everything else loads the rows under a
-lock, asks :mod:`..states`, and stores what came out of it.
+Claims and completions in batches have their own statements. Everything else loads the rows under a lock,
+calls :mod:`..states`, and stores the result.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Move", "apply_moves", "finish_keys", "load", "lock_keys", "record_ou
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One job, what happens to it, and what goes with that."""
+    """One job, the event that happens to it, and its parameters."""
 
     row: Row
     event: Event
@@ -47,7 +47,7 @@ class _Stored:
 
 
 def apply_moves(tx: Tx, moves: Sequence[Move], now: int) -> list[State]:
-    """Carry out ``moves`` (rows of ``load_jobs``, locked); the new state of each."""
+    """Carry out ``moves`` (rows of ``load_jobs``, locked). Returns the new state of each."""
     if not moves:
         return []
     lock_keys(tx, (move.row for move in moves))
@@ -117,7 +117,7 @@ def _key_is_busy(tx: Tx, row: Row) -> bool:
 
 
 def lock_keys(tx: Tx, rows: Iterable[Row]) -> None:
-    """Take turns with everyone who adds or finishes jobs of these rows' ordering keys."""
+    """Lock these rows' ordering keys against other transactions that add or finish their jobs."""
     keyed = {
         (row["consumer_seq"], row["ordering_key"])
         for row in rows
@@ -136,7 +136,7 @@ def _channel_of(tx: Tx, consumer_seq: int) -> int:
 
 
 def finish_keys(tx: Tx, finished: Iterable[Row], now: int) -> None:
-    """Let the next job of each ordering key go, after those of ``finished`` ended. Keys are locked."""
+    """Release the next job of each ordering key, after those of ``finished`` ended. The keys are locked."""
     keys = {
         (row["consumer_seq"], row["ordering_key"])
         for row in finished
@@ -153,13 +153,13 @@ def finish_keys(tx: Tx, finished: Iterable[Row], now: int) -> None:
 
 
 def record_outcomes(tx: Tx, seqs: Sequence[int], now: int) -> None:
-    """Note what became of these jobs, for those consumers that want it published."""
+    """Record the outcomes of these jobs, for consumers that want them published."""
     if seqs:
         tx.run("insert_outcomes", seqs=json.dumps(seqs), now=now)
 
 
 def storable(text: str) -> str:
-    """A reason given by somebody, cut, and without what a database does not take for text."""
+    """A reason from a client, truncated, and without characters that a database rejects in text."""
     cut = text[: limits.REASON_CHARS_MAX].replace("\0", "\ufffd")
     return cut.encode("utf-8", "replace").decode()
 

@@ -1,4 +1,4 @@
-"""Taking messages: checked, stored once, fanned out to every consumer in the same transaction."""
+"""Broadcasting: messages are checked, stored once, and fanned out to every consumer in one transaction."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["broadcast", "cancel_scheduled", "check_message", "dispatch_due", "fe
 def publisher(
     tx: Tx, channel_id: str, channel_token: str, producer_id: str, producer_token: str
 ) -> Row:
-    """The channel and producer by the specification's ladder: 404, 403, 401, 403."""
+    """The channel and producer, checked in the specification's order: 404, 403, 401, 403."""
     row = tx.one("get_publisher", channel_id=channel_id, producer_id=producer_id)
     if row is None:
         raise not_found("channel", "channelId")
@@ -33,7 +33,7 @@ def publisher(
 
 
 def check_message(message: NewMessage, options: Options, now: int) -> None:
-    """Refuse what cannot be taken: 400, 412 (scheduled too soon), 413."""
+    """Reject invalid messages: 400, 412 (scheduled too soon), 413."""
     if not message.payload:
         raise bad_request("empty_payload", "a message needs a payload", "body")
     if len(message.payload) > options.payload_bytes_max:
@@ -82,10 +82,10 @@ def broadcast(
     *,
     replay: bool,
 ) -> Published:
-    """Store one message and make its jobs.
+    """Store one message and create its jobs.
 
-    A message id that is taken is 409. With ``replay`` (an ``Idempotency-Key``) the same message again
-    gets the answer of the first time, and a different one under the same key is 422.
+    A message id that exists already is 409. With ``replay`` (an ``Idempotency-Key``) the same message again
+    gets the first answer, and a different message under the same key is 422.
     """
     message_id = message.message_id or ids.new_message_id()
     digest = _digest(message)
@@ -119,9 +119,9 @@ def broadcast(
 
 
 def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> int:
-    """Store messages that come from a stream; those that are there already are left alone.
+    """Store messages from a stream; those already stored are left alone.
 
-    Their ids say the stream and the sequence, so a redelivery adds nothing. Returns how many were new.
+    Their ids contain the stream and the sequence, so a redelivery adds nothing. Returns how many were new.
     """
     channel = tx.one("get_channel", channel_id=channel_id)
     if channel is None:
@@ -138,9 +138,9 @@ def feed(tx: Tx, channel_id: str, messages: Sequence[NewMessage], now: int) -> i
 
 
 def dispatch_due(tx: Tx, now: int) -> tuple[int, int]:
-    """Fan out the scheduled messages whose time has come.
+    """Fan out the scheduled messages that are due.
 
-    Returns how many, and by how many microseconds the latest of them is late.
+    Returns their number, and by how many microseconds the latest of them is late.
     """
     rows = tx.all("due_messages", now=now, n=limits.SWEEP_ROWS // 10)
     late = 0
@@ -152,7 +152,7 @@ def dispatch_due(tx: Tx, now: int) -> tuple[int, int]:
 
 
 def cancel_scheduled(tx: Tx, channel_seq: int, message_id: str) -> None:
-    """Forget a scheduled message; 404 when there is none that still waits."""
+    """Cancel a scheduled message; 404 if no such message is waiting."""
     if not tx.run("cancel_message", channel_seq=channel_seq, message_id=message_id):
         raise not_found("scheduled message that still waits", "messageId")
 
@@ -192,7 +192,7 @@ def _fan_out(tx: Tx, seq: int, channel_seq: int, priority: int, key: str | None,
             "fan_out", message_seq=seq, channel_seq=channel_seq, priority=priority, now=now
         )
     else:
-        # Whoever finishes a job of this key waits for us, or we for them.
+        # A transaction that finishes a job of this key waits for this one, or the other way round.
         tx.all("lock_keys", keys=json.dumps([f"{channel_seq} {key}"]))
         rows = tx.all(
             "fan_out_keyed",

@@ -1,4 +1,4 @@
-"""Writing down what came of push calls: jobs, attempts, and how the endpoint is doing."""
+"""Stores the results of push calls: jobs, attempts, and the health of the endpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Called", "Written", "write"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
-    """One call of an endpoint. ``status`` is 0 when no answer came."""
+    """One call of an endpoint. ``status`` is 0 if no answer came."""
 
     job: ClaimedJob
     ok: bool
@@ -47,10 +47,10 @@ def write(
     *,
     gone: bool,
 ) -> Written:
-    """Finish the jobs that were delivered, send the others back, note every attempt.
+    """Complete the delivered jobs, requeue the others, record every attempt.
 
-    A call that ended after its lease was given to another changes nothing but the list of attempts.
-    ``gone``: the endpoint answered 410, which disables the consumer at once.
+    A call that ended after its lease was given to another only adds to the list of attempts. ``gone``: the
+    endpoint answered 410, which disables the consumer at once.
     """
     delivered = complete(tx, consumer, [_held(call) for call in calls if call.ok], now)
     failed = fail(
@@ -95,7 +95,7 @@ def _note_attempts(tx: Tx, calls: Sequence[Called]) -> None:
 def _judge(
     tx: Tx, consumer: Consumer, calls: Sequence[Called], now: int, *, gone: bool
 ) -> str | None:
-    """Remember since when the endpoint fails; why it is given up, if it is."""
+    """Record since when the endpoint has been failing. Returns why the consumer is disabled, if it is."""
     if any(call.ok for call in calls):
         if consumer.failing_since_us is not None:
             tx.run("mark_consumer_well", seq=consumer.seq)

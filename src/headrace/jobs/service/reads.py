@@ -1,4 +1,4 @@
-"""Looking, without changing: pages, messages, jobs, counts."""
+"""Reading without changes: pages, messages, jobs, counts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEWEST: Final = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """What a client asks for: the page after or before a cursor, or the first one."""
+    """The requested page: the one after or before a cursor, or the first one."""
 
     at: int = _NEWEST
     backwards: bool = False
@@ -38,7 +38,7 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows, newest first, and the cursors of its neighbours (empty when the page is empty)."""
+    """Rows, newest first, and the cursors of the adjacent pages (empty if the page is empty)."""
 
     rows: Sequence[Row]
     next: str = ""
@@ -46,7 +46,7 @@ class Page:
 
 
 class Cursors:
-    """Makes and verifies opaque cursors: a place in one list, sealed with a key of this database."""
+    """Creates and verifies opaque cursors: a position in one list, sealed with a key of this database."""
 
     def __init__(self, key: bytes) -> None:
         self._key = key
@@ -56,7 +56,7 @@ class Cursors:
         return base64.urlsafe_b64encode(body + self._mac(scope, body)).decode()
 
     def open(self, scope: str, cursor: str, field: str) -> int:
-        """The place; 400 when the cursor was not made here for this list."""
+        """The position; 400 if the cursor was not created here for this list."""
         try:
             raw = base64.b64decode(cursor.encode("ascii"), altchars=b"-_", validate=True)
         except ValueError:
@@ -71,7 +71,7 @@ class Cursors:
         return int.from_bytes(body, "big")
 
     def paging(self, scope: str, following: str | None, preceding: str | None) -> Paging:
-        """What the two query parameters ask for; 400 for both at once."""
+        """The page that the two query parameters request; 400 for both at once."""
         if following is not None and preceding is not None:
             raise bad_request("two_cursors", "either `next` or `previous` is accepted", "previous")
         if following is not None:
@@ -87,7 +87,7 @@ class Cursors:
 def page(
     tx: Tx, cursors: Cursors, scope: str, query: str, paging: Paging, size: int, **values: Any
 ) -> Page:
-    """One page of a list. Going back gives the adjacent rows, not the newest."""
+    """One page of a list. Going back returns the adjacent rows, not the newest."""
     if paging.backwards:
         rows = list(tx.all(f"page_{query}_before", at=paging.at, n=size, **values))[::-1]
     else:
@@ -98,7 +98,7 @@ def page(
 
 
 def get_message(tx: Tx, channel_seq: int, message_id: str) -> tuple[Row, Sequence[Row]]:
-    """A message and (the first of) its jobs; 404 when there is none."""
+    """A message and (the first of) its jobs; 404 if it does not exist."""
     row = tx.one("get_message", channel_seq=channel_seq, message_id=message_id)
     if row is None:
         raise not_found("message", "messageId")
@@ -106,7 +106,7 @@ def get_message(tx: Tx, channel_seq: int, message_id: str) -> tuple[Row, Sequenc
 
 
 def get_job(tx: Tx, seq: int) -> tuple[Row, Sequence[Row]]:
-    """A job and its recorded attempts; 404 when there is none."""
+    """A job and its recorded attempts; 404 if it does not exist."""
     row = tx.one("get_job", seq=seq)
     if row is None:
         raise not_found("job", "jobId")
@@ -122,5 +122,5 @@ def consumer_counts(tx: Tx) -> list[tuple[Row, dict[State, int]]]:
 
 
 def message_counts(tx: Tx, channel_seq: int) -> dict[int, int]:
-    """How many messages of a channel: 102 dispatched, 201 scheduled, 202 scheduled and dispatched."""
+    """The number of messages of a channel: 102 dispatched, 201 scheduled, 202 scheduled and dispatched."""
     return {row["kind"]: int(row["n"]) for row in tx.all("message_counts", channel_seq=channel_seq)}

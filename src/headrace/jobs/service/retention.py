@@ -1,7 +1,7 @@
-"""What may go: messages whose jobs are all finished, once they are old enough.
+"""Retention: messages that are old enough and whose jobs are all finished may be removed.
 
-A run looks at the messages once, in the order in which they came, in bounded windows: however many are
-blocked by an unfinished job, the next window begins after them.
+A run checks the messages once, in order of arrival, in limited windows. However many are blocked by an
+unfinished job, the next window begins after them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DISPATCHED = 102
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """How long things are kept, in seconds; ``None`` is for ever."""
+    """How long data is kept, in seconds; ``None`` means for ever."""
 
     messages_s: float | None = None
     dead_s: float | None = None
@@ -29,7 +29,7 @@ class Keep:
     events_s: float | None = 90 * 24 * 3600.0
 
     def allows(self, message: Row, jobs: Sequence[Row], now: int) -> bool:
-        """Whether a message may go, with these jobs."""
+        """Whether a message with these jobs may be removed."""
         if self.messages_s is None or message["status"] != _DISPATCHED:
             return False
         if message["received_us"] > now - self.messages_s * 1e6:
@@ -46,7 +46,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Messages that may go, with their jobs, and where to look next (``None``: seen all)."""
+    """Messages that may be removed, with their jobs, and where to continue (``None``: all checked)."""
 
     messages: Sequence[Row]
     jobs: dict[int, list[Row]]
@@ -55,7 +55,7 @@ class Window:
 
 @dataclass(slots=True)
 class Removed:
-    """How many rows went, by table."""
+    """How many rows were removed, by table."""
 
     rows: dict[str, int] = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ def look(tx: Tx, keep: Keep, after: int, now: int) -> Window:
 
 
 def remove(tx: Tx, keep: Keep, window: Window, now: int) -> Removed:
-    """Remove what :func:`look` found, except what changed since (a dead letter sent back, say)."""
+    """Remove the result of :func:`look`, except messages that changed since (a requeued dead letter, say)."""
     jobs = _jobs_of(tx, [row["seq"] for row in window.messages])
     seqs = [
         row["seq"] for row in window.messages if keep.allows(row, jobs.get(row["seq"], []), now)
@@ -90,7 +90,7 @@ def remove(tx: Tx, keep: Keep, window: Window, now: int) -> Removed:
 
 
 def prune_notes(tx: Tx, keep: Keep, now: int) -> Removed:
-    """Remove a bounded number of old attempts and events."""
+    """Remove a limited number of old attempts and events."""
     removed = Removed()
     for table, query, age_s in (
         ("attempt", "prune_attempts", keep.attempts_s),

@@ -1,4 +1,4 @@
-"""What must happen although nobody asks: leases end, counts are folded, old rows go."""
+"""Background operations: leases expire, counts are folded, old rows are removed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["Swept", "expire_leases", "make_once", "take_lead"]
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """How many leases ended, and how many of those jobs had no retry left."""
+    """How many leases expired, and how many of those jobs had no retry left."""
 
     expired: int
     dead: int
 
 
 def expire_leases(tx: Tx, now: int) -> Swept:
-    """Take back a bounded number of jobs whose lease is over: ready again at once, or dead."""
+    """Take back a limited number of jobs with expired leases: ready again at once, or dead."""
     rows = tx.all("load_expired", now=now, n=limits.SWEEP_ROWS)
     moves = [
         Move(
@@ -53,12 +53,14 @@ def expire_leases(tx: Tx, now: int) -> Swept:
 
 
 def make_once(tx: Tx, key: str, value: str) -> str:
-    """What all processes on this database share under ``key``: what is there, and otherwise ``value``."""
+    """The value that all processes on this database share under ``key``: the stored one, otherwise
+    ``value``.
+    """
     (row,) = tx.all("add_meta", key=key, value=value)
     return str(row["value"])
 
 
 def take_lead(tx: Tx, task: str, holder: str, seconds: float, now: int) -> bool:
-    """Whether ``holder`` may do ``task`` for the next ``seconds``; nobody else does it meanwhile."""
+    """Whether ``holder`` may do ``task`` for the next ``seconds``; no other process does it meanwhile."""
     row = tx.one("take_lead", task=task, holder=holder, expires=now + round(seconds * 1e6), now=now)
     return row is not None and row["holder"] == holder

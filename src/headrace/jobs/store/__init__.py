@@ -1,4 +1,4 @@
-"""Where jobs are kept: SQLite in one process, PostgreSQL in any number. Knows SQL, not jobs."""
+"""Storage of jobs: SQLite in one process, PostgreSQL in any number. Knows SQL, not jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the service needs of a database: run a function in a transaction, wake up those who wait."""
+"""The database interface of the service: run a function in a transaction, wake up waiters."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ T = TypeVar("T")
 
 
 class Row(Protocol):
-    """A row, by the names of its columns."""
+    """A row, by column name."""
 
     def __getitem__(self, column: str, /) -> Any: ...
 
 
 class Tx(Protocol):
-    """One open transaction. Queries are named; their text is in ``sql/``."""
+    """One open transaction. Queries have names; their text is in ``sql/``."""
 
     def all(self, query: str, /, **values: Any) -> Sequence[Row]:
-        """Every row of the answer."""
+        """All rows of the result."""
         ...
 
     def one(self, query: str, /, **values: Any) -> Row | None:
-        """The first row of the answer, or none."""
+        """The first row of the result, or None."""
         ...
 
     def run(self, query: str, /, **values: Any) -> int:
-        """Carry out; how many rows were touched."""
+        """Execute a statement. Returns how many rows were affected."""
         ...
 
     def now_us(self) -> int:
         """Microseconds since 1970 by the database's clock, the same for the whole transaction.
 
-        Leases, retries and schedules are told by this clock alone: the clocks of processes differ.
+        Leases, retries and schedules use only this clock: the clocks of processes differ.
         """
         ...
 
     def ring(self, consumers: Sequence[int], /) -> None:
-        """Wake up, once this transaction is committed, those who wait for jobs of ``consumers``."""
+        """Wake up, once this transaction is committed, the waiters for jobs of ``consumers``."""
         ...
 
 
@@ -49,10 +49,10 @@ Work = Callable[[Tx], T]
 class Database(Protocol):
     """A database with the schema of this version.
 
-    ``work`` runs on another thread, may run again after a conflict with another transaction, and must
-    therefore change nothing but the database. An exception it raises undoes what it did and is raised
-    to the caller. :class:`~headrace.jobs.errors.DatabaseUnavailableError` is raised when the database
-    cannot be reached; a write may have happened or not.
+    ``work`` runs on another thread and may run again after a conflict with another transaction. It must
+    therefore change nothing but the database. If it raises, its changes are rolled back and the exception
+    is raised to the caller. Raises :class:`~headrace.jobs.errors.DatabaseUnavailableError` if the database
+    cannot be reached; a write may or may not have happened.
     """
 
     name: str
@@ -62,11 +62,11 @@ class Database(Protocol):
         ...
 
     async def read(self, work: Callable[[Tx], T], /) -> T:
-        """Run ``work`` on a consistent snapshot it cannot change."""
+        """Run ``work`` on a consistent read-only snapshot."""
         ...
 
     def on_ring(self, hear: Callable[[Sequence[int]], None], /) -> None:
-        """Call ``hear`` on the event loop for every :meth:`Tx.ring`, also of other processes."""
+        """Call ``hear`` on the event loop for every :meth:`Tx.ring`, including those of other processes."""
         ...
 
     async def start(self) -> None:
@@ -74,5 +74,5 @@ class Database(Protocol):
         ...
 
     async def close(self) -> None:
-        """Finish what was begun, then let go of everything."""
+        """Finish work in progress, then close everything."""
         ...

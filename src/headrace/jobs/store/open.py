@@ -1,4 +1,4 @@
-"""From an address (`sqlite:///path`, `postgresql://…`) to a database."""
+"""From a URL (`sqlite:///path`, `postgresql://…`) to a database."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["open_database"]
 
 
 def open_database(url: str, *, threads: int = 8, clock: Clock | None = None) -> Database:
-    """The database ``url`` names, not yet started.
+    """The database at ``url``, not yet started.
 
-    ``sqlite:///jobs.db`` is relative, ``sqlite:////var/lib/jobs.db`` absolute. ``threads`` is how many
-    connections a PostgreSQL pool may use. ``clock`` takes the place of the database's own clock: of
-    this machine's for SQLite, of the server's for PostgreSQL. Raises :class:`ConfigurationError` for any
-    other address, and when the package a database needs is not installed.
+    ``sqlite:///jobs.db`` is relative, ``sqlite:////var/lib/jobs.db`` absolute. ``threads`` is the number of
+    connections of a PostgreSQL pool. ``clock`` replaces the database's own clock: this machine's for
+    SQLite, the server's for PostgreSQL. Raises :class:`ConfigurationError` for any other URL, and if the
+    package that a database needs is not installed.
     """
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
@@ -36,7 +36,7 @@ def open_database(url: str, *, threads: int = 8, clock: Clock | None = None) -> 
                 f"PostgreSQL needs `pip install headrace[postgres]` ({error})"
             ) from error
         return PostgresDatabase(url, threads=threads, clock=clock)
-    # The address itself may hold a password, so only its scheme is shown.
+    # The URL itself may contain a password, so only its scheme is shown.
     raise ConfigurationError(
         f"database scheme {scheme if separator else '(none)'!r}: accepted are sqlite:///path and postgresql://…"
     )

@@ -1,7 +1,7 @@
 """PostgreSQL: a pool of threads with a connection each, and one connection that listens.
 
-A transaction that loses a deadlock or a serialisation conflict is run again; a connection that breaks is
-replaced on the next use, and what was under way ends with 503: its outcome is unknown.
+A transaction that loses a deadlock or a serialisation conflict runs again. A broken connection is replaced
+on the next use; its transaction ends with 503, because the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _LOG: Final = logging.getLogger("headrace.jobs")
 _CHANNEL: Final = "headrace_jobs"
-_MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all
+_MIGRATION_LOCK: Final = 0x68656164  # any number, the same for all processes
 _TRIES: Final = 5
 _LISTEN_CHECK_S: Final = 10.0
 _RECONNECT_S: Final = 0.5
@@ -96,7 +96,7 @@ class PostgresDatabase:
         try:
             await asyncio.to_thread(self._migrate)
         except (psycopg.OperationalError, psycopg.ProgrammingError) as error:
-            # The server's words name host and user; the address, which may hold a password, is not shown.
+            # The server's text names host and user; the URL, which may contain a password, is not shown.
             raise ConfigurationError(f"PostgreSQL cannot be used: {_first_line(error)}") from error
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="jobs-sql")
         listening = asyncio.Event()
@@ -152,7 +152,7 @@ class PostgresDatabase:
             return work(_PostgresTx(cursor, self._clock))
 
     def _connection(self) -> psycopg.Connection[dict[str, Any]]:
-        """This thread's connection, a new one if it broke."""
+        """This thread's connection, or a new one if it broke."""
         connection: psycopg.Connection[dict[str, Any]] | None = getattr(
             self._local, "connection", None
         )
@@ -171,14 +171,14 @@ class PostgresDatabase:
             migrate(connection)
 
     async def _listen(self, listening: asyncio.Event) -> None:
-        """Hear what other processes (and this one) committed; polling covers the gaps."""
+        """Receive notices of other processes (and this one); polling covers the gaps."""
         while True:
             try:
                 connection = await psycopg.AsyncConnection.connect(self._url, autocommit=True)
                 async with connection:
                     await connection.execute(f"LISTEN {_CHANNEL}")
                     listening.set()
-                    # Something may have been committed while nobody listened.
+                    # A commit may have been missed while nothing was listening.
                     self._hear(())
                     while True:
                         async for notice in connection.notifies(timeout=_LISTEN_CHECK_S):
@@ -191,7 +191,7 @@ class PostgresDatabase:
 
 
 def migrate(connection: psycopg.Connection[dict[str, Any]]) -> None:
-    """Bring the schema up to date; :class:`StoreFormatError` when it is of a later version."""
+    """Bring the schema up to date; raises :class:`StoreFormatError` if it is of a later version."""
     migrations = load_migrations("postgres")
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MIGRATION_LOCK,))
@@ -224,6 +224,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _payload(consumers: set[int]) -> str:
-    """The notice; PostgreSQL takes 8000 bytes of it, and an empty list means everybody."""
+    """The payload of a notice; PostgreSQL limits it to 8000 bytes, and an empty list means all waiters."""
     text = json.dumps(sorted(consumers), separators=(",", ":"))
     return text if len(text) < 7900 else "[]"

@@ -1,4 +1,4 @@
-"""Loads the named queries: ``-- name: <name>`` begins one, comments under it say what it is for."""
+"""Loads the named queries: ``-- name: <name>`` begins one, comments below it explain its purpose."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _VALUE: Final = re.compile(r"(?<![:\w]):([a-z][a-z0-9_]*)")
 
 @cache
 def load_queries(dialect: Dialect) -> dict[str, str]:
-    """Every query of ``dialect`` by name, those both dialects share included."""
+    """Every query of ``dialect`` by name, including those that both dialects share."""
     texts = [
         entry.read_text("utf-8")
         for folder in ("shared", dialect)

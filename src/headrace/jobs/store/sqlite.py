@@ -1,8 +1,8 @@
-"""SQLite: one thread that writes, committing whatever queued up meanwhile together; two that read.
+"""SQLite: one thread that writes, and commits all queued writes together; two threads that read.
 
-WAL, synchronous=FULL: when :meth:`SqliteDatabase.write` returns, the transaction is on the disk. Every
-write is a savepoint of one ``BEGIN IMMEDIATE`` transaction, so that a refused one undoes only itself and
-a full disk of waiting writes costs one sync.
+WAL, synchronous=FULL: when :meth:`SqliteDatabase.write` returns, the transaction is on disk. Every write is
+a savepoint of one ``BEGIN IMMEDIATE`` transaction, so a rejected one rolls back only itself, and a queue
+full of waiting writes costs one sync.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class SqliteDatabase:
 
     def __init__(self, path: Path, *, clock: Clock | None = None) -> None:
         self.path = path
-        # Every process of a SQLite database runs on its machine: the machine's clock is everybody's.
+        # Every process of a SQLite database runs on its machine, so they share the machine's clock.
         self._clock = clock or SystemClock()
         self._hear: Callable[[Sequence[int]], None] = lambda _: None
         self._writes: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -138,7 +138,7 @@ class SqliteDatabase:
         if connection is None:
             connection = _connect(self.path)
             connection.execute("PRAGMA query_only = ON")
-            # Only the writer moves the log into the database.
+            # Only the writer checkpoints the log into the database.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
             self._local.connection = connection
             self._read_connections.append(connection)
@@ -175,14 +175,14 @@ class SqliteDatabase:
                 todo = [item for item in batch if item is not _STOP]
                 if todo:
                     settle = self._commit(connection, todo)
-                    # The loop is gone when a test or a program gave up on it; then nobody waits.
+                    # The loop is closed if a test or a program abandoned it; then nothing waits.
                     with contextlib.suppress(RuntimeError):
                         self._loop.call_soon_threadsafe(settle)
                 if stopping:
                     return
 
     def _commit(self, connection: sqlite3.Connection, todo: list[Any]) -> Callable[[], None]:
-        """Run a batch in one transaction; what is to be told to those who wait."""
+        """Run a batch in one transaction. Returns a function that wakes its waiters."""
         results: list[tuple[asyncio.Future[Any], Any, BaseException | None]] = []
         rung: set[int] = set()
         try:
@@ -227,9 +227,9 @@ class SqliteDatabase:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the schema up to date; :class:`StoreFormatError` when it is of a later version."""
+    """Bring the schema up to date; raises :class:`StoreFormatError` if it is of a later version."""
     migrations = load_migrations("sqlite")
-    # Not in a transaction of its own per step: a half-made schema must not stay.
+    # Not a transaction per step: a half-made schema must not stay.
     connection.execute("BEGIN IMMEDIATE")
     try:
         version: int = connection.execute("PRAGMA user_version").fetchone()[0]
