@@ -1,7 +1,7 @@
-"""What Spark imports to find the ``jetstream`` source by name.
+"""Spark imports this module to find the ``jetstream`` source by name.
 
-Spark looks into every top-level module called ``pyspark_…`` for a ``DefaultSource``, for every Python
-source a user names; so nothing is imported here until that attribute is asked for.
+For every Python source that a user names, Spark looks into every top-level module called ``pyspark_…`` for
+a ``DefaultSource``. So nothing is imported here until that attribute is requested.
 """
 
 from __future__ import annotations

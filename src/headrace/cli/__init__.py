@@ -1,9 +1,9 @@
 """The command line: ``headrace <command>``.
 
-A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, perhaps also with
-``spell(arguments, parser)`` for flags that are spelt otherwise, imported only when it is asked for, so that
-``headrace --version`` answers at once. Called by the name ``nats-server``, as through a link of that name,
-it is ``headrace serve``: test harnesses start a server that way.
+A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, and optionally
+``spell(arguments, parser)`` for flags with another spelling. It is imported only when it is used, so that
+``headrace --version`` answers at once. A program named ``nats-server``, for example through a link, is
+``headrace serve``: test harnesses start a server that way.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ COMMANDS = {
     "jobs": "deliver jobs over HTTP: push and pull consumers, retries, dead letters",
     "demo": "publish a year of real flights, read them with Spark, draw what delays carry",
 }
-"""Commands and what they do; the module of each has its name."""
+"""The commands and their summaries; the module of each has its name."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit status."""
+    """Run one command. Returns the exit status."""
     if argv is None and program_name() == NATS_SERVER:
         return _run("serve", sys.argv[1:])
     arguments = list(sys.argv[1:] if argv is None else argv)
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program_name() -> str:
-    """``nats-server`` for who calls us by that name, else ``headrace``."""
+    """``nats-server`` if the program was called by that name, otherwise ``headrace``."""
     return NATS_SERVER if Path(sys.argv[0]).name == NATS_SERVER else "headrace"
 
 

@@ -1,6 +1,6 @@
-"""Publish a year of real flights, follow every aircraft with Spark, and draw what delays carry.
+"""Publish a year of real flights, follow every aircraft with Spark, and draw how delays carry over.
 
-Run it again and it goes on where it stopped; run it with --limit first and without it later, and the
+Run it again and it continues where it stopped. If you run it with --limit first and without it later, the
 second run processes exactly the new messages.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 __all__ = ["add_arguments", "run"]
 
-INTERRUPTED = 130  # as a shell counts a program ended by Ctrl-C
+INTERRUPTED = 130  # the status shells use for a program ended by Ctrl-C
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the demo; 0, or 1 after one sentence on standard error, or 130 after Ctrl-C."""
+    """Run the demo. Returns 0, or 1 after one sentence on standard error, or 130 after Ctrl-C."""
     from ..demo.errors import DemoError, explain
     from ..demo.run import DemoSettings, check_packages, run_demo
     from ..demo.screen import Screen

@@ -1,7 +1,7 @@
-"""Deliver jobs over HTTP: run the service, define channels and consumers, look at dead letters.
+"""Deliver jobs over HTTP: run the service, define channels and consumers, manage dead letters.
 
-`headrace jobs serve` runs the service. The other commands speak to a running one: `--url` (or
-`HEADRACE_JOBS_URL`) says where it is, `HEADRACE_JOBS_ADMIN_TOKEN` holds its admin token.
+`headrace jobs serve` runs the service. The other commands connect to a running one: `--url` (or
+`HEADRACE_JOBS_URL`) is its URL, `HEADRACE_JOBS_ADMIN_TOKEN` its admin token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Carry out the sub-command: 0 when it was done, 1 when it was refused."""
+    """Run the sub-command. Returns 0 on success, 1 if it failed."""
     missing = _missing()
     if missing:
         print(
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         print(f"headrace jobs: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # Whoever read our output has seen enough.
+        # The reader of our output has closed it.
         sys.stderr.close()
         return 0
     return status

@@ -145,7 +145,7 @@ def _prune(args: argparse.Namespace) -> int:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed."""
+    """uvloop if it is installed."""
     try:
         import uvloop
     except ImportError:

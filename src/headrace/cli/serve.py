@@ -1,7 +1,7 @@
-"""Run the broker until it is told to stop.
+"""Run the broker until it is stopped.
 
-SIGINT and SIGTERM stop it cleanly (a second one forces), SIGUSR2 announces the end to the clients first,
-SIGHUP reads the configuration file again, SIGUSR1 opens the log file anew.
+SIGINT and SIGTERM stop it cleanly (a second one forces), SIGUSR2 announces the stop to the clients first,
+SIGHUP reloads the configuration file, SIGUSR1 reopens the log file.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["add_arguments", "run", "spell"]
 logger = logging.getLogger("headrace.serve")
 
 SWITCH_INTERVAL_S: Final = 0.0005
-LAME_DUCK_S: Final = 2.0  # how long clients have to move on after they were told
+LAME_DUCK_S: Final = 2.0  # how long clients have to reconnect elsewhere after the announcement
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The flags a NATS user types, and our own."""
+    """The flags a NATS user types, and Headrace's own."""
     parser.add_argument(
         "-c", "--config", metavar="FILE", help="file of settings: TOML, or nats-server's own format"
     )
@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve, or check the settings; returns 0 if all went well, 1 if they or the store are wrong."""
+    """Serve, or check the settings. Returns 0 on success, 1 for an error in the settings or the store."""
     set_up_logging(debug=bool(args.debug or args.trace or args.debug_and_trace))
     try:
         if args.signal is not None:
@@ -75,8 +75,8 @@ def run(args: argparse.Namespace) -> int:
             _check(options)
             return 0
         raise_limit()
-        # A commit asks for the interpreter several times. At Python's own 5 ms for each, a busy event
-        # loop would make everybody wait for it ten times as long as for the disk.
+        # A commit waits for the interpreter several times. With Python's default of 5 ms for each, beside a
+        # busy event loop every client would wait ten times as long for it as for the disk.
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_serve(options, values, args))
@@ -87,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check(options: BrokerOptions) -> None:
-    """What can be known without listening. Raises ConfigurationError."""
+    """Check what can be checked without listening. Raises ConfigurationError."""
     options.check()
     for tls in (options.tls, options.websocket.tls if options.websocket is not None else None):
         if tls is not None:
@@ -96,7 +96,7 @@ def _check(options: BrokerOptions) -> None:
 
 
 def _settings(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    """What the file and the flags say, and warnings about it; the flags win. Raises ConfigurationError."""
+    """The settings of the file and the flags, and warnings; flags override. Raises ConfigurationError."""
     found = read_file(Path(args.config), os.environ) if args.config else FileSettings()
     flags = given_flags(args)
     assumed = [text for key, text in found.assumed.items() if key not in flags]
@@ -109,7 +109,7 @@ def _warn(warnings: list[str]) -> None:
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop where it is installed: the sockets cost half as much."""
+    """uvloop if it is installed: sockets cost half as much."""
     try:
         import uvloop
     except ImportError:
@@ -142,12 +142,12 @@ async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.
 
 
 def _tune_collector() -> None:
-    """Look for garbage cycles less often: messages are none, and there are millions of them.
+    """Collect garbage less often: messages form no cycles, and there are millions of them.
 
-    The thresholds are the process's, so an embedded broker leaves them alone.
+    The thresholds apply to the whole process, so an embedded broker does not change them.
     """
     gc.freeze()
-    gc.set_threshold(10_000, 10, 5_000)  # a look at 100,000 objects takes 15 to 70 ms
+    gc.set_threshold(10_000, 10, 5_000)  # a pass over 100,000 objects takes 15 to 70 ms
 
 
 def _say_where(broker: Broker) -> None:
@@ -160,7 +160,7 @@ def _say_where(broker: Broker) -> None:
 
 
 def _reload(broker: Broker, values: dict[str, Any], args: argparse.Namespace) -> None:
-    """Read the file again and do what it says; what is wrong with it changes nothing."""
+    """Read the file again and apply it; a file with an error changes nothing."""
     if not args.config:
         logger.warning("Trapped hangup: no configuration file was given, nothing is reloaded")
         return
@@ -183,7 +183,7 @@ def _reload(broker: Broker, values: dict[str, Any], args: argparse.Namespace) ->
 
 
 def _log_as_wanted(values: Mapping[str, Any], args: argparse.Namespace) -> None:
-    """Raises ConfigurationError for a log file that cannot be written."""
+    """Raises ConfigurationError if the log file cannot be written."""
     set_up_logging(
         debug=bool(values.get("debug") or values.get("trace") or args.debug_and_trace),
         file=values.get("log_file"),
@@ -200,7 +200,7 @@ def _reopen_log() -> None:
 
 
 def _handle_signals(stop: asyncio.Event, lame_duck: asyncio.Event) -> list[Callable[[], None]]:
-    """Returns the list of what a SIGHUP does; it is filled once there is something to reload."""
+    """Returns the list of actions for a SIGHUP; it is filled once there is something to reload."""
     hangups: list[Callable[[], None]] = []
     loop = asyncio.get_running_loop()
 

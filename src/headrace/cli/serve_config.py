@@ -1,6 +1,6 @@
 """The settings of ``headrace serve``: one table for the flags, the keys of the file and their types.
 
-The names are those a NATS user types. Flags win over the file, the file over the defaults.
+The names are those a NATS user types. Flags override the file, and the file overrides the defaults.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _websocket(value: Any) -> WebSocketOptions | None:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. ``key`` is its name in the file; no ``flags``: only in the file."""
+    """One setting. ``key`` is its name in the file; without ``flags`` it is only in the file."""
 
     key: str
     check: Callable[[Any], Any]
@@ -199,10 +199,10 @@ SETTINGS: Final = (
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
-    """The settings in a file, in our TOML or in nats-server's own format.
+    """The settings in a file, in TOML or in nats-server's format.
 
-    A name that ends in ``.toml`` or ``.conf`` says which; any other file is TOML if it can be read
-    as that. Raises ConfigurationError naming file, place or key, and what is accepted.
+    A name that ends in ``.toml`` or ``.conf`` determines the format; any other file is TOML if it parses as
+    TOML. Raises ConfigurationError that names the file, the place or key, and what is accepted.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -211,7 +211,7 @@ def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{path}: not a text in UTF-8: {error}") from error
     if path.suffix != ".conf":
-        import tomllib  # only who has such a file waits for its reader
+        import tomllib  # imported only for a file of this format
 
         try:
             return FileSettings(settings_of(tomllib.loads(text), path))
@@ -244,14 +244,14 @@ def settings_of(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """One flag per setting that has any; what is not given stays None."""
+    """One flag per setting that has any; flags that are not given stay None."""
     for setting in SETTINGS:
         if not setting.flags:
             continue
         options: dict[str, Any] = {"dest": setting.key, "default": None, "help": setting.help}
         if setting.check is _switch:
             options["action"] = "store_true"
-            parser.add_argument(  # what `spell` makes of --flag=false
+            parser.add_argument(  # the form into which `spell` turns --flag=false
                 f"--off-{setting.key}",
                 dest=setting.key,
                 action="store_false",
@@ -283,7 +283,7 @@ def given_flags(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
-    """The broker these settings describe. Raises ConfigurationError."""
+    """The broker options for these settings. Raises ConfigurationError."""
     get = values.get
     return BrokerOptions(
         host=get("addr", "127.0.0.1"),

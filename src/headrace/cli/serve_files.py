@@ -1,4 +1,4 @@
-"""Files that tell harnesses and service managers about a running broker: its ports, its process."""
+"""Files about a running broker for test harnesses and service managers: its ports, its process id."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["told_by_files"]
 def told_by_files(
     broker: Broker, ports_directory: str | None, pid_file: str | None
 ) -> Iterator[None]:
-    """The files are there while the broker is. Raises ConfigurationError if they cannot be written."""
+    """The files exist while the broker runs. Raises ConfigurationError if they cannot be written."""
     with ExitStack() as stack:
         for path in (_write_pid(pid_file), _write_ports(broker, ports_directory)):
             if path is not None:
@@ -35,7 +35,7 @@ def _write_pid(name: str | None) -> Path | None:
 def _write_ports(broker: Broker, directory: str | None) -> Path | None:
     """``headrace_<pid>.ports``, for harnesses that let the server choose its ports.
 
-    Called by the name of ``nats-server``, it is the name such a harness looks for.
+    If the program is called ``nats-server``, the file has the name that such a harness expects.
     """
     if directory is None:
         return None
@@ -52,7 +52,7 @@ def _write(path: Path, text: str, setting: str) -> Path:
     partial = path.with_name(path.name + ".new")
     try:
         partial.write_text(text)
-        partial.rename(path)  # whoever waits for the file finds it whole
+        partial.rename(path)  # a reader that waits for the file finds it complete
     except OSError as error:
         raise ConfigurationError(f"{setting}: cannot write {path}: {error.strerror}") from error
     return path

@@ -1,7 +1,7 @@
-"""The flags of nats-server, however they are spelt, and those that mean nothing here.
+"""The flags of nats-server, in any spelling, and those that have no effect here.
 
 nats-server reads flags with one dash or two (``-port``, ``--p``), takes values after ``=``, and switches
-with ``=true`` or ``=false``. ``spell`` turns all of it into what our parser knows.
+with ``=true`` or ``=false``. ``spell`` turns all of these into what our parser accepts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DEST: Final = "ignored_flags"
 
 
 def add_ignored_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags that only lose a convenience here; each is told about when it is given."""
+    """Flags that only cost a convenience here; each causes a warning if it is given."""
     for name in _IGNORED:
         parser.add_argument(_long(name), dest=_DEST, action=_Ignored, help=argparse.SUPPRESS)
     for name in _IGNORED_SWITCHES:
@@ -39,7 +39,7 @@ def ignored_flags(args: argparse.Namespace) -> list[str]:
 
 
 class _Ignored(argparse.Action):
-    """Remembers that the flag was there, and not what it said."""
+    """Remembers that the flag was given, but not its value."""
 
     def __call__(
         self,
@@ -57,7 +57,7 @@ def _long(name: str) -> str:
 
 
 def spell(arguments: Iterable[str], parser: argparse.ArgumentParser) -> list[str]:
-    """The arguments as the parser knows them; what is no flag ends the process as the parser does."""
+    """The arguments as the parser accepts them; an unknown flag ends the process as the parser does."""
     actions = {
         flag.lstrip("-"): (flag, action)
         for action in parser._actions

@@ -1,4 +1,4 @@
-"""Log lines in nats-server's shape, which test harnesses and log collectors know how to read."""
+"""Log lines in nats-server's format, which test harnesses and log collectors can parse."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ _NAMES: Final = ("headrace", "asyncio")
 
 
 class LogFormatter(logging.Formatter):
-    """``[pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text``; ``utc``: not of this place; or without time."""
+    """``[pid] YYYY/MM/DD hh:mm:ss.uuuuuu [INF] text``; with ``utc`` not in local time; or without the
+    time.
+    """
 
     def __init__(self, *, time: bool = True, utc: bool = False) -> None:
         super().__init__()
@@ -47,7 +49,7 @@ def set_up_logging(
 ) -> None:
     """Send the log of Headrace and of the event loop to ``file`` or stderr. For our own process only.
 
-    Raises ConfigurationError for a file that cannot be written; the log then stays where it is.
+    Raises ConfigurationError if the file cannot be written; the log then stays where it is.
     """
     before = [handler for name in _NAMES[:1] for handler in logging.getLogger(name).handlers]
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
@@ -70,7 +72,7 @@ def set_up_logging(
 
 
 def reopen_log() -> bool:
-    """Open the log file anew, once another program has moved it away; False if there is none."""
+    """Reopen the log file, after another program has moved it away; False if there is none."""
     found = False
     for handler in logging.getLogger(_NAMES[0]).handlers:
         if isinstance(handler, logging.FileHandler):

@@ -1,7 +1,7 @@
-"""nats-server's configuration files as our settings.
+"""nats-server's configuration files as settings of Headrace.
 
-What such a file says is done, warned about with its place when nothing but convenience is lost, or
-refused when ignoring it could let somebody in or hide what is to be shown.
+Each key is applied, ignored with a warning that names its place if it only costs a convenience, or rejected
+if ignoring it could grant access or hide a requested output.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ _HARMLESS_JETSTREAM: Final = frozenset({
 
 @dataclass(slots=True)
 class FileSettings:
-    """Settings by their key in ``serve_config.SETTINGS``, and what the operator should be told.
+    """Settings by their key in ``serve_config.SETTINGS``, and warnings for the operator.
 
-    ``assumed`` has a warning by the key of a setting that the file leaves open and a flag may give.
+    ``assumed`` has a warning by the key of a setting that the file leaves open and a flag may set.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class FileSettings:
 
 
 def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSettings:
-    """The settings in ``text``, which stands in ``path``. Raises ConfigurationError with the place."""
+    """The settings in ``text``, the content of ``path``. Raises ConfigurationError with the place."""
     document = parse_config(text, str(path), environ, _read_included)
     settings = FileSettings()
     _tell_repeated(document, settings)
@@ -90,7 +90,7 @@ def read_nats_file(path: Path, text: str, environ: Mapping[str, str]) -> FileSet
 
 
 def _read_operator(name: Path, config: Path) -> str:
-    """Where nats-server looks: from the working directory; else beside the configuration."""
+    """As nats-server: relative to the working directory, otherwise beside the configuration."""
     return (name if name.exists() else config.parent / name).read_text(encoding="utf-8")
 
 
@@ -234,7 +234,7 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
     settings.put("domain", fields.text("domain"))
     for names in (("max_memory_store", "max_mem_store", "max_mem"), ("max_file_store", "max_file")):
         most = fields.number(*names)
-        settings.put(names[0], None if most == -1 else most)  # -1: any number, as without it
+        settings.put(names[0], None if most == -1 else most)  # -1: unlimited, as without it
     _sync(fields.take("sync_interval", "sync"), settings)
     limits = fields.take("limits")
     if limits is not None:
@@ -246,7 +246,7 @@ def _jetstream(value: ConfigValue, settings: FileSettings) -> None:
 
 
 def _sync(value: ConfigValue | None, settings: FileSettings) -> None:
-    """``always`` is ours, too; with an interval nats-server acknowledges before the disk has it."""
+    """``always`` is supported; with an interval, nats-server acknowledges before the message is on disk."""
     if value is not None and value.content != "always":
         settings.warn_of(
             "jetstream.sync_interval",

@@ -1,4 +1,4 @@
-"""``-sl reload=PID``: tell a running broker something, as nats-server's flag does."""
+"""``-sl reload=PID``: send a signal to a running broker, as nats-server's flag does."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SIGNALS: Final = {
 
 
 def send_signal(request: str) -> None:
-    """Do what ``<signal>=<pid>`` or ``<signal>=<file with the pid>`` says.
+    """Send the signal in ``<signal>=<pid>`` or ``<signal>=<file with the pid>``.
 
-    Raises ConfigurationError for another signal, and for a process that is not named or not there.
+    Raises ConfigurationError for an unknown signal, and for a process that is not named or does not exist.
     """
     name, equals, target = request.partition("=")
     if name not in _SIGNALS:

@@ -1,8 +1,8 @@
-"""Following each aircraft from leg to leg. Pure: flights in, legs out.
+"""Follows each aircraft from leg to leg. Pure: flights in, legs out.
 
-All flights of the data leave New York, so an aircraft's next leg begins after it has come back. A late
-arrival that is still there at that next departure was *carried*: ``min(late arrival before, late
-departure now)``. What the departure is late beyond that was *added* on the ground.
+All flights of the data leave New York, so an aircraft's next leg begins after it has come back. The part of
+a late arrival that remains at the next departure was *carried*:
+``min(late arrival before, late departure now)``. The rest of the late departure was *added* on the ground.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["CHAIN_PAUSE_S", "LEG_COLUMNS", "LastLeg", "Leg", "follow", "follow_batches"]
 
 CHAIN_PAUSE_S: Final = 10 * 3600
-"""A longer time between two scheduled departures ends a chain: the aircraft rested overnight, and
-the correlation of its delays is gone."""
+"""A longer time between two scheduled departures ends a chain: the aircraft rested overnight, and its
+delays are no longer correlated.
+"""
 
 LEG_COLUMNS: Final = {
     "sequence": "bigint",
@@ -43,7 +44,7 @@ LEG_COLUMNS: Final = {
 
 
 class LastLeg(NamedTuple):
-    """What is kept of an aircraft between two of its legs."""
+    """The state of an aircraft between two of its legs."""
 
     sequence: int
     scheduled: int
@@ -77,7 +78,7 @@ class Leg(NamedTuple):
 
 
 class _Flight(msgspec.Struct):
-    """The part of a message that chains need; the rest is skipped unread."""
+    """The part of a message that chains need; the rest is skipped without decoding."""
 
     time_hour: str
     minute: int
@@ -95,7 +96,7 @@ _decode = msgspec.json.Decoder(_Flight).decode
 
 
 def follow(last: dict[str, LastLeg], messages: Iterable[tuple[int, bytes]]) -> Iterator[Leg]:
-    """The legs of these messages (sequence, payload), given and updating each aircraft's last leg."""
+    """The legs of these messages (sequence, payload); reads and updates each aircraft's last leg."""
     hours: dict[str, int] = {}
     for sequence, payload in messages:
         flight = _decode(payload)
@@ -136,7 +137,7 @@ def follow_batches(
 ) -> Iterator[pa.RecordBatch]:
     """``follow`` over the Arrow batches of one task: columns ``sequence`` and ``data`` in, legs out.
 
-    Relies on what splitting by partition gives: a task sees every message of its aircraft, in order.
+    Requires splitting by partition: a task then sees every message of its aircraft, in order.
     """
     import pyarrow as pa
 

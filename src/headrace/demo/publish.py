@@ -1,8 +1,8 @@
-"""The first half: flights into a stream, in schedule order, each exactly once.
+"""The first half: publish the flights to a stream, in schedule order, each exactly once.
 
-Flight ``n`` of the schedule has sequence ``n`` of the stream, so what the stream holds says where to
-go on. Each message names the sequence it expects before it. So when one is refused (a full disk, a
-second publisher) all that were sent behind it are refused too, and the stream never has a gap.
+Flight ``n`` of the schedule has sequence ``n`` of the stream, so the stream shows where to continue. Each
+message names the sequence it expects before it. So if one is rejected (a full disk, a second publisher),
+all messages sent after it are rejected too, and the stream never has a gap.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FlightStream:
         self._connection: Connection | None = None
 
     async def __aenter__(self) -> Self:
-        # Reconnecting would hide that the server is gone; running the demo again goes on anyway.
+        # Reconnecting would hide that the server is gone; running the demo again continues anyway.
         self._connection = await connect(self._url, name="headrace demo", reconnect=False)
         return self
 
@@ -65,10 +65,10 @@ class FlightStream:
         return self._connection.jetstream()
 
     async def prepare(self, flights: pa.Table) -> int:
-        """Create the stream or find it; returns how many flights it holds.
+        """Create the stream or find it. Returns how many flights it holds.
 
         Raises:
-            DemoError: a stream of this name holds something else.
+            DemoError: a stream of this name has other content.
         """
         js = self._jetstream()
         try:
@@ -94,13 +94,13 @@ class FlightStream:
     async def publish(
         self, flights: pa.Table, start: int, stop: int, advance: Callable[[int], None]
     ) -> None:
-        """Publish the flights ``[start, stop)``; each is acknowledged when this returns.
+        """Publish the flights ``[start, stop)``; all are acknowledged when this returns.
 
-        ``advance`` is called now and then with the number of newly acknowledged messages.
+        ``advance`` is called from time to time with the number of newly acknowledged messages.
 
         Raises:
-            DemoError: the server refused a message or went away; what it has stays.
-            StoreFullError: its disk is full; likewise.
+            DemoError: the server rejected a message or went away; stored messages stay.
+            StoreFullError: the server's disk is full; stored messages stay.
         """
         if start >= stop:
             return
@@ -119,7 +119,7 @@ class FlightStream:
 
 
 async def _check_last(stream: Stream, flights: pa.Table, last: int, held: int) -> None:
-    """The last message must be the flight of that number; a gap before it would shift it."""
+    """Check that the last message is the flight of that number; a gap before it would shift it."""
     if held != last or last > flights.num_rows:
         raise _not_ours()
     stored = await stream.get_message(last)
@@ -131,7 +131,7 @@ async def _check_last(stream: Stream, flights: pa.Table, last: int, held: int) -
 def _guarded(
     flights: pa.Table, start: int, stop: int, publisher: Publisher
 ) -> Iterator[tuple[str, bytes, dict[str, str]]]:
-    """The messages, each with the sequence that must come before it, until one has failed."""
+    """The messages, each with the sequence that must precede it, until one has failed."""
     for before, (subject, payload) in enumerate(messages(flights, start, stop), start):
         if publisher.failed:
             return
@@ -139,11 +139,11 @@ def _guarded(
 
 
 async def _report(publisher: Publisher, advance: Callable[[int], None]) -> None:
-    """Tell how many more are acknowledged, until cancelled; then once more."""
+    """Report the number of new acknowledgements until cancelled; then once more."""
     told = 0
     try:
         while True:
-            await asyncio.sleep(REPORT_S)  # how often a person wants to see a number change
+            await asyncio.sleep(REPORT_S)  # how often the displayed number changes
             advance(publisher.acked - told)
             told = publisher.acked
     finally:
@@ -151,7 +151,7 @@ async def _report(publisher: Publisher, advance: Callable[[int], None]) -> None:
 
 
 def _refused(error: PublishError) -> HeadraceError:
-    cause = error.failures[0].error  # the others only follow from it
+    cause = error.failures[0].error  # the others are only consequences
     if isinstance(cause, JetStreamApiError) and cause.err_code == _NO_ROOM:
         return StoreFullError(f"the broker refused flight {error.failures[0].index + 1}: {cause}")
     if isinstance(cause, JetStreamApiError) and cause.err_code == _CONFLICT:

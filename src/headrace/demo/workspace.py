@@ -1,4 +1,4 @@
-"""The demo's directory: what lies where, whose it is, and whether it fits together."""
+"""The demo's directory: its layout, its ownership, and whether its parts match."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OURS: Final = ("broker", "checkpoint", "legs", "state", "warehouse", "spark.log
 
 
 class Workspace:
-    """One directory. ``open`` makes it; nothing in it that is not the demo's is ever touched."""
+    """One directory. ``open`` creates it; files that are not the demo's are never touched."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -27,10 +27,10 @@ class Workspace:
         self.results = Results(directory)
 
     def open(self, *, reset: bool) -> None:
-        """Make the directory, or check that it is the demo's own; with ``reset``, empty it.
+        """Create the directory, or check that it is the demo's own; with ``reset``, empty it.
 
         Raises:
-            DemoError: the directory holds something else.
+            DemoError: the directory has other content.
         """
         directory = self.directory
         if directory.exists() and not directory.is_dir():
@@ -52,7 +52,7 @@ class Workspace:
         mark.write_text("Made by `headrace demo`; --reset removes what is in here.\n")
 
     def prepare_results(self) -> None:
-        """Results without the checkpoint they belong to would be counted twice: they go."""
+        """Remove results whose checkpoint is gone: they would be counted twice."""
         if not self.checkpoint.exists():
             self.results.clear()
         self.results.prepare()

@@ -1,9 +1,9 @@
 """Streams in Spark: ``spark.read`` and ``spark.readStream`` with ``format("jetstream")``.
 
-Spark finds the source by name once the package is installed; nothing needs to be registered. The
-offset is one stream sequence, a batch is an exact range ``(start, end]``, and reading it again gives
-the same rows. ``offsets`` and ``planning`` are pure; ``options`` lists what users may set; ``source``
-holds the classes Spark calls.
+Spark finds the source by name once the package is installed; nothing needs to be registered. The offset is
+one stream sequence, a batch is an exact range ``(start, end]``, and reading it again returns the same rows.
+``offsets`` and ``planning`` are pure; ``options`` lists the options; ``source`` has the classes that Spark
+calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The columns of the source, and how chunks of messages become Arrow batches.
+"""The columns of the source, and the conversion of message chunks to Arrow batches.
 
-Spark checks the first batch of a task against the schema to the letter (order, nullability, time
-zone), so the types stand here once, for both sides.
+Spark checks the first batch of a task exactly against the schema (order, nullability, time zone), so both
+sides use the types defined here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def ddl(*, include_headers: bool) -> str:
 
 
 def check_columns(wanted: Sequence[tuple[str, str]], *, include_headers: bool) -> tuple[str, ...]:
-    """The names of the columns a user's schema asks for, in its order.
+    """The names of the columns that a user's schema requests, in its order.
 
     Raises:
         ConfigurationError: a column is unknown, or has another type.
@@ -69,7 +69,7 @@ class Selection(NamedTuple):
 
 
 class BatchBuilder:
-    """Makes Arrow batches of the wanted columns, of the rows that are selected."""
+    """Builds Arrow batches of the requested columns, from the selected rows."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class BatchBuilder:
         self.schema = pa.schema([(name, _arrow_type(name, pa)) for name in columns])
 
     def build(self, chunk: Chunk) -> pa.RecordBatch:
-        """One batch; possibly without rows, when none is selected."""
+        """One batch; without rows if none is selected."""
         pa: Any = self._pa
         import pyarrow.compute as pc
 
@@ -133,7 +133,7 @@ class BatchBuilder:
         return batch if mask is None else batch.filter(mask)
 
     def _partition_numbers(self, subjects: list[bytes]) -> list[int | None]:
-        """The partition of each distinct subject; None where its token is no partition number."""
+        """The partition of each distinct subject; None if its token is not a partition number."""
         number_of = self._by_token if self._rule.token else self._by_hash
         return [number_of(subject) for subject in subjects]
 
@@ -186,7 +186,7 @@ def _arrow_type(name: str, pa: Any) -> pa.DataType:
 
 
 def _positions(chunk: Chunk, pa: Any, pc: Any) -> tuple[pa.Array, pa.Array]:
-    """Sequences and timestamps (ns), taken out of the ack subjects all at once."""
+    """Sequences and timestamps (ns), parsed from all ack subjects at once."""
     if not chunk.acks:
         return pa.array(chunk.sequences, pa.int64()), pa.array(chunk.timestamps_ns, pa.int64())
     if chunk.acks[0].count(b".") == _V1_TOKENS - 1:
@@ -209,7 +209,7 @@ def _headers(blocks: list[bytes], pa: Any) -> pa.Array:
 def _header_map(block: bytes) -> list[tuple[str, list[str]]]:
     found: dict[str, list[str]] = {}
     for name, value in parse_headers(block).items():
-        # Bytes that are no text travel as surrogates, which Arrow refuses.
+        # Bytes that are not valid text become surrogates, which Arrow rejects.
         found.setdefault(_text(name), []).append(_text(value))
     return list(found.items())
 

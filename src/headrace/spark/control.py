@@ -1,4 +1,4 @@
-"""The JetStream calls the source needs, over one blocking link."""
+"""The JetStream calls that the source needs, over one blocking link."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Control:
         """The stream's configuration and state.
 
         Raises:
-            ConfigurationError: there is no such stream, or the server has no JetStream.
+            ConfigurationError: the stream does not exist, or the server has no JetStream.
         """
         try:
             return self._call(("STREAM", "INFO", self.stream), b"", StreamInfo)
@@ -68,7 +68,7 @@ class Control:
             raise
 
     def head(self) -> tuple[StreamHead, StreamConfig]:
-        """What planning needs, and the configuration."""
+        """The stream head for planning, and the configuration."""
         info = self.stream_info()
         state = info.state
         head = StreamHead(
@@ -77,7 +77,9 @@ class Control:
         return head, info.config
 
     def next_stored(self, sequence: int, pattern: str = ">") -> int:
-        """The first sequence from ``sequence`` on whose subject matches, as the leader sees it; or 0."""
+        """The first sequence from ``sequence`` on whose subject matches, as the leader sees it; 0 if there
+        is none.
+        """
         request = GetMessageRequest(seq=sequence, next_by_subj=pattern)
         try:
             answer = self._call(
@@ -90,7 +92,7 @@ class Control:
         return answer.message.seq
 
     def get_many(self, sequences: range) -> list[Stored]:
-        """The messages of these sequences that exist, in order; one round trip."""
+        """The existing messages of these sequences, in order; one round trip."""
         subject = api_subject("STREAM", "MSG", "GET", self.stream)
         answers = self.link.request_many([(subject, b'{"seq":%d}' % seq) for seq in sequences])
         found = []
@@ -113,7 +115,7 @@ class Control:
         return found
 
     def create_consumer(self, config: ConsumerConfig, *, action: str = "create") -> ConsumerInfo:
-        """Create a consumer; an ephemeral one when ``config`` has no name."""
+        """Create a consumer; an ephemeral one if ``config`` has no name."""
         body = base.encode(
             CreateConsumerRequest(stream_name=self.stream, config=config, action=action)
         )
@@ -123,7 +125,7 @@ class Control:
         )
 
     def consumer_info(self, name: str) -> ConsumerInfo | None:
-        """The consumer, or None if there is none of this name."""
+        """The consumer, or None if none has this name."""
         try:
             return self._call(("CONSUMER", "INFO", self.stream, name), b"", ConsumerInfo)
         except JetStreamApiError as error:
@@ -132,7 +134,7 @@ class Control:
             raise
 
     def delete_consumer(self, name: str) -> None:
-        """Delete a consumer; one that is gone already is fine."""
+        """Delete a consumer; it is no error if the consumer does not exist."""
         try:
             self._call(("CONSUMER", "DELETE", self.stream, name), b"", SuccessResponse)
         except JetStreamApiError as error:
@@ -140,7 +142,9 @@ class Control:
                 raise
 
     def reset_consumer(self, name: str, next_seq: int) -> bool:
-        """Make ``next_seq`` the next sequence of a consumer; False if the server will not do that."""
+        """Make ``next_seq`` the next sequence of a consumer; False if the server does not support or allow
+        it.
+        """
         if not self._resets:
             return False
         try:
@@ -150,13 +154,13 @@ class Control:
                 ConsumerInfo,
             )
         except (TimeoutError_, NoRespondersError):
-            # Servers say nothing to API calls they do not know, nor to a reset of a missing consumer.
+            # Servers do not answer unknown API calls, nor a reset of a missing consumer.
             self._resets = False
             return False
         except JetStreamApiError as error:
             if error.err_code != _INVALID_RESET:
                 raise
-            return False  # before the sequence the consumer was made for
+            return False  # before the sequence the consumer was created for
         return True
 
     def _call(self, tokens: tuple[str, ...], body: bytes, kind: type[D]) -> D:

@@ -1,9 +1,9 @@
 """The driver side of a streaming query: one object that lives as long as the query runs.
 
-Spark calls it from one thread of one process of its own. What Spark's interface does not promise is
-made up for here: the position after ``latestOffset(start)`` is the only sign that a batch is committed
-(``commit`` comes one batch late, and never for the last), the first offset is asked for twice, an idle
-query asks without pause, and at the end the process gets SIGTERM and nothing else.
+Spark calls it from one thread of a separate process. The driver compensates for what Spark's interface does
+not guarantee: the position after ``latestOffset(start)`` is the only sign that a batch is committed
+(``commit`` comes one batch late, and never for the last), the first offset is requested twice, an idle
+query polls without a pause, and at the end the process gets SIGTERM and nothing else.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ class Driver:
         self._progress_started = False
 
     def initial_offset(self) -> Offset:
-        """Where a new query begins; the same answer however often it is asked."""
+        """Where a new query begins; the same answer on every call."""
         if self._initial is None:
             self._initial = self._retry(self._find_start)
         return self._initial
 
     def freeze_target(self) -> None:
-        """From now on nothing beyond the stream's present end is offered (Trigger.AvailableNow)."""
+        """Offer nothing beyond the stream's present end from now on (Trigger.AvailableNow)."""
         head, _ = self._retry(lambda control: control.head())
         self._target = Offset(head.last_seq, head.epoch)
 
     def latest_offset(self, start: Offset, max_rows: int | None) -> Offset:
-        """The end of the next batch after ``start``; ``start`` itself if nothing came for a while.
+        """The end of the next batch after ``start``; ``start`` itself if nothing arrived for a while.
 
         Raises:
             DataLossError: the stream is not the one ``start`` belongs to.
@@ -98,9 +98,9 @@ class Driver:
         return plan_tasks(options, lo, hi)
 
     def install_sigterm(self) -> None:
-        """Leave quietly when Spark ends the query; it gives no other sign.
+        """Exit quietly when Spark ends the query; it gives no other sign.
 
-        Only where nobody else handles the signal, and only in the main thread, where Python allows it.
+        Only if no other code handles the signal, and only in the main thread, where Python allows it.
         """
         if threading.current_thread() is not threading.main_thread():
             return
@@ -108,7 +108,7 @@ class Driver:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def close(self) -> None:
-        """Drop the connection; the ephemeral consumer of the wait goes with it."""
+        """Close the connection; this also removes the ephemeral consumer of the wait."""
         if self._control is not None:
             if self._tail is not None and not self._control.link.closed:
                 try:
@@ -119,7 +119,7 @@ class Driver:
         self._control = self._tail = None
 
     def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
-        # The main thread may stand anywhere, also inside a request: only close, and go.
+        # The main thread may be anywhere, also inside a request: only close and exit.
         if self._control is not None:
             self._control.link.close()
         os._exit(0)
@@ -150,7 +150,7 @@ class Driver:
         """Wait for a message after ``seq``, at most the poll timeout; returns the stream's end."""
         timeout_s = self._options.poll_timeout_s
         if config.retention == "workqueue":
-            # No consumer may watch a work queue, so it is asked again and again.
+            # A work queue must not have another consumer, so it is polled.
             deadline = time.monotonic() + timeout_s
             while (last := control.head()[0].last_seq) <= seq and time.monotonic() < deadline:
                 time.sleep(min(POLL_WITHOUT_EVENT_S, timeout_s))
@@ -179,12 +179,12 @@ class Driver:
                     self._control.link.close()
                 if attempt == RETRIES - 1:
                     raise
-                time.sleep(0.1 * 2**attempt)  # a server that restarts needs a moment
+                time.sleep(0.1 * 2**attempt)  # a restarting server needs a moment
                 attempt += 1
 
 
 class _Tail:
-    """Notices the first message after a sequence: an ephemeral consumer, headers only, one pull."""
+    """Detects the first message after a sequence: an ephemeral consumer, headers only, one pull."""
 
     def __init__(self, control: Control, seq: int) -> None:
         self._link = control.link
@@ -206,11 +206,11 @@ class _Tail:
         self._inbox, self._sid = control.link.subscribe()
 
     def stands_at(self, control: Control, seq: int) -> bool:
-        """Whether waiting here is waiting for what comes after ``seq``."""
+        """Whether this consumer waits for the first message after ``seq``."""
         return self._link is control.link and self._seq == seq
 
     def wait(self, timeout_s: float) -> bool:
-        """True when a message is there; False after ``timeout_s`` seconds."""
+        """Returns True when a message is available; False after ``timeout_s`` seconds."""
         self._link.publish(
             self._subject, base.encode(PullRequest(batch=1, expires=timeout_s)), self._inbox
         )
@@ -218,25 +218,27 @@ class _Tail:
         while (left := deadline - time.monotonic()) > 0:
             frames = self._link.poll(left)
             if any(frame[3] for frame in frames):
-                self._seq = -1  # one message was taken: the next wait begins at another place
+                self._seq = -1  # one message was consumed: the next wait begins at another position
                 return True
-            if frames:  # a status: the pull has ended, with nothing or because the consumer is gone
+            if (
+                frames
+            ):  # a status: the pull has ended, without a message or because the consumer is gone
                 if not frames[-1][4].startswith(b"NATS/1.0 408"):
                     self._seq = -1
                 return False
         return False
 
     def close(self, control: Control) -> None:
-        """Remove the consumer, if it is this connection's."""
+        """Remove the consumer, if this connection created it."""
         if self._link is control.link:
             control.link.unsubscribe(self._sid)
             control.delete_consumer(self._name)
 
 
 def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:
-    """A position as an offset: the sequence before the first one meant.
+    """A position as an offset: the sequence before the first one to read.
 
-    As the end of a batch (``as_end``) a named sequence is included, so it is its own offset.
+    As the end of a batch (``as_end``) a given sequence is included, so it is its own offset.
     """
     if position.kind == "earliest":
         return max(0, head.first_seq - 1)

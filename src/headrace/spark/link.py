@@ -1,7 +1,7 @@
-"""One blocking connection to a server, for processes that have no event loop.
+"""One blocking connection to a server, for processes without an event loop.
 
-Spark's Python workers are plain, single-threaded programs that read a range and hand it on; an event
-loop would only stand between the socket and the Arrow batch. A link is used by one thread at a time.
+Spark's Python workers are plain, single-threaded programs that read a range and pass it on; an event loop
+would only add a layer between the socket and the Arrow batch. Only one thread at a time uses a link.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Reply(NamedTuple):
 
 
 class Link:
-    """A connection that has passed the handshake.
+    """A connection that has completed the handshake.
 
-    Raises, from every method that talks to the server:
+    Raises, from every method that communicates with the server:
         ConnectionClosedError: the connection ended; open another one.
         TimeoutError_: nothing came in time.
     """
@@ -72,8 +72,8 @@ class Link:
         """Connect to the first server of the list that answers.
 
         Raises:
-            ConnectFailedError: none could be reached; the text says why, server by server.
-            AuthorizationError: a server refused the credentials.
+            ConnectFailedError: none could be reached; the text gives the reason for each server.
+            AuthorizationError: a server rejected the credentials.
             ConfigurationError: a server URL or a certificate file is wrong.
         """
         addresses = parse_servers(list(connection.servers))
@@ -89,12 +89,12 @@ class Link:
         raise ConnectFailedError("cannot reach a NATS server; " + "; ".join(reasons))
 
     def close(self) -> None:
-        """Drop the connection; further calls raise ConnectionClosedError."""
+        """Close the connection; further calls raise ConnectionClosedError."""
         self.closed = True
         self._sock.close()
 
     def is_alive(self) -> bool:
-        """Whether the connection is still there, as far as can be told without waiting."""
+        """Whether the connection is still open, as far as can be told without waiting."""
         if self.closed:
             return False
         try:
@@ -127,7 +127,7 @@ class Link:
         self.send(head % (subject.encode(), reply, len(payload)) + _CRLF + payload + _CRLF)
 
     def subscribe(self) -> tuple[bytes, bytes]:
-        """Make a fresh inbox; returns its subject and the sid that its messages carry."""
+        """Create an inbox. Returns its subject and the sid that its messages carry."""
         number = next(self._numbers)
         sid = b"%d" % (number + 1)
         subject = b"%b.p%d" % (self._inbox, number)
@@ -136,23 +136,23 @@ class Link:
         return subject, sid
 
     def unsubscribe(self, sid: bytes) -> None:
-        """Give an inbox back; messages still under way to it are dropped."""
+        """Remove an inbox; messages still in flight to it are dropped."""
         self._live.discard(sid)
         self._held = [frame for frame in self._held if frame[2] != sid]
         self.send(b"UNSUB %b\r\n" % sid)
 
     def request(self, subject: str, payload: bytes = b"", timeout_s: float | None = None) -> Reply:
-        """Ask once and wait for the answer.
+        """Send a request and wait for the answer.
 
         Raises:
-            NoRespondersError: nobody listens on ``subject``.
+            NoRespondersError: ``subject`` has no responders.
         """
         return self.request_many([(subject, payload)], timeout_s)[0]
 
     def request_many(
         self, requests: list[tuple[str, bytes]], timeout_s: float | None = None
     ) -> list[Reply]:
-        """Ask many things in one write; the answers come back in the order of the questions."""
+        """Send many requests in one write; the answers are in the order of the requests."""
         if _REPLIES_SID not in self._live:
             self.send(b"SUB %b.r.* %b\r\n" % (self._inbox, _REPLIES_SID))
             self._live.add(_REPLIES_SID)
@@ -186,7 +186,7 @@ class Link:
         return [answers[index] for index in range(len(requests))]
 
     def poll(self, timeout_s: float) -> list[Frame]:
-        """The messages that have come for our inboxes; waits for the first, empty after ``timeout_s``."""
+        """The messages that arrived for our inboxes; waits for the first, empty after ``timeout_s``."""
         if self._held:
             held, self._held = self._held, []
             return held
@@ -201,7 +201,7 @@ class Link:
                 return [frame for frame in frames if frame[2] in live]
 
     def _receive(self, timeout_s: float) -> list[Frame]:
-        """One read of the socket: its MSG frames, possibly none; everything else is dealt with."""
+        """One read of the socket: its MSG frames, possibly none; all other frames are handled."""
         if self.closed:
             raise ConnectionClosedError("the connection is closed")
         try:
@@ -224,12 +224,12 @@ class Link:
         return [frame for frame in frames if frame[0] == MSG or self._housekeeping(frame)]
 
     def _housekeeping(self, frame: Frame) -> bool:
-        """Handle a frame that is no message; always False, so that it is filtered out."""
+        """Handle a frame that is not a message; always False, so that it is filtered out."""
         op = frame[0]
         if op == PING:
             self.send(b"PONG\r\n")
         elif op == ERR:
-            # Permission errors too: what they refuse would only end as a request without answer.
+            # Permission errors, too: otherwise they would only show as a request without an answer.
             self.close()
             raise ConnectionClosedError(f"the server said: {frame[1]}")
         elif op == INFO:
@@ -241,7 +241,7 @@ class Link:
 
 
 def _tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.SSLContext | None:
-    """What TLS needs, if anything asks for it."""
+    """The TLS context, if any option requires TLS."""
     wanted = connection.tls or connection.tls_ca or connection.tls_cert
     if not wanted and not any(address.tls for address in addresses):
         return None
@@ -259,7 +259,7 @@ def _tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.
 def _handshake(
     connection: Connection, address: ServerAddress, context: ssl.SSLContext | None
 ) -> Link:
-    """Connect to one server: INFO, TLS if wanted, CONNECT, PING, PONG."""
+    """Connect to one server: INFO, TLS if required, CONNECT, PING, PONG."""
     sock = socket.create_connection((address.host, address.port), connection.connect_timeout_s)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -285,7 +285,7 @@ def _handshake(
 
 
 def _await(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> Frame:
-    """Read until a frame of kind ``op``; an error of the server is raised."""
+    """Read until a frame of kind ``op``; raises an error that the server sends."""
     while True:
         left = deadline - time.monotonic()
         if left <= 0:

@@ -1,8 +1,8 @@
 """Offsets and ranges of the Spark source, as plain values.
 
-A stream's sequences are one total order over all its subjects and partitions, so an offset is one
-number: the sequence of the last message read. A range is ``(start, end]``. Spark compares offsets as
-JSON *text*, so the dictionary's keys are always in the same (sorted) order.
+A stream's sequences are one total order over all its subjects and partitions, so an offset is one number:
+the sequence of the last message read. A range is ``(start, end]``. Spark compares offsets as JSON *text*,
+so the dictionary's keys are always in the same (sorted) order.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ VERSION = 1
 
 
 class DataLossError(HeadraceError):
-    """Messages a query still had to read are gone, or the stream is no longer the same one."""
+    """Messages that a query still had to read are gone, or the stream is no longer the same one."""
 
 
 class StreamHead(NamedTuple):
-    """What planning needs to know of a stream: its identity and the sequences it holds.
+    """A stream as planning needs it: its identity and the sequences it holds.
 
-    ``epoch`` is the time of the stream's creation as the server writes it: a stream deleted and made
-    again under the same name has another one. An empty stream has ``first_seq == last_seq + 1``, or
-    0 and 0 when it never held a message.
+    ``epoch`` is the time of the stream's creation as the server writes it: a stream that was deleted and
+    created again under the same name has another one. An empty stream has ``first_seq == last_seq + 1``, or
+    0 and 0 if it never held a message.
     """
 
     epoch: str
@@ -54,7 +54,7 @@ class Offset(NamedTuple):
 
     @classmethod
     def from_dict(cls, raw: object) -> Offset:
-        """Read what ``to_dict`` wrote; ConfigurationError says what else was found."""
+        """Read the output of ``to_dict``. Raises ConfigurationError that says what was found instead."""
         if not isinstance(raw, dict):
             raise ConfigurationError(f"not an offset of the jetstream source: {raw!r}")
         version, seq, epoch = raw.get("v"), raw.get("seq"), raw.get("epoch")
@@ -70,7 +70,7 @@ class Offset(NamedTuple):
 
 
 def check_epoch(offset: Offset, head: StreamHead, stream: str) -> None:
-    """Raise DataLossError if ``head`` cannot be the stream this offset was taken from."""
+    """Raise DataLossError if ``head`` cannot be the stream of this offset."""
     if offset.epoch != head.epoch:
         raise DataLossError(
             f"stream {stream!r} is not the one this query read before: it was created at {head.epoch}, "
@@ -86,11 +86,11 @@ def check_epoch(offset: Offset, head: StreamHead, stream: str) -> None:
 def check_range(
     start: Offset, end: Offset, head: StreamHead, stream: str, *, fail_on_loss: bool
 ) -> tuple[int, int]:
-    """The sequences ``(lo, hi]`` to read for a batch, after looking for what is no longer there.
+    """The sequences ``(lo, hi]`` to read for a batch, after a check for removed messages.
 
     Raises:
-        DataLossError: the stream is another one; or messages at the start of the range were removed
-            (age, size or purge) and ``fail_on_loss`` is set. Without it the rest is read.
+        DataLossError: the stream is another one; or messages at the start of the range were removed (age,
+            size or purge) and ``fail_on_loss`` is set. Without it the rest is read.
     """
     check_epoch(start, head, stream)
     check_epoch(end, head, stream)
@@ -115,9 +115,9 @@ def check_range(
 
 
 def next_end(start: int, last: int, *, max_rows: int | None = None) -> int:
-    """Where the next batch ends: ``last``, or ``max_rows`` further on; never before ``start``.
+    """Where the next batch ends: ``last``, or ``max_rows`` after ``start``; never before ``start``.
 
-    ``max_rows`` bounds the batch exactly where no sequence is missing, and from above elsewhere.
+    ``max_rows`` limits the batch exactly if no sequence is missing; otherwise the batch has fewer rows.
     """
     end = max(start, last)
     if max_rows is not None:

@@ -1,7 +1,7 @@
-"""The options of ``format("jetstream")``: one table, and one reader that says what is wrong.
+"""The options of ``format("jetstream")``: one table, and one parser that reports errors.
 
-Names follow Spark's Kafka source where the meaning is the same. Spark hands option names over in lower
-case; they are matched without regard to case and shown as written here.
+Names follow Spark's Kafka source where the meaning is the same. Spark passes option names in lower case;
+they are matched case-insensitively and shown as written here.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class StartPosition(NamedTuple):
 
 
 class PartitionRule(NamedTuple):
-    """How a message's partition follows from its subject.
+    """How a message's partition is derived from its subject.
 
-    ``token`` is the number (from 1) of the subject token that *is* the partition; 0 means that the
-    partition is computed, ``FNV-1a(tokens) mod N``, over these ``hashed`` tokens (none: the subject).
+    ``token`` is the number (from 1) of the subject token that *is* the partition. With 0 the partition is
+    computed, ``FNV-1a(tokens) mod N``, over the ``hashed`` tokens (none: the whole subject).
     """
 
     token: int = 1
@@ -44,7 +44,7 @@ class PartitionRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How to reach the server. Picklable; a ``repr`` shows no secret."""
+    """How to reach the server. Picklable; its ``repr`` shows no secret."""
 
     servers: tuple[str, ...]
     user: str = ""
@@ -59,7 +59,7 @@ class Connection:
     request_timeout_s: float = 5.0
 
     def __repr__(self) -> str:
-        # A URL may carry a password too.
+        # A URL may also contain a password.
         shown = ", ".join(re.sub(r"//[^/@]*@", "//***@", server) for server in self.servers)
         return f"Connection({shown})"
 
@@ -88,7 +88,7 @@ class SourceOptions:
 
 
 class Option(NamedTuple):
-    """One option as users see it: ``default`` is what leaving it out means."""
+    """One option as users see it; ``default`` is used if it is not given."""
 
     name: str
     default: str
@@ -131,7 +131,7 @@ def _at_least(minimum: int) -> Callable[[str, str], int]:
 
 
 def _seconds(name: str, value: str) -> float:
-    """A plain number is seconds; ``ms``, ``s`` and ``m`` say their unit."""
+    """A plain number is seconds; ``ms``, ``s`` and ``m`` are units."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m)?", value.strip())
     if found is None:
         raise _fail(name, value, "a duration such as 250ms, 5s or 1m")
@@ -318,12 +318,12 @@ _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}
 
 
 def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
-    """Check what the user typed.
+    """Check and parse the options of a user.
 
     Args:
-        raw: names in any case, values as text. ``url``, ``subject`` and ``path`` (what ``load("X")``
-            sets) mean servers, subjects and stream.
-        streaming: whether a stream is read; None when Spark has not said yet.
+        raw: names in any case, values as text. ``url``, ``subject`` and ``path`` (set by ``load("X")``)
+            mean servers, subjects and stream.
+        streaming: whether a stream is read; None if Spark has not said yet.
 
     Raises:
         ConfigurationError: an option is unknown, wrong or missing, or two contradict each other.
@@ -360,7 +360,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
 
 
 def _collect(raw: Mapping[str, str]) -> dict[str, Any]:
-    """Option name → parsed value (its default's, or a falsy one, when left out)."""
+    """Option name → parsed value (of its default, or a falsy one, if it is not given)."""
     given: dict[str, str] = {}
     for key, value in raw.items():
         lowered = _ALIASES.get(key.lower(), key.lower()).lower()

@@ -23,8 +23,8 @@ class Slice(NamedTuple):
 def split_by_sequence(lo: int, hi: int, *, max_tasks: int, min_messages: int) -> list[Slice]:
     """Contiguous slices of nearly equal width that together are exactly ``(lo, hi]``.
 
-    A task costs about 50 ms however little it reads, so there are no more of them than give each
-    ``min_messages`` sequences, and at most ``max_tasks``. An empty range gives no slice.
+    A task costs about 50 ms however little it reads. So there are only as many as get ``min_messages``
+    sequences each, and at most ``max_tasks``. An empty range has no slice.
     """
     width = hi - lo
     if width <= 0:
@@ -35,11 +35,11 @@ def split_by_sequence(lo: int, hi: int, *, max_tasks: int, min_messages: int) ->
 
 
 def split_by_partition(lo: int, hi: int, *, partitions: int, max_tasks: int) -> list[Slice]:
-    """Slices that each read the whole range for some partitions, every partition in exactly one.
+    """Slices that each read the whole range for some partitions; every partition is in exactly one.
 
-    All messages of one partition are in one task, in order. With fewer tasks than partitions, a
-    task owns several. The assignment depends on the two numbers alone, so a batch that is run again
-    has the same tasks. An empty range gives no slice.
+    All messages of one partition are in one task, in order. With fewer tasks than partitions, a task has
+    several. The assignment depends only on the two numbers, so a batch that runs again has the same tasks.
+    An empty range has no slice.
     """
     if hi <= lo:
         return []

@@ -1,8 +1,8 @@
-"""Showing a query's progress on a durable consumer, where every NATS tool can see it.
+"""Shows a query's progress on a durable consumer, where every NATS tool can see it.
 
-Nobody pulls from the consumer: its position is moved after each committed batch, so that its pending
-count is the query's true lag. It also remembers where a query with ``startingOffsets=latest`` began,
-which Spark does not until the first batch is committed.
+Nothing pulls from the consumer: its position is moved after each committed batch, so that its pending count
+is the query's true lag. It also records where a query with ``startingOffsets=latest`` began; Spark does
+not, until the first batch is committed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Progress:
         """The last sequence shown as read, or None if the consumer does not exist yet.
 
         Raises:
-            ConfigurationError: a consumer of this name exists, and it is somebody else's.
+            ConfigurationError: a consumer of this name exists, but belongs to another program.
         """
         info = control.consumer_info(self.name)
         if info is None:
@@ -39,10 +39,10 @@ class Progress:
         return info.ack_floor.stream_seq or info.delivered.stream_seq
 
     def start(self, control: Control, config: StreamConfig, seq: int) -> int:
-        """Make sure the consumer exists; a new one stands at ``seq``. Returns where it stands.
+        """Make sure the consumer exists; a new one starts at ``seq``. Returns its position.
 
         Raises:
-            ConfigurationError: the stream is not of the limits kind: there a consumer decides when
+            ConfigurationError: the stream does not have retention ``limits``: there a consumer decides when
                 messages are removed, and one that only shows progress would hold or release them.
         """
         if config.retention != "limits":
@@ -59,7 +59,7 @@ class Progress:
         return found
 
     def show(self, control: Control, seq: int) -> None:
-        """Move the consumer to ``seq``: everything up to there is committed by Spark."""
+        """Move the consumer to ``seq``: Spark has committed everything up to there."""
         if seq == self._shown:
             return
         if not control.reset_consumer(self.name, seq + 1):

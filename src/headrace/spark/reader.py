@@ -1,9 +1,9 @@
-"""Reading exactly the messages ``(lo, hi]`` of a stream, in order, as chunks of rows.
+"""Reads exactly the messages ``(lo, hi]`` of a stream, in order, as chunks of rows.
 
-Two ways, chosen by the stream's retention: an ephemeral pull consumer without acknowledgements (two
-requests overlap, so the server never waits for us), or, where such a consumer is not allowed (work
-queues), one STREAM.MSG.GET per sequence, many in flight. Both read again from where they were when a
-connection breaks, and both give the same rows for the same range, however often it is read.
+There are two ways, chosen by the stream's retention. One is an ephemeral pull consumer without
+acknowledgements (two requests overlap, so the server never waits for us). Where such a consumer is not
+allowed (work queues), it is one STREAM.MSG.GET per sequence, many in flight. Both continue from their
+position if a connection breaks, and both return the same rows for the same range on every read.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from .offsets import DataLossError
 
 __all__ = ["Chunk", "ReadPlan", "read_range"]
 
-PULL_MESSAGES_MAX: Final = 20_000  # one pull request asks for at most so many
-PULL_BYTES: Final = 16 * 1024 * 1024  # … and for about so much, by the stream's mean message size
-CHUNK_BYTES: Final = 8 * 1024 * 1024  # a chunk of rows is cut when its payloads exceed this
+PULL_MESSAGES_MAX: Final = 20_000  # the most messages of one pull request
+PULL_BYTES: Final = 16 * 1024 * 1024  # … and about the most bytes, by the mean message size
+CHUNK_BYTES: Final = 8 * 1024 * 1024  # a chunk of rows ends when its payloads exceed this
 GETS_IN_FLIGHT: Final = 500
 HEARTBEAT_S: Final = 2.0
-EPHEMERAL_INACTIVE_S: Final = 30.0  # the server's backstop if this process is killed
-RECONNECTS_MAX: Final = 5  # without a single message in between; then the error is raised
-FILTERED_SHARE: Final = 4  # a server-side filter pays when it keeps less than one message in four
-# Statuses that end a pull request in the ordinary way; it is simply asked again.
+EPHEMERAL_INACTIVE_S: Final = (
+    30.0  # the server removes the consumer after this if the process is killed
+)
+RECONNECTS_MAX: Final = 5  # without a message in between; then the error is raised
+FILTERED_SHARE: Final = 4  # a server-side filter pays if it keeps less than one message in four
+# Statuses that end a pull request normally; the reader sends another one.
 ORDINARY: Final = (b"404", b"408")
 
 
 class Chunk(NamedTuple):
     """Rows, column by column.
 
-    Where a row lies in the stream is either in its ack subject (``acks``, taken apart in bulk later) or
-    in ``sequences`` and ``timestamps_ns``; the other is empty.
+    The position of a row in the stream is either in its ack subject (``acks``, parsed in bulk later) or in
+    ``sequences`` and ``timestamps_ns``; the other is empty.
     """
 
     subjects: list[bytes]
@@ -68,8 +70,8 @@ class ReadPlan(NamedTuple):
 def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
     """The messages of a range, in order. ``connect`` opens (or lends) a link.
 
-    With ``plan.server_filter`` messages that do not match it may be left out, or not: the caller
-    filters the rows in any case.
+    With ``plan.server_filter``, messages that do not match it may or may not be omitted: the caller filters
+    the rows in any case.
 
     Raises:
         DataLossError: messages expired while they were being read (limits retention only).
@@ -84,14 +86,14 @@ def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
 
 
 class _StalledError(TimeoutError_):
-    """The server is there, but does not deliver: asking again would only take as long again."""
+    """The server is up but does not deliver: a retry would only take as long again."""
 
 
 class _RangeReader:
     def __init__(self, connect: Callable[[], Link], plan: ReadPlan) -> None:
         self._connect = connect
         self._plan = plan
-        self._last = plan.lo  # every message up to here is in the buffer or was handed on
+        self._last = plan.lo  # every message up to here is in the buffer or was passed on
         self._checked = plan.lo  # up to here nothing expired before it was read
         self._buffer: list[Frame] = []
         self._buffered_bytes = 0
@@ -115,10 +117,10 @@ class _RangeReader:
                 if failures > RECONNECTS_MAX:
                     raise
                 self._drop_link()
-                time.sleep(0.1 * 2**failures)  # a server that restarts needs a moment
+                time.sleep(0.1 * 2**failures)  # a restarting server needs a moment
 
     def release(self) -> None:
-        """Give the server its consumer back, and the link to the next task."""
+        """Delete the server's consumer, and return the link for the next task."""
         control = self._control
         if control is None or control.link.closed:
             return
@@ -160,10 +162,10 @@ class _RangeReader:
         self._check_expiry(control, plan.hi, 0)
 
     def _create_consumer(self, control: Control, wanted: str, ahead: int) -> int:
-        """Create the ephemeral consumer behind ``_last``; returns how many messages await it.
+        """Create the ephemeral consumer after ``_last``. Returns how many messages are pending for it.
 
-        With a filter the server skips what does not match, but pays for every message it keeps; so the
-        filter is used only where it keeps few of the messages ``ahead``.
+        With a filter the server skips messages that do not match, but has a cost for every message it
+        keeps. So the filter is used only if it keeps few of the messages ``ahead``.
         """
         info = control.create_consumer(self._config(wanted))
         if wanted and info.num_pending * FILTERED_SHARE >= ahead:
@@ -229,7 +231,7 @@ class _RangeReader:
                 return
             self._last = tokens.stream_seq
             yield messages
-            quiet_since = time.monotonic()  # not before: who takes the rows may take its time
+            quiet_since = time.monotonic()  # not before: the consumer of the rows may be slow
             if self._last >= plan.hi or (tokens.pending == 0 and self._is_complete(control)):
                 self._last = plan.hi
                 return
@@ -239,7 +241,7 @@ class _RangeReader:
         return min(HEARTBEAT_S, self._plan.read_timeout_s / 2)
 
     def _read_statuses(self, frames: list[Frame], asked: int) -> int:
-        """Take note of ended pull requests; returns how many messages are still asked for."""
+        """Process ended pull requests. Returns how many messages are still requested."""
         for frame in frames:
             if frame[3]:
                 continue
@@ -256,10 +258,10 @@ class _RangeReader:
         return asked
 
     def _is_complete(self, control: Control) -> bool:
-        """Whether the leader has nothing more for us up to ``hi``.
+        """Whether the leader has no more messages up to ``hi``.
 
-        A consumer says that nothing is pending also when its server lags behind the stream's leader,
-        and the last sequences of a range may have been deleted; only the leader can tell the two apart.
+        A consumer also reports that nothing is pending if its server lags behind the stream's leader, and
+        the last sequences of a range may have been deleted; only the leader can tell the two apart.
         """
         following = control.next_stored(self._last + 1, self._pattern or ">")
         return following == 0 or following > self._plan.hi
@@ -293,8 +295,8 @@ class _RangeReader:
     def _check_expiry(self, control: Control, last: int, rows: int) -> None:
         """Raise if messages may have expired before they were among the ``rows`` up to ``last``.
 
-        Limits remove from the head, so what lies behind the head now was there when it was delivered,
-        and what came without a gap is complete whatever happened since.
+        Limits remove from the head. So messages after the current head existed when they were delivered,
+        and a gapless sequence of messages is complete whatever happened since.
         """
         before, self._checked = self._checked, last
         if not (self._limited and self._plan.fail_on_data_loss) or last - before == rows:

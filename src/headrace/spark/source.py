@@ -1,7 +1,7 @@
-"""The classes Spark talks to. Thin: they translate Spark's calls, what they mean stands elsewhere.
+"""The classes that Spark calls. They only translate Spark's calls; the logic is elsewhere.
 
-Readers are pickled into tasks, so they hold the options and nothing that lives; the driver object is
-made at the first call in the process that runs the query.
+Readers are pickled into tasks, so they hold only the options. The driver object is created at the first
+call in the process that runs the query.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = ["JetStreamBatchReader", "JetStreamDataSource", "JetStreamStreamReader
 
 
 class SlicePartition(InputPartition):
-    """One task's slice; carries no secret."""
+    """One task's slice; contains no secret."""
 
     def __init__(self, piece: Slice) -> None:
         super().__init__(tuple(piece))
@@ -98,7 +98,7 @@ class JetStreamBatchReader(DataSourceReader):
         return [SlicePartition(piece) for piece in plan_tasks(options, lo, hi)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        # Spark makes one partition without a value out of none at all.
+        # For an empty list Spark would create one partition without a value.
         if isinstance(partition, SlicePartition):
             yield from read_slice(self._options, self._columns, partition.piece)
 
@@ -148,4 +148,4 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             yield from read_slice(self._options, self._columns, partition.piece)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: it comes a batch late and never for the last; see ``driver``."""
+        """Does nothing: it comes a batch late and never for the last; see ``driver``."""

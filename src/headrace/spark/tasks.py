@@ -1,6 +1,6 @@
 """The worker side: one task reads its slice and yields Arrow batches.
 
-A worker process serves many tasks, one after another; its connections are kept between them.
+A worker process runs many tasks, one after another, and keeps its connections between them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _idle: dict[tuple[int, Connection], list[Link]] = {}
 def read_slice(
     options: SourceOptions, columns: tuple[str, ...], piece: Slice
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. Without any, one empty batch, so that Spark knows the types."""
+    """The rows of one task. If there are none, one empty batch, so that Spark knows the types."""
     selection = Selection(options.subjects, piece.partitions)
     builder = BatchBuilder(
         columns,
@@ -77,11 +77,11 @@ def read_slice(
 
 
 def server_filter(options: SourceOptions, piece: Slice, config: StreamConfig) -> str:
-    """The one pattern a server may filter this task's messages by, or "".
+    """The one pattern by which a server may filter this task's messages, or "".
 
-    Never several patterns: servers then look through their subjects again for every message. By
-    partition only where the stream itself writes the partition into each subject: elsewhere a message
-    outside all partitions must be seen, to be refused rather than lost.
+    Never several patterns: servers then search their subjects again for every message. Filtering by
+    partition is possible only if the stream itself writes the partition into each subject. Otherwise a
+    message outside all partitions must be read, so that it fails the task and is not lost.
     """
     if len(options.subjects) == 1:
         return options.subjects[0]
