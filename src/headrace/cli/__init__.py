@@ -20,7 +20,7 @@ NATS_SERVER: Final = "nats-server"
 COMMANDS = {
     "serve": "run the broker",
     "jobs": "deliver jobs over HTTP: push and pull consumers, retries, dead letters",
-    "demo": "publish a year of real flights, read them with Spark, draw what delays carry",
+    "demo": "publish a year of real flights, read them with Spark, draw how delays carry over",
 }
 """The commands and their summaries; the module of each has its name."""
 
@@ -71,4 +71,4 @@ def _run(name: str, arguments: list[str]) -> int:
 def _help() -> str:
     lines = ["usage: headrace [--version] <command> …", "", "commands:"]
     lines += [f"  {name:8} {text}" for name, text in COMMANDS.items()]
-    return "\n".join([*lines, "", "`headrace <command> --help` tells more."])
+    return "\n".join([*lines, "", "See `headrace <command> --help` for details."])

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("demo-output"),
         metavar="DIR",
-        help="where everything goes: the broker's store, the checkpoint, the results (default: %(default)s)",
+        help="directory for the broker's store, the checkpoint and the results (default: %(default)s)",
     )
     parser.add_argument(
         "--limit",
@@ -35,19 +35,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=60_000,
         metavar="N",
-        help="at most so many flights in one micro-batch (default: %(default)s)",
+        help="maximum number of flights in one micro-batch (default: %(default)s)",
     )
     parser.add_argument(
         "--port", type=_port, default=0, help="the embedded broker's port (default: any free one)"
     )
     parser.add_argument(
-        "--reset", action="store_true", help="begin anew: remove earlier output first"
+        "--reset", action="store_true", help="start again: remove earlier output first"
     )
     parser.add_argument(
         "--spark-master",
         default="local[2]",
         metavar="URL",
-        help="where Spark runs (default: %(default)s)",
+        help="Spark master URL (default: %(default)s)",
     )
     parser.add_argument(
         "--server",

@@ -25,11 +25,11 @@ _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
     ("database", str, "sqlite:///path.db or postgresql://… (default sqlite:///headrace-jobs.db)"),
     ("database_threads", int, "connections to PostgreSQL (default 8)"),
     ("max_retries", int, "retries of new consumers (default 5)"),
-    ("rational_delay_seconds", float, "added to the time a pull job may take (default 2)"),
-    ("connection_timeout_seconds", float, "time for a push call or a pull job (default 30)"),
-    ("schedule_min_delay_seconds", float, "how far ahead messages are scheduled (default 120)"),
+    ("rational_delay_seconds", float, "added to the time limit of a pull job (default 2)"),
+    ("connection_timeout_seconds", float, "time limit of a push call or a pull job (default 30)"),
+    ("schedule_min_delay_seconds", float, "minimum delay of scheduled messages (default 120)"),
     ("payload_bytes_max", int, "largest payload (default 1048576)"),
-    ("drain_seconds", float, "time to finish what was begun when stopped (default 15)"),
+    ("drain_seconds", float, "time to finish work in progress when stopped (default 15)"),
     ("keep_messages_days", float, "age at which finished messages are removed (default: never)"),
     ("keep_dead_days", float, "age at which dead letters are removed with them (default: never)"),
     ("archive_directory", str, "where removed messages are kept as JSON lines (default: nowhere)"),
@@ -62,9 +62,11 @@ def _add_serve(commands: Any) -> None:
         dest="allow_networks",
         action="append",
         metavar="NETWORK",
-        help="a network push may reach although it is not public, such as 127.0.0.0/8; repeatable",
+        help="a non-public network that push may call, such as 127.0.0.0/8; repeatable",
     )
-    serve.add_argument("--https-only", action="store_const", const=True, help="push to https only")
+    serve.add_argument(
+        "--https-only", action="store_const", const=True, help="push to https URLs only"
+    )
     serve.add_argument(
         "--no-push", dest="push", action="store_const", const=False, help="never push"
     )
@@ -72,7 +74,7 @@ def _add_serve(commands: Any) -> None:
         "--insecure",
         action="store_const",
         const=True,
-        help="serve others than this machine without an admin token",
+        help="allow other machines to connect without an admin token",
     )
     serve.set_defaults(carry_out=_serve)
 
@@ -80,7 +82,7 @@ def _add_serve(commands: Any) -> None:
 def _add_prune(commands: Any) -> None:
     prune = commands.add_parser(
         "prune",
-        help="archive and remove once what may go, beside a running service",
+        help="archive and remove expired messages once, beside a running service",
         allow_abbrev=False,
     )
     _add_config_flags(prune)
@@ -88,7 +90,7 @@ def _add_prune(commands: Any) -> None:
 
 
 def _add_config_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML; flags come first")
+    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file; flags override it")
     for name, kind, help_text in _SERVE_FLAGS:
         parser.add_argument(
             f"--{name.replace('_', '-')}", type=kind, help=help_text, metavar="VALUE"
@@ -284,7 +286,7 @@ _REMOTE: Final[
     ]
 ] = (
     ("status", "counts of every consumer", _status, ()),
-    ("events", "what people should know of", _events, ()),
+    ("events", "the newest events of the service", _events, ()),
     ("channel", "create or change a channel", _put_channel, (_CHANNEL, *_NAMED)),
     ("producer", "create or change a producer", _put_producer, (("producer", {}), *_NAMED)),
     (
@@ -316,7 +318,12 @@ _REMOTE: Final[
             ("--at", {"help": "when to dispatch, RFC 3339"}),
         ),
     ),
-    ("pause", "hand out no jobs", lambda c, a: _change(c, a, paused=True), (_CHANNEL, _CONSUMER)),
+    (
+        "pause",
+        "stop handing out jobs",
+        lambda c, a: _change(c, a, paused=True),
+        (_CHANNEL, _CONSUMER),
+    ),
     (
         "resume",
         "hand out jobs again",
@@ -333,7 +340,7 @@ _REMOTE: Final[
     ("dead", "dead jobs with their last error", _dead, (_CHANNEL, _CONSUMER)),
     (
         "requeue",
-        "send all dead jobs back",
+        "requeue all dead jobs",
         _requeue,
         (_CHANNEL, _CONSUMER, ("--token", {"required": True})),
     ),

@@ -40,7 +40,7 @@ LAME_DUCK_S: Final = 2.0  # how long clients have to reconnect elsewhere after t
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The flags a NATS user types, and Headrace's own."""
     parser.add_argument(
-        "-c", "--config", metavar="FILE", help="file of settings: TOML, or nats-server's own format"
+        "-c", "--config", metavar="FILE", help="configuration file: TOML, or nats-server's format"
     )
     add_flags(parser)
     parser.add_argument(
@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-sl",
         "--signal",
         metavar="SIGNAL=PID",
-        help="tell a running broker, by its process or pid file: reload, reopen, ldm, term, quit, stop",
+        help="signal a running broker, given its pid or pid file: reload, reopen, ldm, term, quit, stop",
     )
     add_ignored_flags(parser)
     parser.add_argument("-v", "--version", action="version", version=f"headrace {__version__}")
