@@ -1,7 +1,7 @@
--- What PostgreSQL says its own way.
+-- Queries in PostgreSQL's dialect.
 
 -- name: clock_us
--- Not now(): that is when the transaction began, which may have waited for a connection since.
+-- Not now(): that is the start of the transaction, which may have waited for a connection since.
 SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now_us;
 
 -- name: lock_producer
@@ -11,7 +11,7 @@ SELECT * FROM producer WHERE producer_id = :producer_id FOR UPDATE;
 SELECT * FROM channel WHERE channel_id = :channel_id FOR UPDATE;
 
 -- name: lock_keys
--- Those who add and those who finish jobs of one ordering key take turns; always in the same order.
+-- Transactions that add or finish jobs of one ordering key lock each other out; always in the same order.
 SELECT pg_advisory_xact_lock(key) FROM (
     SELECT DISTINCT hashtextextended(value, 0) AS key
     FROM json_array_elements_text(:keys::json) AS value ORDER BY 1
@@ -145,6 +145,6 @@ FROM json_to_recordset(:items::json) AS item (
 );
 
 -- name: delete_outcomes
--- Exactly those that were published: a lower number may be committed later than a higher one.
+-- Exactly the published ones: a lower number may be committed later than a higher one.
 DELETE FROM outcome
 WHERE seq IN (SELECT value::bigint FROM json_array_elements_text(:seqs::json) AS value);

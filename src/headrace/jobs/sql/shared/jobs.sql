@@ -1,7 +1,7 @@
 -- Jobs: reading them, and the small writes. Claims and batches differ by dialect.
 
 -- name: list_queued
--- Everything QUEUED, as specified: first what can be taken, then what waits; FIFO within a priority.
+-- All QUEUED jobs, as specified: first those that can be claimed, then delayed ones; FIFO within a priority.
 SELECT job.seq, job.priority, job.extra_s, job.hold, message.message_id, message.payload, message.headers,
     message.content_type
 FROM job JOIN message ON message.seq = job.message_seq

@@ -8,13 +8,13 @@ INSERT INTO meta (key, value) VALUES (:key, :value)
 ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
 -- name: add_meta
--- Gives the value that is there afterwards: a first one stays.
+-- Returns the stored value: the first one stays.
 INSERT INTO meta (key, value) VALUES (:key, :value)
 ON CONFLICT (key) DO UPDATE SET value = meta.value
 RETURNING value;
 
 -- name: take_lead
--- Succeeds for the present holder, and for anyone once its time is over.
+-- Succeeds for the current holder, and for any process once its time is over.
 INSERT INTO leader (task, holder, expires_us) VALUES (:task, :holder, :expires)
 ON CONFLICT (task) DO UPDATE SET holder = excluded.holder, expires_us = excluded.expires_us
 WHERE leader.holder = excluded.holder OR leader.expires_us <= :now
@@ -32,7 +32,7 @@ SELECT kind, sum(n) AS n FROM counter
 WHERE scope = 'message' AND ref = :channel_seq GROUP BY kind;
 
 -- name: scan_old_messages
--- One bounded window in the order of seq, so that blocked messages are passed once in a run.
+-- One limited window in the order of seq, so that a run sees blocked messages only once.
 SELECT message.seq, message.message_id, message.payload, message.content_type, message.priority,
     message.headers, message.ordering_key, message.received_us, message.dispatched_us,
     message.scheduled_us, message.status, channel.channel_id, producer.producer_id
@@ -50,7 +50,7 @@ DELETE FROM attempt WHERE seq IN (
 DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at_us < :before ORDER BY seq LIMIT :n);
 
 -- name: next_upkeep_us
--- When the next lease ends and the next scheduled message is due.
+-- When the next lease expires and the next scheduled message is due.
 SELECT
     (SELECT min(lease_expires_us) FROM job WHERE state = 1002) AS lease_us,
     (SELECT min(scheduled_us) FROM message WHERE status = 101) AS scheduled_us;

@@ -1,4 +1,4 @@
--- What SQLite says its own way. Writers hold BEGIN IMMEDIATE, so rows need no locks.
+-- Queries in SQLite's dialect. Writers hold BEGIN IMMEDIATE, so rows need no locks.
 
 -- name: lock_producer
 SELECT * FROM producer WHERE producer_id = :producer_id;
@@ -133,5 +133,5 @@ SELECT json_extract(value, '$.job_seq'), json_extract(value, '$.number'), json_e
 FROM json_each(:items);
 
 -- name: delete_outcomes
--- Exactly those that were published: a lower number may be committed later than a higher one.
+-- Exactly the published ones: a lower number may be committed later than a higher one.
 DELETE FROM outcome WHERE seq IN (SELECT value FROM json_each(:seqs));
