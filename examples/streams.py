@@ -33,7 +33,7 @@ async def main(url: str) -> None:
         print("fetched", len(batch), "up to", batch.last_sequence)
         await batch.ack()
 
-        # Or have them come, from a buffer that is kept filled.
+        # Or consume continuously, from a buffer that is kept filled.
         async with consumer.consume() as messages:
             async for message in messages:
                 await message.ack()

@@ -150,7 +150,7 @@ class PullError(HeadraceError):
 
 
 class HeartbeatMissedError(HeadraceError):
-    """Nothing, not even a heartbeat, came for twice the idle heartbeat of a pull."""
+    """Nothing, not even a heartbeat, came for twice a pull's idle heartbeat. ``consume`` pulls again."""
 
 
 class SlowConsumerError(HeadraceError):
