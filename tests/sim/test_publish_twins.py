@@ -15,7 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
-from headrace.broker.core.jetstream.stream.stream import Stream
+from headrace.broker.core.jetstream.stream.publishes import Publishes
+from headrace.broker.core.jetstream.stream.staging import Staging
 from headrace.broker.core.net.session import Session
 from headrace.wire.frames import PUB, Frame
 from jetstream_world import HeldStorage
@@ -23,15 +24,26 @@ from sim.twins import IDS, IN_PROCESS, LIBRARY, PLAIN, Entries, Play, Twin, entr
 from sim.whole.coverage import Path, entered, took_all, took_some
 
 SECOND = 1_000_000_000
+
+
+def of_one_subject(args: tuple[Any, ...], staged: Any) -> bool:
+    """Whether ``stage_many`` found one subject."""
+    return len(set(args[1])) == 1
+
+
+def has_staged(args: tuple[Any, ...], staged: Any) -> bool:
+    return bool(staged)
+
+
 PATHS = {
     "relaxed": Path(Session, "_publish_relaxed"),
     "checked": Path(Session, "_publish_checked"),
-    "together": Path(Stream, "ingest_many", took_some),
-    "of one subject": Path(Stream, "take_many", entered),
-    "of many subjects": Path(Stream, "take_each", entered),
-    "named": Path(Stream, "_ingest_named", entered),
-    "admitted": Path(Stream, "take_checked", entered),
-    "run": Path(Stream, "ingest_run", took_all),
+    "together": Path(Publishes, "ingest_many", took_some),
+    "of one subject": Path(Staging, "stage_many", of_one_subject),
+    "of many subjects": Path(Staging, "_append_each", entered),
+    "named": Path(Publishes, "_ingest_named", has_staged),
+    "admitted": Path(Publishes, "publish", entered),
+    "run": Path(Publishes, "ingest_run", took_all),
     "fast batch": Path(FastBatches, "ingest_many", took_some),
 }
 FAST_WAYS = ("relaxed", "together", "of one subject", "of many subjects", "named", "fast batch")
@@ -198,7 +210,7 @@ class Author:
             stream = self._plain.streams.get(name)
             last = stream.store.last_seq + before.get(name, 0) if stream is not None else 0
             before[name] = before.get(name, 0) + 1
-            on_subject = stream.checks.last_on(say.subject) if stream is not None else 0
+            on_subject = stream.publishes.checks.last_on(say.subject) if stream is not None else 0
             frames.append(self._frame(say, last, on_subject))
         return frames
 

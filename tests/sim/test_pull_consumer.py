@@ -290,7 +290,8 @@ class PullConsumer(RuleBasedStateMachine):
     def consumer(self) -> Consumer:
         engine = self.world.hub.engine
         assert engine is not None
-        return engine.registry.streams["S"].consumers["C"]
+        consumer: Consumer = engine.registry.streams["S"].consumers["C"]
+        return consumer
 
     def ask(self) -> None:
         """The same numbers, as clients are told them."""

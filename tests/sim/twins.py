@@ -200,7 +200,7 @@ class Twin:
         """Every message through every check, every delivery on its own: also what was just configured."""
         if self.manner is PLAIN:
             for stream in self.streams.values():
-                stream.is_plain = False
+                stream.staging.is_plain = False
             for consumer in self.consumers:
                 _send_one_by_one(consumer)
 

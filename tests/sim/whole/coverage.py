@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 from headrace.broker.core.jetstream.consumer.acks.acks import Acks
 from headrace.broker.core.jetstream.consumer.acks.dispatch import AckDispatch
 from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
-from headrace.broker.core.jetstream.publish.atomic_batches import Batches
+from headrace.broker.core.jetstream.publish.atomic_batches import AtomicBatches
 from headrace.broker.core.jetstream.publish.fast_batches import FastBatches
 from headrace.broker.core.jetstream.sourcing.copy import MirrorCopy, SourceCopy
-from headrace.broker.core.jetstream.stream.stream import Stream
+from headrace.broker.core.jetstream.stream.publishes import Publishes
 from headrace.broker.core.net.session import Session
 from headrace.broker.store.commit.writer import Writer
 from headrace.broker.store.log import compaction
@@ -54,12 +54,12 @@ class Path(NamedTuple):
 PATHS = {
     "relaxed publishes": Path(Session, "_publish_relaxed"),
     "checked publishes": Path(Session, "_publish_checked"),
-    "publishes taken together": Path(Stream, "ingest_many", took_some),
-    "publishes taken one by one": Path(Stream, "ingest"),
-    "runs taken whole": Path(Stream, "ingest_run", took_all),
+    "publishes taken together": Path(Publishes, "ingest_many", took_some),
+    "publishes taken one by one": Path(Publishes, "ingest"),
+    "runs taken whole": Path(Publishes, "ingest_run", took_all),
     "acks taken together": Path(AckDispatch, "many", took_all),
     "acks taken one by one": Path(Acks, "receive"),
-    "atomic batches committed": Path(Batches, "_commit"),
+    "atomic batches committed": Path(AtomicBatches, "_commit"),
     "fast batches taken together": Path(FastBatches, "ingest_many", took_some),
     "fast batches finished": Path(FastBatches, "_finish"),
     "pushes": Path(PushRecipients, "hand_out"),

@@ -80,9 +80,9 @@ class Twin:
 
     def take(self, frames: list[Frame], *, together: bool) -> None:
         for _, subject, reply, headers, payload in (
-            self.stream.ingest_many(frames, None) if together else frames
+            self.stream.publishes.ingest_many(frames, None) if together else frames
         ):
-            self.stream.ingest(subject, reply, headers, payload, None)
+            self.stream.publishes.ingest(subject, reply, headers, payload, None)
         self.world.tick()
 
     def left(self) -> list[object]:
@@ -123,10 +123,10 @@ def test_a_chunk_leaves_what_its_messages_leave_one_by_one(
 def test_ids_that_are_new_are_taken_in_one_go() -> None:
     twin = Twin()
     frames = frames_of([(b"s.a", b"_R.a", named(b"id.%d" % number)) for number in range(8)])
-    assert list(twin.stream.ingest_many(frames, None)) == []
+    assert list(twin.stream.publishes.ingest_many(frames, None)) == []
     twin.world.tick()
     assert [answer["seq"] for answer in twin.answers()] == [*range(1, 9)]
-    assert list(twin.stream.ingest_many(frames[7:], None)) == frames[7:]
+    assert list(twin.stream.publishes.ingest_many(frames[7:], None)) == frames[7:]
 
 
 def test_nothing_is_acknowledged_before_it_is_on_disk() -> None:
@@ -156,7 +156,7 @@ def test_ids_of_what_a_full_store_leaves_are_not_remembered(
 
     monkeypatch.setattr(stream.store, "append_many", fill)
     frames = frames_of([(b"s.a", b"_R.a", named(b"id.%d" % number)) for number in range(4)])
-    assert list(stream.ingest_many(frames, None)) == frames[2:]
+    assert list(stream.publishes.ingest_many(frames, None)) == frames[2:]
     now_ns = twin.world.clock.now_ns()
     assert [stream.window.find(b"id.%d" % number, now_ns) for number in range(4)] == [1, 2, 0, 0]
     assert stream.window.last_id == b"id.1"

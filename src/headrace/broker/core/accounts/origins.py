@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ....api.errors import Errors
 from ....api.streams import StreamSource
-from ..jetstream.sourcing.origins import Reach
+from ..jetstream.sourcing.copies import Reach
 
 if TYPE_CHECKING:
     from .accounts import Account

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from .advisories import Advisories
-from .stream.taken import TakenSubjects
+from .config.taken import TakenSubjects
 from .tick.removals import Removals
 
 if TYPE_CHECKING:
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from .consumer.delivery_state import Entry
     from .engine.account_limits import Quota
     from .sourcing.copies import Copies
-    from .sourcing.origins import Elsewhere
     from .stream.stream import Stream
-    from .tick.flush_barrier import DurableGate
+    from .tick.flush_barrier import FlushBarrier
 
 __all__ = [
     "BatchRoom",
@@ -54,7 +53,6 @@ class Context:
         "copies",
         "dirty_consumers",
         "dirty_streams",
-        "elsewhere",
         "forgotten",
         "gate",
         "later",
@@ -71,7 +69,7 @@ class Context:
         "timers",
     )
 
-    gate: DurableGate
+    gate: FlushBarrier
     quota: Quota
     copies: Copies
 
@@ -91,8 +89,6 @@ class Context:
         self.timers = timers
         self.options = options
         self.advisories = Advisories(self)
-        self.elsewhere: Elsewhere | None = None
-        """Finds the streams of other accounts; None where there are none."""
         self.batch_room = BatchRoom()
         self.removals = Removals(self)
         self.taken = TakenSubjects()

@@ -9,7 +9,8 @@ import pytest
 from headrace.api.errors import Errors
 from headrace.broker.core.jetstream.config.refused import Refused
 from headrace.broker.core.jetstream.headers.ttl import NEVER_NS
-from headrace.broker.core.jetstream.publish.admission import Admission, PublishChecks
+from headrace.broker.core.jetstream.ports import Arrival
+from headrace.broker.core.jetstream.publish.admission import Checks, Overlay
 from headrace.limits import HEADER_BYTES_MAX
 from jetstream_world import World
 
@@ -21,7 +22,7 @@ def block(**headers: str) -> bytes:
     return f"NATS/1.0\r\n{lines}\r\n".encode()
 
 
-def checks(**config: Any) -> PublishChecks:
+def checks(**config: Any) -> Checks:
     """Those of a stream with three messages: ``s.a``, ``s.b`` and ``s.a``, the last with the id ``x``."""
     world = World()
     client = world.client()
@@ -29,14 +30,20 @@ def checks(**config: Any) -> PublishChecks:
     assert "error" not in created, created
     for subject, headers in ((b"s.a", {}), (b"s.b", {}), (b"s.a", {"Nats_Msg_Id": "x"})):
         client.put(subject, b"", **headers)
-    return world.streams["S"].checks
+    return world.streams["S"].publishes.checks
 
 
-def admit(found: PublishChecks, headers: bytes = b"", payload: bytes = b"") -> Admission:
+def admit(found: Checks, headers: bytes = b"", payload: bytes = b"") -> Arrival:
     return found.admit(b"s.a", headers, payload, NOW_NS)
 
 
-def refusal(found: PublishChecks, headers: bytes = b"", payload: bytes = b"") -> int:
+def brought(arrival: Arrival) -> dict[str, Any]:
+    """What comes with a message, beside itself."""
+    found = vars(arrival).items()
+    return {k: v for k, v in found if hasattr(Arrival, k) and v != getattr(Arrival, k)}
+
+
+def refusal(found: Checks, headers: bytes = b"", payload: bytes = b"") -> int:
     with pytest.raises(Refused) as refused:
         admit(found, headers, payload)
     return refused.value.error.err_code
@@ -44,14 +51,16 @@ def refusal(found: PublishChecks, headers: bytes = b"", payload: bytes = b"") ->
 
 def test_what_says_nothing_is_admitted_as_it_is() -> None:
     for headers in (b"", b"NATS/1.0\r\n\r\n", block(A="b"), block(nats_msg_id="x")):
-        assert admit(checks(), headers) == Admission()
+        arrival = admit(checks(), headers)
+        assert (arrival.headers, brought(arrival)) == (headers, {})
 
 
 def test_an_id_is_admitted_once() -> None:
     found = checks()
-    assert admit(found, block(Nats_Msg_Id="new")) == Admission(b"new")
-    again = found.admit(b"s.b", block(Nats_Msg_Id="x"), b"", found._stream.time())
-    assert again == Admission(b"x", duplicate_of=3)
+    assert brought(admit(found, block(Nats_Msg_Id="new"))) == {"message_id": b"new"}
+    now_ns = found._context.clock.now_ns()
+    again = found.admit(b"s.b", block(Nats_Msg_Id="x"), b"", now_ns)
+    assert brought(again) == {"message_id": b"x", "duplicate_of": 3}
 
 
 @pytest.mark.parametrize(
@@ -74,7 +83,7 @@ def test_an_id_is_admitted_once() -> None:
 def test_an_expectation_holds_or_is_refused(headers: dict[str, str], error: Any) -> None:
     found = checks()
     if error is None:
-        assert admit(found, block(**headers)) == Admission()
+        assert brought(admit(found, block(**headers))) == {}
     else:
         assert refusal(found, block(**headers)) == error.err_code
 
@@ -91,7 +100,7 @@ def test_the_last_sequence_of_another_subject_or_pattern_can_be_expected() -> No
 
 def test_sizes_have_limits_and_headers_count() -> None:
     found = checks(max_msg_size=20)
-    assert admit(found, b"", b"x" * 20) == Admission()
+    assert brought(admit(found, b"", b"x" * 20)) == {}
     assert refusal(found, b"", b"x" * 21) == Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code
     assert refusal(found, block(A="b"), b"x" * 6) == Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM.err_code
     long = block(A="x" * HEADER_BYTES_MAX)
@@ -117,17 +126,17 @@ def test_a_full_stream_that_discards_the_new_refuses_it(
     client.stream(discard="new", storage="memory", **config)
     for subject in (b"s.a", b"s.b", b"s.a"):
         client.put(subject)
-    found = world.streams["S"].checks
+    found = world.streams["S"].publishes.checks
     if is_full:
         assert refusal(found) == Errors.STREAM_STORE_FAILED.err_code
     else:
-        assert admit(found) == Admission()
+        assert brought(admit(found)) == {}
     assert world.streams["S"].store.messages == len(world.streams["S"].store.present(range(9)))
 
 
 def test_a_duplicate_is_no_news_to_a_full_stream() -> None:
     found = checks(discard="new", max_msgs=3)
-    now_ns = found._stream.time()
+    now_ns = found._context.clock.now_ns()
     assert found.admit(b"s.a", block(Nats_Msg_Id="x"), b"", now_ns).duplicate_of == 3
 
 
@@ -142,4 +151,62 @@ def test_a_sealed_stream_lets_nobody_in() -> None:
     world = World()
     world.client().stream()
     world.client().api("STREAM.UPDATE.S", {"name": "S", "subjects": ["s.>"], "sealed": True})
-    assert refusal(world.streams["S"].checks) == Errors.STREAM_SEALED.err_code
+    assert refusal(world.streams["S"].publishes.checks) == Errors.STREAM_SEALED.err_code
+
+
+class TestABatch:
+    """A message of a batch is looked at as if those before it were stored; nothing is."""
+
+    @staticmethod
+    def refused(found: Checks, batch: Overlay, subject: bytes, headers: bytes) -> int:
+        with pytest.raises(Refused) as refused:
+            found.admit(subject, headers, b"", NOW_NS, batch)
+        return refused.value.error.err_code
+
+    def test_counts_those_before_a_message(self) -> None:
+        found, batch = checks(), Overlay()
+        marks = {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1"}
+        last = block(**marks, Nats_Expected_Last_Sequence="3")
+        assert brought(found.admit(b"s.a", last, b"", NOW_NS, batch)) == {}
+        again = block(**marks, Nats_Expected_Last_Sequence="3")
+        wrong = Errors.STREAM_WRONG_LAST_SEQUENCE.err_code
+        assert self.refused(found, batch, b"s.a", again) == wrong
+        constant = Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT.err_code
+        following = block(**marks, Nats_Expected_Last_Sequence="4")
+        assert self.refused(found, batch, b"s.a", following) == constant
+        on_subject = block(**marks, Nats_Expected_Last_Subject_Sequence="3")
+        assert self.refused(found, batch, b"s.a", on_subject) == constant
+
+    def test_knows_the_ids_and_roll_ups_before_a_message(self) -> None:
+        found, batch = checks(allow_rollup_hdrs=True), Overlay()
+        marks = {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1"}
+        for subject in (b"s.a", b"s.b"):
+            found.admit(subject, block(**marks, Nats_Msg_Id=subject.decode()), b"", NOW_NS, batch)
+        again = block(**marks, Nats_Msg_Id="s.a")
+        assert self.refused(found, batch, b"s.c", again) == Errors.BATCH_DUPLICATE_ID.err_code
+        failed = Errors.STREAM_ROLLUP_FAILED.err_code
+        assert self.refused(found, batch, b"s.a", block(**marks, Nats_Rollup="sub")) == failed
+        assert self.refused(found, batch, b"s.c", block(**marks, Nats_Rollup="all")) == failed
+        arrival = found.admit(b"s.c", block(**marks, Nats_Rollup="sub"), b"", NOW_NS, batch)
+        assert brought(arrival) == {"rollup": b"sub"}
+
+    def test_adds_up_what_those_before_a_message_count(self) -> None:
+        world = World()
+        client = world.client()
+        client.stream(allow_msg_counter=True)
+        client.put(b"s.a", b"", Nats_Incr="+5")
+        found, batch = world.streams["S"].publishes.checks, Overlay()
+        marks = {"Nats_Batch_Id": "b", "Nats_Batch_Sequence": "1"}
+        totals = [
+            found.admit(b"s.a", block(**marks, Nats_Incr="+2"), b"", NOW_NS, batch).payload
+            for _ in range(3)
+        ]
+        assert totals == [b'{"val":"7"}', b'{"val":"9"}', b'{"val":"11"}']
+        assert world.streams["S"].store.messages == 1
+
+    def test_takes_up_room(self) -> None:
+        found, batch = checks(discard="new", max_msgs=5), Overlay()
+        marks = block(Nats_Batch_Id="b", Nats_Batch_Sequence="1")
+        for _ in range(2):
+            found.admit(b"s.a", marks, b"", NOW_NS, batch)
+        assert self.refused(found, batch, b"s.a", marks) == Errors.STREAM_STORE_FAILED.err_code

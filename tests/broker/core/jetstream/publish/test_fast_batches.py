@@ -356,7 +356,7 @@ def test_what_a_full_store_leaves_of_a_chunk_ends_the_batch(
     def fill(subject: bytes, payloads: list[bytes], timestamp_ns: int, blocks: object) -> None:
         assert not blocks
         append_many(subject, payloads[:2], timestamp_ns)
-        stream._append = refuse
+        monkeypatch.setattr(stream.staging, "_append", refuse)
         raise StoreFullError("the disk is full")
 
     def refuse(*_: object) -> int:

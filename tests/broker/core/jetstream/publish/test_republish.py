@@ -56,7 +56,7 @@ def test_what_was_taken_back_does_not_go_out() -> None:
     republisher, bus = Republisher("S", SubjectTransform(b">", b"out.>"), False), Bus()
     for sequence in (1, 2, 3):
         republisher.note(sequence, b"out.%d" % sequence, (b"x", b"", b"", 0), 0)
-    republisher.take_back(2)
+    republisher.roll_back(2)
     republisher.release(1, bus)  # type: ignore[arg-type]
     assert bus.sent == [b"out.1"]
     republisher.release(9, bus)  # type: ignore[arg-type]

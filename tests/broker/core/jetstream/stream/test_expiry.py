@@ -17,7 +17,7 @@ from headrace.broker.core.jetstream.headers.ttl import (
     read_ttl,
     with_ttl,
 )
-from headrace.broker.core.jetstream.schedule.due_times import Wheel
+from headrace.broker.core.jetstream.schedule.due_times import DueTimes
 from headrace.broker.core.jetstream.stream.expiry import Expiry
 from headrace.broker.store import FileStorage
 from headrace.broker.store.log.memory_log import MemoryLog
@@ -79,21 +79,21 @@ def test_markers_are_known_by_their_headers() -> None:
     assert not is_marker(b"NATS/1.0\r\nKV-Operation: DEL\r\n\r\n")
 
 
-# -- the wheel
+# -- due times
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**10), st.integers(0, 10**10))))
-def test_a_wheel_gives_everything_once_in_time_and_nothing_early(steps: list[Any]) -> None:
-    wheel, waiting, now = Wheel(), {}, 0
+def test_due_times_give_everything_once_in_time_and_nothing_early(steps: list[Any]) -> None:
+    times, waiting, now = DueTimes(), {}, 0
     for number, (time_ns, step) in enumerate(steps):
-        wheel.add(time_ns, number)
+        times.add(time_ns, number)
         waiting[number] = time_ns
         now += step
-        due = wheel.due(now)
+        due = times.due(now)
         assert all(waiting.pop(sequence) <= now for sequence in due)
         assert all(time_ns > now - SECOND // 4 for time_ns in waiting.values())
-        assert not wheel or now < wheel.next_ns()
-    assert sorted(wheel.due(10**12)) == sorted(waiting)
+        assert not times or now < times.next_ns()
+    assert sorted(times.due(10**12)) == sorted(waiting)
 
 
 def test_reminders_of_what_is_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.stream.waiters import Hungry
+from headrace.broker.core.jetstream.stream.waiters import Waiters
 from headrace.subjects import SubjectFilter
 from jetstream_world import World
 
@@ -31,68 +31,68 @@ class Waiter:
 
 def empty() -> Any:
     """Nobody waits yet; those who will are no consumers, only as much of one as it takes."""
-    return Hungry()
+    return Waiters()
 
 
-def woken(hungry: Any, *subjects: bytes, first: int = 1) -> list[Any]:
-    found: list[Any] = hungry.wake(first, lambda: subjects)
+def woken(waiters: Any, *subjects: bytes, first: int = 1) -> list[Any]:
+    found: list[Any] = waiters.wake(first, lambda: subjects)
     return found
 
 
 def test_who_waits_for_anything_is_woken_by_whatever_and_once() -> None:
-    hungry, waiter = empty(), Waiter()
-    hungry.add(waiter, None)
-    assert woken(hungry) == [waiter]
-    assert not hungry
-    assert woken(hungry) == []
+    waiters, waiter = empty(), Waiter()
+    waiters.add(waiter, None)
+    assert woken(waiters) == [waiter]
+    assert not waiters
+    assert woken(waiters) == []
 
 
 def test_subjects_are_asked_for_only_if_somebody_is_choosy() -> None:
-    hungry, waiter = empty(), Waiter()
-    hungry.add(waiter, None)
-    assert hungry.wake(1, lambda: pytest.fail("nobody asked")) == [waiter]
+    waiters, waiter = empty(), Waiter()
+    waiters.add(waiter, None)
+    assert waiters.wake(1, lambda: pytest.fail("nobody asked")) == [waiter]
 
 
 def test_what_lies_between_is_skipped_by_who_had_seen_everything() -> None:
-    hungry = empty()
+    waiters = empty()
     seen, behind, moved = (Waiter(b"a", next_seq=5) for _ in range(3))
-    hungry.add(seen, seen.filter, 5)
-    hungry.add(behind, behind.filter)
-    hungry.add(moved, moved.filter, 5)
+    waiters.add(seen, seen.filter, 5)
+    waiters.add(behind, behind.filter)
+    waiters.add(moved, moved.filter, 5)
     moved.state.next_seq = 2  # it was reset
-    assert len(woken(hungry, b"a", first=90)) == 3
+    assert len(woken(waiters, b"a", first=90)) == 3
     assert [w.state.next_seq for w in (seen, behind, moved)] == [90, 5, 2]
 
 
 def test_who_changes_its_mind_waits_for_the_new_one() -> None:
-    hungry, waiter = empty(), Waiter(b"a")
+    waiters, waiter = empty(), Waiter(b"a")
     for number in range(20):  # enough for a tree
         other = Waiter(b"x.%d" % number)
-        hungry.add(other, other.filter)
-    hungry.add(waiter, waiter.filter)
-    assert woken(hungry, b"q") == []
-    hungry.add(waiter, SubjectFilter([b"b"]))
-    assert woken(hungry, b"a") == []
-    assert waiter in hungry
-    assert woken(hungry, b"b") == [waiter]
-    hungry.add(waiter, None)
-    hungry.discard(waiter)
-    assert waiter not in hungry
+        waiters.add(other, other.filter)
+    waiters.add(waiter, waiter.filter)
+    assert woken(waiters, b"q") == []
+    waiters.add(waiter, SubjectFilter([b"b"]))
+    assert woken(waiters, b"a") == []
+    assert waiter in waiters
+    assert woken(waiters, b"b") == [waiter]
+    waiters.add(waiter, None)
+    waiters.discard(waiter)
+    assert waiter not in waiters
 
 
 def test_long_filters_wait_beside_the_tree_until_there_are_many() -> None:
-    hungry = empty()
+    waiters = empty()
     waiting = [
         Waiter(*(b"w%d.%d.>" % (number, each) for each in range(20))) for number in range(90)
     ]
     for waiter in waiting:
-        hungry.add(waiter, waiter.filter)
+        waiters.add(waiter, waiter.filter)
     for number in (0, 50, 63, 64, 89):
-        assert woken(hungry, b"w%d.7.x" % number) == [waiting[number]]
-        assert waiting[number] not in hungry
+        assert woken(waiters, b"w%d.7.x" % number) == [waiting[number]]
+        assert waiting[number] not in waiters
     for waiter in waiting:
-        hungry.discard(waiter)
-    assert not hungry
+        waiters.discard(waiter)
+    assert not waiters
 
 
 PATTERNS = st.sampled_from([b"a", b"b", b"a.b", b"a.*", b"*.b", b"a.>", b">", b"*", b"b.c.d"])
@@ -106,18 +106,18 @@ SUBJECTS = st.sampled_from([b"a", b"b", b"c", b"a.b", b"a.c", b"b.b", b"b.c.d", 
 def test_exactly_those_whose_filter_matches_are_woken(
     filters: list[list[bytes]], batches: list[list[bytes]]
 ) -> None:
-    hungry = empty()
+    waiters = empty()
     waiting = [Waiter(*patterns) for patterns in filters]
     for waiter in waiting:
-        hungry.add(waiter, waiter.filter)
+        waiters.add(waiter, waiter.filter)
     for subjects in batches:
-        found = woken(hungry, *subjects)
+        found = woken(waiters, *subjects)
         expected = [w for w in waiting if w.filter and any(map(w.filter.matches, subjects))]
         assert set(found) == set(expected)
         assert len(found) == len(expected)
         waiting = [waiter for waiter in waiting if waiter not in expected]
         for waiter in expected[::2]:  # some come back
-            hungry.add(waiter, waiter.filter)
+            waiters.add(waiter, waiter.filter)
             waiting.append(waiter)
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.jetstream.stream import expiry, retention
-from headrace.broker.core.jetstream.stream import removal as stream_removal
+from headrace.broker.core.jetstream.stream import expiry, removing, retention, subject_limit
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
@@ -22,9 +21,9 @@ SLICE = 2_000
 
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    for module in (removals, stream_removal):
+    for module in (removals, removing, subject_limit):
         monkeypatch.setattr(module, "SLICE", SLICE)
-    monkeypatch.setattr(stream_removal, "_MUCH", 100)
+    monkeypatch.setattr(removing, "_MUCH", 100)
     monkeypatch.setattr(expiry, "_SINGLE_MAX", 100)
     monkeypatch.setattr(expiry, "_MARKED_MAX", 100)
     monkeypatch.setattr(retention, "_LOOKS", 200)

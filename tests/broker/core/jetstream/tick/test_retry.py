@@ -11,8 +11,7 @@ import pytest
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.headers.ttl import expires_at
-from headrace.broker.core.jetstream.stream import expiry, retention
-from headrace.broker.core.jetstream.stream import removal as stream_removal
+from headrace.broker.core.jetstream.stream import expiry, removing, retention, subject_limit
 from headrace.broker.core.jetstream.tick import removals
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
@@ -280,7 +279,7 @@ class TestLargeRemovals:
 
     @pytest.fixture(autouse=True)
     def small_slices(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        for module in (removals, stream_removal):
+        for module in (removals, removing, subject_limit):
             monkeypatch.setattr(module, "SLICE", 2_000)
         monkeypatch.setattr(retention, "_LOOKS", 200)
         monkeypatch.setattr(expiry, "_READ", 50)

@@ -166,7 +166,7 @@ class ConsumersApi:
         return stream
 
     def _consumer(self, call: Call) -> Consumer:
-        consumer = self._stream(call).consumers.get(call.names[1])
+        consumer: Consumer | None = self._stream(call).consumers.get(call.names[1])
         if consumer is None:
             raise Refused(Errors.CONSUMER_NOT_FOUND)
         return consumer

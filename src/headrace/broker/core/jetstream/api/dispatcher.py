@@ -206,8 +206,9 @@ class ApiDispatcher:
             if route.changes and self._context.storage.failed is not None:
                 raise Refused(Errors.INSUFFICIENT_RESOURCES)
             for stream in self._context.dirty_streams:
-                if stream.is_crowded:
-                    stream.thin()  # what is asked about is as if each message had been seen to at once
+                limit = stream.subject_limit
+                if limit.is_due:
+                    limit.enforce()  # what is asked about is as if each message had been seen to at once
             answer = route.endpoint(call)
         except Refused as refusal:
             self._refuse(route, call, refusal)

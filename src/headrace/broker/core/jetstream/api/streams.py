@@ -36,7 +36,6 @@ from ..config.stream import (
     with_stream_defaults,
 )
 from ..context import Context
-from ..tick.removals import Purge
 from .account_info import account_info
 from .consumer_limits import check_consumer_limits
 from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
@@ -60,7 +59,8 @@ def stream_info(
     level = str(required_level(stream.config))
     metadata = {**stream.config.metadata, **dynamic_metadata(context.options, level, listed=listed)}
     config = msgspec.structs.replace(stream.config, metadata=metadata)
-    copies = stream.intake.infos(fresh=did_create) if stream.intake is not None else ()
+    positions = stream.copy_target.positions
+    copies = positions.infos(fresh=did_create) if positions is not None else ()
     return StreamInfo(
         config=config,
         created=format_time(stream.created_ns),
@@ -167,7 +167,7 @@ class StreamsApi:
             else:
                 self._api.complete(call, stream_info(stream, self._context))
 
-        stream.when_within(answer)
+        stream.removing.when_within(answer)
         return None  # the answer comes when the limits are met
 
     def _adopt(self, config: StreamConfig) -> Document:
@@ -181,7 +181,8 @@ class StreamsApi:
     def info(self, call: Call) -> Answer:
         request = call.read(StreamInfoRequest)
         stream = self._stream(call)
-        if stream.intake is not None and stream.store.last_seq > stream.store.durable_seq:
+        copies = stream.copy_target.positions is not None
+        if copies and stream.store.last_seq > stream.store.durable_seq:
             call.wait = True  # nobody is told otherwise when a copy is on disk
         info = stream_info(stream, self._context)
         page = dict(_NO_PAGE)
@@ -222,11 +223,11 @@ class StreamsApi:
                 self._api.fail(call, error)
                 return
             if scope is None:
-                stream.begin_at(request.seq)
+                stream.removing.begin_at(request.seq)
             stream.retention.consumers_changed()
             self._api.complete(call, PurgeResponse(success=True, purged=removal.removed))
 
-        self._context.removals.begin(Purge(stream, removal, answer))
+        stream.removing.carry_out(removal, answer)
 
     def names(self, call: Call) -> Answer:
         request = call.read(StreamNamesRequest)

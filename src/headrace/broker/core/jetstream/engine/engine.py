@@ -25,11 +25,10 @@ from ..consumer.consumer import Consumer
 from ..consumer.delivery_state import Entry
 from ..consumer.push.push import FLOW, FlowDispatch
 from ..context import Context
-from ..sourcing.copies import Copies
-from ..sourcing.origins import Elsewhere
+from ..sourcing.copies import Copies, Elsewhere
 from ..stream.stream import Stream
 from ..tick.commits import Commits
-from ..tick.flush_barrier import DurableGate
+from ..tick.flush_barrier import FlushBarrier
 from .account_limits import Quota, ServerStore
 from .registry import Registry
 
@@ -59,7 +58,7 @@ class JetStream:
         self._context = context
         self._acks = AckDispatch()
         self.registry = Registry(context, self._acks)
-        context.gate = DurableGate(
+        context.gate = FlushBarrier(
             bus, commits or Commits(storage), clock, timers, self._stage, self._completed
         )
         self._gate = context.gate
@@ -87,7 +86,7 @@ class JetStream:
 
     def can_reach(self, elsewhere: Elsewhere) -> None:
         """Copy from streams of other accounts, too: those that ``elsewhere`` finds."""
-        self._context.elsewhere = elsewhere
+        self._context.copies.elsewhere = elsewhere
 
     def recover(self) -> None:
         """Open the streams and consumers the storage holds. Raises StoreError."""
@@ -107,7 +106,7 @@ class JetStream:
         context = self._context
         context.quota.new_tick()
         if context.copies.ready:
-            context.copies.run()
+            context.copies.copy_some()
         if context.dirty_streams:
             streams, context.dirty_streams = context.dirty_streams, []
             for stream in streams:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .....errors import StoreError
-from ..sourcing.positions import INTAKE
+from ..sourcing.positions import POSITIONS
 from .keys import CONSUMER, STATE, STREAM
 
 if TYPE_CHECKING:
@@ -81,6 +81,6 @@ class LostStreams:
 
 def keys_of(name: str, journal: Iterable[str]) -> list[str]:
     """The keys of a stream, its own first."""
-    own = (STREAM + name, INTAKE + name)
+    own = (STREAM + name, POSITIONS + name)
     parts = (f"{CONSUMER}{name}/", f"{STATE}{name}/")
     return [STREAM + name, *(k for k in journal if k == own[1] or k.startswith(parts))]

@@ -16,7 +16,7 @@ from .....api.base import from_wire
 from .....api.consumers import ConsumerConfig
 from .....api.streams import StreamConfig
 from .....errors import StoreError, StoreFormatError, StoreFullError
-from ..sourcing.positions import INTAKE
+from ..sourcing.positions import POSITIONS
 from .keys import CONSUMER, STATE, STREAM
 from .lost import keys_of
 
@@ -154,7 +154,7 @@ class Recovery:
         meta, lost = self._storage.meta, self._registry.lost.reasons
         left = dict(meta.load())
         for key in left:
-            for kind in (CONSUMER, STATE, INTAKE):
+            for kind in (CONSUMER, STATE, POSITIONS):
                 if not key.startswith(kind):
                     continue
                 whose = key.removeprefix(kind)

@@ -20,7 +20,7 @@ from ..consumer.delivery_state import Entry
 from ..context import Context
 from ..headers.ttl import expires_at
 from ..sourcing.copies import Copies
-from ..sourcing.positions import INTAKE
+from ..sourcing.positions import POSITIONS
 from ..stream.stream import Stream
 from ..tick.removals import Disposal
 from .keys import CONSUMER, STATE, STREAM
@@ -41,7 +41,7 @@ class Registry:
         self._acks = acks
         self.streams: dict[str, Stream] = {}
         self.lost = LostStreams(context)
-        context.copies = self._copies = Copies(context, self.streams, self.restart_consumer)
+        context.copies = self._copies = Copies(context, self.streams, self._restart)
 
     # -- streams
 
@@ -146,6 +146,9 @@ class Registry:
         consumer.restart_at(sequence)
         self.journal_consumer(consumer)
 
+    def _restart(self, stream: Stream, name: str, sequence: int) -> None:
+        self.restart_consumer(stream.consumers[name], sequence)
+
     def delete_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer; its waiting requests are told."""
         self._drop_consumer(consumer)
@@ -155,16 +158,14 @@ class Registry:
         stream.consumers[consumer.name] = consumer
         if consumer.config.ack_policy not in ("none", "flow_control"):
             self._acks.add(consumer)
-        if stream.readers:
-            self._copies.consumer_came(stream, consumer.name)
+        self._copies.consumer_came(stream, consumer.name)
 
     def _drop_consumer(self, consumer: Consumer) -> None:
         consumer.close()
         stream = self.streams[consumer.stream.name]
         del stream.consumers[consumer.name]
         self._acks.remove(consumer)
-        if stream.readers:
-            self._copies.consumer_left(stream, consumer.name)
+        self._copies.consumer_left(stream, consumer.name)
         self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
             meta = self._context.storage.meta
@@ -195,7 +196,7 @@ class Registry:
         """Open what the journal and the storage hold. Raises StoreError."""
         journal = Recovery(self._context, self).run()
         for stream in self.streams.values():
-            saved = journal.get(INTAKE + stream.name)
+            saved = journal.get(POSITIONS + stream.name)
             self._copies.recovered(stream, saved[0] if saved is not None else None)
         self._copies.all_recovered()
         for stream in self.streams.values():
@@ -271,7 +272,7 @@ class Registry:
         there = set(storage.streams())
         for stream in list(self.streams.values()):
             if stream.name in there:
-                stream.take_back(removed.get(stream, ()))
+                stream.roll_back(removed.get(stream, ()))
                 for consumer in stream.consumers.values():
                     if consumer in newborn:
                         consumer.unread.attempt(partial(self._start_anew, consumer))

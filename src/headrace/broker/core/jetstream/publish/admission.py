@@ -1,9 +1,14 @@
-"""Whether a published message may be stored: headers, expectations, sizes, limits, in that order."""
+"""Whether a published message may be stored, and as what: one pipeline of checks.
+
+A message of its own and one of an atomic batch pass the same checks, in an order each: the public server's,
+as it decides which refusal is told. A message of a batch is looked at as if those before it were stored;
+``Overlay`` knows them. A copy of another stream's message was admitted there, and passes fewer.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
 
 from .....api.errors import Errors
 from .....limits import HEADER_BYTES_MAX
@@ -13,14 +18,17 @@ from ..config.refused import Refused
 from ..headers.published import MARK, read_headers
 from ..headers.statuses import with_headers
 from ..headers.ttl import NEVER, NEVER_NS, NOTED_NS, expires_at, read_ttl, with_ttl
+from ..ports import Arrival
 from ..schedule.schedules import check_schedule, check_scheduler
-from .counter_copies import counted_copy
-from .counters import counted, read_increment
+from .counters import counted, counted_copy, read_increment
 
 if TYPE_CHECKING:
-    from ..stream.stream import Stream
+    from .....api.streams import StreamConfig
+    from ...ports import StreamStore
+    from ..context import Context
+    from ..ports import DuplicateIds
 
-__all__ = ["Admission", "PublishChecks"]
+__all__ = ["Checks", "Overlay"]
 
 _EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
 _EXPECTED_LAST: Final = b"Nats-Expected-Last-Sequence"
@@ -32,38 +40,92 @@ _ROLLUP: Final = b"Nats-Rollup"
 _SOURCE: Final = b"Nats-Stream-Source"
 _TTL: Final = b"Nats-TTL"
 
+_BATCH_MARKS: Final = 2  # headers that say which message of which batch it is: in each of them
 _FILE_OVERHEAD: Final = 30  # as the public server accounts a stored message
 _HEADER_OVERHEAD: Final = 4
 _MEMORY_OVERHEAD: Final = 16
 
 
-class Admission(NamedTuple):
-    """A message may be stored, or is a duplicate of the message ``duplicate_of``.
+class Overlay:
+    """What the messages before one would have changed: those of its batch, admitted and not stored yet."""
 
-    ``headers`` replace those it came with, unless they are empty; so does a ``payload`` that is not None.
-    ``extra`` is what the acknowledgement says beside the sequence, ``ends`` the subject of a schedule that
-    is over with it.
-    """
+    __slots__ = ("bytes", "count", "counts", "ids", "is_batch", "lasts", "marks", "totals")
 
-    message_id: bytes = b""
-    duplicate_of: int = 0
-    rollup: bytes = b""
-    expires_ns: int = 0
-    headers: bytes = b""
-    payload: bytes | None = None
-    extra: bytes = b""
-    ends: bytes = b""
+    def __init__(self, *, is_batch: bool = True) -> None:
+        self.is_batch = is_batch
+        self.marks = _BATCH_MARKS if is_batch else 0
+        """How many headers of the server's own say nothing to the checks."""
+        self.count = 0
+        self.bytes = 0
+        self.ids: set[bytes] = set()
+        self.counts: dict[bytes, int] = {}
+        """How many on each subject."""
+        self.totals: dict[bytes, tuple[bytes, bytes]] = {}
+        """Headers and body of the last on each subject that counts."""
+        self.lasts: dict[bytes, int] = {}
+        """The last sequences that were asked for, by subject or pattern."""
+
+    def add(self, arrival: Arrival, size: int) -> None:
+        """One more is admitted, and would take so much."""
+        subject = arrival.subject
+        self.count += 1
+        self.bytes += size
+        self.counts[subject] = self.counts.get(subject, 0) + 1
+        if arrival.message_id:
+            self.ids.add(arrival.message_id)
+        if arrival.increment is not None:
+            self.totals[subject] = arrival.headers, arrival.payload
 
 
-_PLAIN: Final = Admission()
+_ALONE: Final = Overlay(is_batch=False)
+_Check = Callable[[Arrival, Mapping[bytes, bytes], Overlay], None]
 
 
-class PublishChecks:
-    """The checks of one stream's configuration."""
+class Checks:
+    """The checks of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        config = stream.config
+    def __init__(
+        self, context: Context, config: StreamConfig, store: StreamStore, ids: DuplicateIds
+    ) -> None:
+        self._context = context
+        self._store = store
+        self._ids = ids
+        self._published: tuple[_Check, ...] = (
+            self._read_increment,
+            self._expect_stream,
+            self._allow_ttl,
+            self._expect_subject_last,
+            self._expect_last,
+            self._read_schedule,
+            self._allow_source,
+            self._find_duplicate,
+            self._expect_last_id,
+            self._read_rollup,
+            self._count,
+            self._read_ttl,
+            self._mark_schedule,
+            self._require_increment,
+        )
+        self._batched: tuple[_Check, ...] = (
+            self._allow_last_id,
+            self._read_increment,
+            self._expect_stream,
+            self._allow_valid_ttl,
+            self._find_duplicate,
+            self._allow_source,
+            self._count,
+            self._require_increment,
+            self._expect_last,
+            self._expect_subject_last,
+            self._read_schedule,
+            self._read_rollup,
+            self._mark_schedule,
+            self._read_ttl,
+        )
+        self.configure(config)
+
+    def configure(self, config: StreamConfig) -> None:
+        """Check by this configuration from here on."""
         self._config = config
         self._max_size = config.max_msg_size
         self._counts = config.allow_msg_counter
@@ -71,19 +133,33 @@ class PublishChecks:
             config.max_msgs > 0 or config.max_bytes > 0 or config.discard_new_per_subject
         )
 
-    def admit(self, subject: bytes, headers: bytes, payload: bytes, now_ns: int) -> Admission:
-        """Raises Refused with the answer to the publisher."""
-        self._stream.check_not_sealed()
-        if self._max_size >= 0 and len(headers) + len(payload) > self._max_size:
-            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+    def admit(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        now_ns: int,
+        batch: Overlay | None = None,
+    ) -> Arrival:
+        """Check a message, alone or after those of its batch. Raises Refused, StoreReadError.
+
+        A duplicate is not refused, unless it is in a batch: it is told of, and is not to be stored.
+        """
+        self.check_size(headers, payload)
         if len(headers) > HEADER_BYTES_MAX:
             raise Refused(Errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
-        admission = self._read(subject, headers, payload, now_ns) if headers else _PLAIN
-        if self._counts and admission.payload is None and not admission.duplicate_of:
-            raise Refused(Errors.MESSAGE_INCR_MISSING)
-        if self._rejects and not admission.duplicate_of:
-            self._check_room(subject, headers, payload, admission.rollup)
-        return admission
+        arrival = Arrival(subject, headers, payload, now_ns)
+        before = _ALONE if batch is None else batch
+        if headers.count(MARK) > before.marks or self._counts:
+            found = read_headers(headers)
+            for check in self._published if batch is None else self._batched:
+                check(arrival, found, before)
+                if arrival.duplicate_of:
+                    return arrival
+        size = self._check_room(arrival, before) if self._rejects else 0
+        if batch is not None:
+            batch.add(arrival, size)
+        return arrival
 
     def admit_copy(
         self,
@@ -93,175 +169,259 @@ class PublishChecks:
         now_ns: int,
         *,
         replica: bool = False,
-    ) -> Admission:
+    ) -> Arrival:
         """The same for a message of another stream, which was admitted there.
 
         Roll-ups and lifetimes count where this stream allows them and are no error where it does not.
         A ``replica`` is never a duplicate.
         """
-        self._stream.check_not_sealed()
-        if self._max_size >= 0 and len(headers) + len(payload) > self._max_size:
-            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        self.check_size(headers, payload)
         found = read_headers(headers)
-        msg_id = found.get(_MSG_ID, b"")
-        duplicate_of = 0 if replica else self._stream.window.find(msg_id, now_ns)
-        if msg_id and duplicate_of:
-            return Admission(msg_id, duplicate_of)
-        rollup = found.get(_ROLLUP, b"").lower()
-        if self._config.deny_purge or not self._config.allow_rollup_hdrs:
-            rollup = b""
-        if self._rejects:
-            self._check_room(subject, headers, payload, rollup)
+        arrival = Arrival(subject, headers, payload, now_ns)
+        arrival.message_id = found.get(_MSG_ID, b"")
+        if arrival.message_id and not replica:
+            arrival.duplicate_of = self._ids.find(arrival.message_id, now_ns)
+            if arrival.duplicate_of:
+                return arrival
         if self._counts:
-            changed, body = counted_copy(headers, payload, self.last_message(subject))
-            return Admission(msg_id, headers=changed, payload=body)
+            arrival.headers, arrival.payload = counted_copy(
+                headers, payload, self._last_message(subject)
+            )
+            return arrival
+        if self._config.allow_rollup_hdrs and not self._config.deny_purge:
+            arrival.rollup = found.get(_ROLLUP, b"").lower()
+        if self._rejects:
+            self._check_room(arrival, _ALONE)
         ttl = found.get(_TTL, b"")
-        if not ttl or not self._config.allow_msg_ttl or not read_ttl(ttl):
-            return Admission(msg_id, 0, rollup)
-        expires_ns, changed = self.lifetime(ttl, headers, now_ns)
-        return Admission(msg_id, 0, rollup, expires_ns, changed)
+        if ttl and self._config.allow_msg_ttl and read_ttl(ttl):
+            self.set_lifetime(arrival, ttl)
+        return arrival
 
-    def _read(self, subject: bytes, block: bytes, payload: bytes, now_ns: int) -> Admission:
-        if MARK not in block:
-            return _PLAIN
-        stream = self._stream
-        found = read_headers(block)
-        increment = read_increment(found, payload, allowed=self._counts)
-        expected = found.get(_EXPECTED_STREAM)
-        if expected and expected != stream.name.encode():
-            raise Refused(Errors.STREAM_NOT_MATCH)
-        ttl = found.get(_TTL)
-        if ttl and read_ttl(ttl) and not self._config.allow_msg_ttl:
-            raise Refused(Errors.MESSAGE_TTL_DISABLED)
-        self._check_sequences(subject, found)
-        scheduled, ends = self.schedule(subject, found, now_ns)
-        if _SOURCE in found:
-            raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
-        msg_id = found.get(_MSG_ID, b"")
-        if msg_id:
-            duplicate_of = stream.window.find(msg_id, now_ns)
-            if duplicate_of:
-                return Admission(msg_id, duplicate_of)
-        last_id = found.get(_EXPECTED_LAST_ID)
-        if last_id and last_id != self._last_id():
-            shown = self._last_id().decode(errors="replace")
-            raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=shown)
-        rollup = found.get(_ROLLUP, b"")
-        if rollup:
-            rollup = self.rollup(rollup)
-        if increment is not None:
-            return self._count(msg_id, subject, increment, block)
-        expires_ns, headers = self.lifetime(ttl, block, now_ns) if ttl else (0, b"")
-        if scheduled:
-            headers = headers or block
-            if not rollup:
-                rollup, headers = b"sub", with_headers(headers, b"Nats-Rollup: sub\r\n")
-            expires_ns = expires_ns or NOTED_NS
-        return Admission(msg_id, 0, rollup, expires_ns, headers, ends=ends)
-
-    def schedule(
-        self, subject: bytes, found: Mapping[bytes, bytes], now_ns: int
-    ) -> tuple[bool, bytes]:
-        """Whether a message is a schedule, and the subject of the one it ends. Raises Refused."""
-        config = self._config
-        zone_of = self._stream.context.options.time_zone
-        scheduled = check_schedule(found, subject, config, zone_of, now_ns)
-        return scheduled, check_scheduler(found, subject, config, self._last_headers)
-
-    def _last_headers(self, subject: bytes) -> bytes | None:
-        last = self.last_message(subject)
-        return last[0] if last is not None else None
-
-    def _count(self, msg_id: bytes, subject: bytes, increment: int, block: bytes) -> Admission:
-        headers, body, value = counted(increment, block, self.last_message(subject))
-        if 0 <= self._max_size < len(headers) + len(body):
+    def check_size(self, headers: bytes, payload: bytes) -> None:
+        """Refuse what a sealed stream, or one of smaller messages, does not take whatever it says."""
+        if self._config.sealed:
+            raise Refused(Errors.STREAM_SEALED)
+        if 0 <= self._max_size < len(headers) + len(payload):
             raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-        return Admission(msg_id, headers=headers, payload=body, extra=b',"val":"%b"' % value)
 
-    def last_message(self, subject: bytes) -> tuple[bytes, bytes] | None:
-        """Headers and body of a subject's last message."""
-        store = self._stream.store
-        state = store.subject(subject)
-        last = store.get(state.last_seq) if state is not None else None
-        return (last.headers, last.payload) if last is not None else None
-
-    def lifetime(self, ttl: bytes, block: bytes, now_ns: int) -> tuple[int, bytes]:
-        """When a message with this TTL expires, and its headers if they have to say another one."""
+    def set_lifetime(self, arrival: Arrival, ttl: bytes) -> None:
+        """Have a message expire as its TTL says, or after a marker of its subject. Raises Refused."""
         seconds = read_ttl(ttl)
         if seconds is None:
             raise Refused(Errors.MESSAGE_TTL_INVALID)
+        if seconds == NEVER:
+            arrival.expires_ns = NEVER_NS
         if seconds <= 0:
-            return (NEVER_NS, b"") if seconds == NEVER else (0, b"")
+            return
         least = int(self._config.subject_delete_marker_ttl)
         if seconds < least and self._config.max_msgs_per_subject != 1:
             # It must not go before a marker of its subject that is there already.
-            block, seconds = with_ttl(block, least), least
-            return expires_at(block, now_ns), block
-        return expires_at(block, now_ns), b""
+            arrival.headers = with_ttl(arrival.headers, least)
+        arrival.expires_ns = expires_at(arrival.headers, arrival.timestamp_ns)
 
-    def _last_id(self) -> bytes:
-        """The id of the last message, if it has one."""
-        window = self._stream.window
-        return window.last_id if window.last_sequence == self._stream.store.last_seq else b""
+    # -- the checks
 
-    def _check_sequences(self, subject: bytes, found: dict[bytes, bytes]) -> None:
-        store = self._stream.store
+    def _read_increment(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        arrival.increment = read_increment(found, arrival.payload, allowed=self._counts)
+
+    def _expect_stream(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        expected = found.get(_EXPECTED_STREAM)
+        if expected and expected != self._config.name.encode():
+            raise Refused(Errors.STREAM_NOT_MATCH)
+
+    def _allow_ttl(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+        ttl = found.get(_TTL)
+        if ttl and not self._config.allow_msg_ttl and read_ttl(ttl):
+            raise Refused(Errors.MESSAGE_TTL_DISABLED)
+
+    def _allow_valid_ttl(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        ttl = found.get(_TTL)
+        if ttl and not self._config.allow_msg_ttl:
+            raise Refused(Errors.MESSAGE_TTL_DISABLED)
+        if ttl and read_ttl(ttl) is None:
+            raise Refused(Errors.MESSAGE_TTL_INVALID)
+
+    def _expect_subject_last(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
         wanted, other = found.get(_EXPECTED_SUBJECT_LAST), found.get(_EXPECTED_SUBJECT)
-        if wanted:
-            last = self.last_on(other or subject)
-            if not _is_sequence(wanted, last):
-                raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
-        elif other:
-            raise Refused(Errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
-        wanted = found.get(_EXPECTED_LAST)
-        if wanted and not _is_sequence(wanted, store.last_seq):
-            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=store.last_seq)
+        if not wanted:
+            if other:
+                raise Refused(Errors.STREAM_EXPECTED_LAST_SEQ_PER_SUBJECT_INVALID)
+            return
+        about = other or arrival.subject
+        if about in before.counts:
+            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
+        last = before.lasts.get(about)
+        if last is None:
+            last = self.last_on(about)
+        if read_number(wanted) != last:
+            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
+        if before.is_batch:
+            before.lasts[about] = last  # it stays: nothing is stored until all are admitted
 
     def last_on(self, subject: bytes) -> int:
         """The last sequence on a subject, or on those a pattern stands for; 0 for none."""
-        store = self._stream.store
         if is_literal(subject):
-            state = store.subject(subject)
+            state = self._store.subject(subject)
             return state.last_seq if state is not None else 0
-        return store.last_matching(SubjectFilter([subject])) if is_valid_pattern(subject) else 0
+        if not is_valid_pattern(subject):
+            return 0
+        return self._store.last_matching(SubjectFilter([subject]))
 
-    def rollup(self, value: bytes) -> bytes:
-        """What a roll-up header asks for. Raises Refused when it may not, or is none."""
+    def _expect_last(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+        wanted = found.get(_EXPECTED_LAST)
+        if not wanted:
+            return
+        last = self._store.last_seq + before.count
+        if read_number(wanted) != last:
+            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE, seq=last)
+        if before.count:  # only the first message of a batch may say so
+            raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
+
+    def _read_schedule(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        subject, config = arrival.subject, self._config
+        zone_of = self._context.options.time_zone
+        arrival.is_schedule = check_schedule(found, subject, config, zone_of, arrival.timestamp_ns)
+        arrival.ends = check_scheduler(found, subject, config, self._last_headers)
+
+    def _last_headers(self, subject: bytes) -> bytes | None:
+        last = self._last_message(subject)
+        return last[0] if last is not None else None
+
+    def _last_message(self, subject: bytes) -> tuple[bytes, bytes] | None:
+        """Headers and body of a subject's last message."""
+        state = self._store.subject(subject)
+        last = self._store.get(state.last_seq) if state is not None else None
+        return (last.headers, last.payload) if last is not None else None
+
+    def _allow_source(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        if _SOURCE in found:
+            raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
+
+    def _find_duplicate(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        name = found.get(_MSG_ID)
+        if not name:
+            return
+        arrival.message_id = name
+        if name in before.ids:
+            raise Refused(Errors.BATCH_DUPLICATE_ID)
+        duplicate_of = self._ids.find(name, arrival.timestamp_ns)
+        if duplicate_of and before.is_batch:
+            raise Refused(Errors.BATCH_DUPLICATE_ID)
+        arrival.duplicate_of = duplicate_of
+
+    def _allow_last_id(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        if found.get(_EXPECTED_LAST_ID):
+            raise Refused(Errors.BATCH_UNSUPPORTED_HEADER, header=_EXPECTED_LAST_ID.decode())
+
+    def _expect_last_id(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        wanted, ids = found.get(_EXPECTED_LAST_ID), self._ids
+        if not wanted:
+            return
+        last = ids.last_id if ids.last_sequence == self._store.last_seq else b""
+        if wanted != last:
+            raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=last.decode(errors="replace"))
+
+    def _read_rollup(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
         config = self._config
+        value = found.get(_ROLLUP) or (b"sub" if arrival.is_schedule else b"")
+        if not value:
+            return
         if not config.allow_rollup_hdrs or config.deny_purge:
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err="rollup not permitted")
-        rollup = value.lower()
+        rollup = arrival.rollup = value.lower()
         if rollup not in (b"sub", b"all"):
             shown = value.decode(errors="replace")
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err=f'rollup value invalid: "{shown}"')
-        return rollup
+        if rollup == b"sub" and arrival.subject in before.counts:
+            raise Refused(Errors.STREAM_ROLLUP_FAILED, err="batch rollup sub invalid")
+        if rollup == b"all" and before.count:
+            raise Refused(Errors.STREAM_ROLLUP_FAILED, err="batch rollup all invalid")
 
-    def size(self, subject: bytes, headers: bytes, payload: bytes) -> int:
+    def _count(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+        if arrival.increment is None:
+            return
+        last = before.totals.get(arrival.subject) or self._last_message(arrival.subject)
+        headers, body, value = counted(arrival.increment, arrival.headers, last)
+        if 0 <= self._max_size < len(headers) + len(body):
+            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
+        arrival.headers, arrival.payload = headers, body
+        arrival.extra = b',"val":"%b"' % value
+
+    def _require_increment(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        if self._counts and arrival.increment is None:
+            raise Refused(Errors.MESSAGE_INCR_MISSING)
+
+    def _read_ttl(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+        ttl = found.get(_TTL)
+        if ttl and arrival.increment is None:
+            self.set_lifetime(arrival, ttl)
+
+    def _mark_schedule(
+        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
+    ) -> None:
+        """A schedule takes the place of another of its subject, and is found again after a restart."""
+        if arrival.is_schedule:
+            if not found.get(_ROLLUP):
+                arrival.headers = with_headers(arrival.headers, b"Nats-Rollup: sub\r\n")
+            arrival.expires_ns = arrival.expires_ns or NOTED_NS
+
+    # -- room
+
+    def _check_room(self, arrival: Arrival, before: Overlay) -> int:
+        """Refuse what is beyond a limit of a stream that discards new messages; what it would take."""
+        config, store = self._config, self._store
+        size = self._size(arrival)
+        is_full = self._is_full(arrival.subject, before)
+        is_one_too_many = is_full and config.discard_new_per_subject and not arrival.rollup
+        if not before.is_batch:
+            if is_one_too_many:
+                raise _no_room("messages per subject")
+            if is_full:  # it takes the place of another
+                return size
+        if 0 < config.max_msgs <= store.messages + before.count:
+            raise _no_room("messages")
+        if 0 < config.max_bytes < store.bytes + before.bytes + size:
+            raise _no_room("bytes")
+        if is_one_too_many:
+            raise _no_room("messages per subject")
+        return size
+
+    def _is_full(self, subject: bytes, before: Overlay) -> bool:
+        """Whether a subject has as many messages as it may."""
+        if self._config.max_msgs_per_subject <= 0:
+            return False
+        state = self._store.subject(subject)
+        there = state.count if state is not None else 0
+        return there + before.counts.get(subject, 0) >= self._config.max_msgs_per_subject
+
+    def _size(self, arrival: Arrival) -> int:
         """What a message takes, as the public server accounts it."""
-        size = len(subject) + len(payload)
+        headers = arrival.headers
+        size = len(arrival.subject) + len(arrival.payload)
         if self._config.storage == "memory":
             return size + _MEMORY_OVERHEAD + len(headers)
         return size + _FILE_OVERHEAD + (_HEADER_OVERHEAD + len(headers) if headers else 0)
 
-    def _check_room(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
-        config = self._config
-        store = self._stream.store
-        replaces = False
-        if config.max_msgs_per_subject > 0:
-            state = store.subject(subject)
-            replaces = state is not None and state.count >= config.max_msgs_per_subject
-            if replaces and config.discard_new_per_subject and not rollup:
-                raise Refused(
-                    Errors.STREAM_STORE_FAILED, err="maximum messages per subject exceeded"
-                )
-        if replaces:
-            return
-        if 0 < config.max_msgs <= store.messages:
-            raise Refused(Errors.STREAM_STORE_FAILED, err="maximum messages exceeded")
-        if 0 < config.max_bytes < store.bytes + self.size(subject, headers, payload):
-            raise Refused(Errors.STREAM_STORE_FAILED, err="maximum bytes exceeded")
 
-
-def _is_sequence(text: bytes, sequence: int) -> bool:
-    """Whether an expectation holds; one that is no number never does."""
-    return read_number(text) == sequence
+def _no_room(limit: str) -> Refused:
+    return Refused(Errors.STREAM_STORE_FAILED, err=f"maximum {limit} exceeded")

@@ -2,7 +2,7 @@
 
 What has come waits in memory, checked only for its place in the batch. The commit checks every message as
 if those before it were stored, appends them in one go, and is acknowledged when they are on disk; a restart
-finds all of them or none. An idle batch is abandoned, and so is one with a gap; who listens is told.
+finds all of them or none. An idle batch is abandoned, and so is one with a gap; advisories say so.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from .....api.envelope import encode_pub_error
-from .....api.errors import Errors, ErrorSpec
+from .....api.errors import Errors
 from .....errors import StoreError
 from .....limits import (
     ATOMIC_BATCH_IDLE_S,
@@ -20,22 +19,21 @@ from .....limits import (
     ATOMIC_BATCHES_BYTES_MAX,
     ATOMIC_BATCHES_MAX,
     ATOMIC_BATCHES_PER_STREAM_MAX,
-    HEADER_BYTES_MAX,
 )
 from ...ports import Timer
 from ..config.ranges import read_number
 from ..config.refused import Refused
-from ..context import Context
 from ..headers.published import MARK, header_value, read_headers
 from ..headers.statuses import with_headers
 from ..headers.ttl import without_header
 from ..tick.flush_barrier import store_refusal
-from .batch_admission import BatchChecks, Staged
+from .admission import Checks, Overlay
 
 if TYPE_CHECKING:
-    from ..stream.stream import Stream
+    from ..context import Context
+    from ..ports import PublishTarget
 
-__all__ = ["BATCH_MARK", "Batches"]
+__all__ = ["BATCH_MARK", "AtomicBatches"]
 
 BATCH_MARK: Final = b"\r\nNats-Batch-Id:"
 """In the headers of every message of a batch."""
@@ -43,7 +41,6 @@ _ID: Final = b"Nats-Batch-Id"
 _SEQUENCE: Final = b"Nats-Batch-Sequence"
 _COMMIT: Final = b"Nats-Batch-Commit"
 _LEVEL: Final = b"Nats-Required-Api-Level"
-_EXPECTED_LAST_ID: Final = b"Nats-Expected-Last-Msg-Id"
 _LEAST: Final = (
     2  # headers of ours in every message: with no more of them, there is nothing to read
 )
@@ -62,12 +59,13 @@ class _Batch:
         self.timer: Timer | None = None
 
 
-class Batches:
+class AtomicBatches:
     """The open batches of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, context: Context, stream: PublishTarget, checks: Checks) -> None:
+        self._context = context
         self._stream = stream
-        self._context: Context = stream.context
+        self._checks = checks
         self._open: dict[bytes, _Batch] = {}
 
     def close(self) -> None:
@@ -75,26 +73,18 @@ class Batches:
         for batch_id in list(self._open):
             self._drop(batch_id)
 
-    def take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Take one message of a batch: keep it, or commit, or answer why not."""
+    def ingest(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        """One message of a batch: keep it, or commit, or answer why not."""
         try:
-            self._take(subject, reply, headers, payload)
+            self._add(subject, reply, headers, payload)
         except Refused as refusal:
-            self._refuse(reply, refusal.error)
+            self._stream.refuse(reply, refusal.error)
         except StoreError as error:
-            self._refuse(reply, store_refusal(error))
+            self._stream.refuse(reply, store_refusal(error))
 
-    def _refuse(self, reply: bytes, error: ErrorSpec) -> None:
-        if reply:
-            body = encode_pub_error(self._stream.name, error)
-            self._context.bus.publish(reply, b"", b"", body)
-
-    def _take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        config = self._stream.config
-        self._stream.check_not_sealed()
-        if 0 <= config.max_msg_size < len(headers) + len(payload):
-            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-        if not config.allow_atomic:
+    def _add(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self._checks.check_size(headers, payload)
+        if not self._stream.config.allow_atomic:
             raise Refused(Errors.BATCH_DISABLED)
         batch_id = header_value(headers, _ID)
         if len(batch_id) > _ID_BYTES_MAX:
@@ -191,21 +181,18 @@ class Batches:
         batch.timer = self._context.timers.call_at(deadline_ns, on_idle)
 
     def _commit(self, batch_id: bytes, reply: bytes, *, ends: bool) -> None:
-        batch = self._drop(batch_id)
-        stream = self._stream
-        checks = BatchChecks(stream)
-        staged: list[Staged] = []
-        for subject, headers, payload in batch.messages:
-            if len(headers) > HEADER_BYTES_MAX:
-                raise Refused(Errors.STREAM_HEADER_EXCEEDS_MAXIMUM)
-            found = {} if headers.count(MARK) == _LEAST else read_headers(headers)
-            if found.get(_EXPECTED_LAST_ID):
-                name = _EXPECTED_LAST_ID.decode()
-                raise Refused(Errors.BATCH_UNSUPPORTED_HEADER, header=name)
-            staged.append(checks.admit(subject, headers, payload, found))
+        batch, staging = self._drop(batch_id), self._stream.staging
+        now_ns, before = staging.time(), Overlay()
+        arrivals = [
+            self._checks.admit(staging.renamed(subject), headers, payload, now_ns, before)
+            for subject, headers, payload in batch.messages
+        ]
         if ends:
-            last = staged[-1]
-            staged[-1] = last._replace(headers=with_headers(last.headers, b"%b: 1\r\n" % _COMMIT))
+            last = arrivals[-1]
+            last.headers = with_headers(last.headers, b"%b: 1\r\n" % _COMMIT)
         shown = msgspec.json.encode(batch_id.decode(errors="replace"))
-        extra = b',"batch":%b,"count":%d' % (shown, len(staged))
-        stream.store_together(staged, reply, extra)
+        extra = b',"batch":%b,"count":%d' % (shown, len(arrivals))
+        sequence = staging.stage_together(arrivals)
+        purges = [arrival.purge for arrival in arrivals if arrival.purge is not None]
+        if reply:
+            self._stream.confirm(sequence, reply, extra, purges[-1] if purges else None)

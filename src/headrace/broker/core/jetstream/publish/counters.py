@@ -1,7 +1,9 @@
 """Counters: a stream whose subjects are numbers, and whose messages say by how much they change.
 
 A message brings ``Nats-Incr`` and no body; stored is the new total, ``{"val":"…"}``, which is exact however
-large. Source: distributed counters of the public server.
+large. A stream that copies counters adds them up: a source's message says what the source has counted so far.
+Stored is by how much that has grown since its message before, and the sum over all sources;
+``Nats-Counter-Sources`` remembers what each had said. Source: distributed counters of the public server.
 """
 
 from __future__ import annotations
@@ -18,16 +20,10 @@ from ..headers.published import header_value
 from ..headers.statuses import with_headers
 from ..headers.ttl import without_header
 
-__all__ = [
-    "INCREMENT",
-    "SOURCES",
-    "counted",
-    "read_increment",
-    "read_total",
-]
+__all__ = ["counted", "counted_copy", "read_increment"]
 
-INCREMENT: Final = b"Nats-Incr"
-SOURCES: Final = b"Nats-Counter-Sources"
+_INCREMENT: Final = b"Nats-Incr"
+_SOURCES: Final = b"Nats-Counter-Sources"
 _NUMBER: Final = re.compile(rb"[+-]?\d+")
 _DIGITS_MAX: Final = 1000
 """Digits of an increment; a total beyond four times as many is refused, too."""
@@ -40,6 +36,12 @@ _EXCLUDED: Final = (
     b"Nats-Expected-Last-Subject-Sequence-Subject",
 )
 
+_SOURCE: Final = b"Nats-Stream-Source"
+_SUBJECT: Final = 4  # where the source's header names the subject there
+_encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+_Said = dict[str, dict[str, str]]
+
 
 class _Value(msgspec.Struct):
     val: str
@@ -47,7 +49,7 @@ class _Value(msgspec.Struct):
 
 def read_increment(found: Mapping[bytes, bytes], payload: bytes, *, allowed: bool) -> int | None:
     """By how much a message counts, None if it does not. Raises Refused."""
-    text = found.get(INCREMENT)
+    text = found.get(_INCREMENT)
     if not text:
         return None
     if len(text) > _DIGITS_MAX or _NUMBER.fullmatch(text) is None:
@@ -69,21 +71,21 @@ def counted(
     ``before`` are headers and body of the subject's last message. Raises Refused when that is no counter.
     """
     total = increment
-    if SOURCES in headers:  # whom to trust for the totals of others is not for a publisher to say
-        headers = without_header(headers, SOURCES)
+    if _SOURCES in headers:  # whom to trust for the totals of others is not for a publisher to say
+        headers = without_header(headers, _SOURCES)
     if before is not None:
         last_headers, body = before
-        total += read_total(body)
-        sources = header_value(last_headers, SOURCES)
+        total += _read_total(body)
+        sources = header_value(last_headers, _SOURCES)
         if sources:
-            headers = with_headers(headers, b"%b: %b\r\n" % (SOURCES, sources))
+            headers = with_headers(headers, b"%b: %b\r\n" % (_SOURCES, sources))
     if abs(total) >= 10 ** (4 * _DIGITS_MAX):
         raise Refused(Errors.MESSAGE_INCR_INVALID)
     value = b"%d" % total
     return headers, b'{"val":"%b"}' % value, value
 
 
-def read_total(body: bytes) -> int:
+def _read_total(body: bytes) -> int:
     """The number a stored message stands for. Raises Refused when it is no counter."""
     try:
         return _total(msgspec.json.decode(body, type=_Value).val)
@@ -97,3 +99,52 @@ def _total(text: str) -> int:
     if len(raw) > 4 * _DIGITS_MAX + 1 or _NUMBER.fullmatch(raw) is None:
         return 0
     return int(raw)
+
+
+def counted_copy(
+    headers: bytes, payload: bytes, before: tuple[bytes, bytes] | None
+) -> tuple[bytes, bytes]:
+    """Headers and body to store for a source's total.
+
+    ``before`` are headers and body of the subject's last message here. Raises Refused when the message,
+    or that one, is no counter.
+    """
+    if not header_value(headers, _INCREMENT):
+        raise Refused(Errors.MESSAGE_INCR_MISSING)
+    fields = header_value(headers, _SOURCE).decode(errors="replace").split(" ")
+    origin, subject = fields[0], fields[_SUBJECT]
+    total = 0
+    said: _Said = {}
+    if before is not None:
+        total = _read_total(before[1])
+        said = _read_sources(header_value(before[0], _SOURCES))
+    value = _read_total(payload)
+    known = said.setdefault(origin, {})
+    try:
+        growth = value - int(known.get(subject, "0"))
+    except ValueError as error:
+        raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
+    known[subject] = str(value)
+    headers = _with(headers, _INCREMENT, b"%d" % growth)
+    headers = _with(headers, _SOURCES, _encode(said))
+    return headers, b'{"val":"%d"}' % (total + growth)
+
+
+def _read_sources(text: bytes) -> _Said:
+    if not text:
+        return {}
+    try:
+        return msgspec.json.decode(text, type=_Said)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Refused(Errors.MESSAGE_COUNTER_BROKEN) from error
+
+
+def _with(headers: bytes, name: bytes, value: bytes) -> bytes:
+    """The block with another value of a header, where it was or at the end."""
+    line = b"%b: %b" % (name, value)
+    lines = headers.split(b"\r\n")
+    for index, there in enumerate(lines):
+        if there.startswith(name + b":"):
+            lines[index] = line
+            return b"\r\n".join(lines)
+    return with_headers(headers, line + b"\r\n")

@@ -58,7 +58,7 @@ class FastBatch:
         self.batch_id = first.batch_id
         self.gap_ok = first.gap_ok
         self.flow_max = first.flow
-        # Who is alone begins as fast as wanted; who is not has to work up to it.
+        # One that is alone begins as fast as wanted; another has to work up to it.
         self.flow = min(first.flow, FAST_BATCH_FLOW_MAX) if sharing == 1 else 1
         self.received = self.durable = self.acked = 0
         self.stream_seq = self.durable_seq = 0
@@ -70,7 +70,7 @@ class FastBatch:
         self._expected = reply.rsplit(b".", 3)[0].replace(b"%", b"%%") + _APPEND
 
     @property
-    def is_settled(self) -> bool:
+    def is_durable(self) -> bool:
         """Whether all that was stored is on disk."""
         return not self.staged and not self.flying
 
@@ -83,7 +83,7 @@ class FastBatch:
         first = self.received + 1
         return (self._expected + b" ") * count % tuple(range(first, first + count))
 
-    def settle(self, received: int, stream_seq: int) -> None:
+    def note_durable(self, received: int, stream_seq: int) -> None:
         """What was stored up to this place is on disk."""
         self.durable, self.durable_seq = received, stream_seq
 

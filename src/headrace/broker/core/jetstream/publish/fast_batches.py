@@ -4,7 +4,8 @@ The reply subject of each message says to which batch it belongs and which one i
 would be an ordinary publish is stored as one; the acknowledgement, one for many, leaves when the flush that
 carries them has completed. A message that is missing, or refused, ends a batch, unless its publisher does
 not mind gaps: then the last answer says how far it came, and all up to there is on disk. An idle batch is
-forgotten, and so are all of them when the broker ends: who goes on with one is told that nobody knows it.
+forgotten, and so are all of them when the broker ends: a publisher that goes
+on with one is told that it is not known.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from ..tick.flush_barrier import store_refusal
 from .fast_batch import FastBatch
 
 if TYPE_CHECKING:
-    from ..stream.stream import Stream
+    from ..context import Context
+    from ..ports import PublishTarget
+    from .admission import Checks
 
 __all__ = ["FastBatches"]
 
@@ -47,9 +50,10 @@ _Carried = tuple[FastBatch, int, int, bytes]
 class FastBatches:
     """The open fast batches of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, context: Context, stream: PublishTarget, checks: Checks) -> None:
+        self._context = context
         self._stream = stream
-        self._context = stream.context
+        self._checks = checks
         self._open: dict[bytes, FastBatch] = {}
         self._expected: dict[bytes, FastBatch] = {}  # by the reply of the message to come
         self._staged: dict[FastBatch, None] = {}  # since the last flush began
@@ -60,15 +64,15 @@ class FastBatches:
             self._drop(batch)
 
     def ingest(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """Take one message of a batch, or what steers one."""
+        """One message of a batch, or what steers one."""
         batch = self._expected.pop(reply, None)
-        if batch is not None and not headers and self._stream.is_plain:
+        if batch is not None and not headers and self._stream.staging.is_plain:
             # The usual: the next message, of which there is nothing to be checked.
             batch.received += 1
             batch.reply = reply
             self._expect(batch)
             try:
-                batch.stream_seq = self._stream.take_plain(subject, payload)
+                batch.stream_seq = self._stream.staging.stage(subject, b"", payload)
             except StoreError as error:
                 asked = FastReply(b"", 0, batch.gap_ok, batch.received, 1)
                 self._not_stored(batch, asked, reply, store_refusal(error))
@@ -77,34 +81,33 @@ class FastBatches:
                 self._stage(batch)
             return
         try:
-            self._take(subject, reply, headers, payload)
+            self._add(subject, reply, headers, payload)
         except Refused as refusal:
             if not self._stream.config.no_ack:
                 self._say(reply, encode_pub_error(self._stream.name, refusal.error))
 
     def ingest_many(self, frames: Sequence[Frame]) -> Sequence[Frame]:
-        """Take messages without headers of a plain stream, if they are the next ones of a batch, in
-        order; else leave them."""
+        """Stage messages without headers of a plain stream that are the next ones of a batch, in order.
+
+        Returns those that are left for ``ingest``.
+        """
         batch = self._expected.get(frames[0][2])
         if batch is None:
             return frames
         replies = b" ".join([frame[2] for frame in frames])
         if replies + b" " != batch.next_replies(len(frames)):
             return frames
-        subject = frames[0][1]
-        if [frame[1] for frame in frames].count(subject) == len(frames):
-            taken = self._stream.take_many(subject, [frame[4] for frame in frames])
-        else:
-            taken = self._stream.take_each(frames)
-        if taken:
+        subjects, payloads = [frame[1] for frame in frames], [frame[4] for frame in frames]
+        staged = self._stream.staging.stage_many(subjects, payloads)
+        if staged:
             del self._expected[batch.expected]
-            batch.received += taken
-            batch.reply = frames[taken - 1][2]
+            batch.received += staged
+            batch.reply = frames[staged - 1][2]
             batch.stream_seq = self._stream.store.last_seq
             self._expect(batch)
             if not batch.staged:
                 self._stage(batch)
-        return frames[taken:]
+        return frames[staged:]
 
     def _say(self, reply: bytes, body: bytes) -> None:
         self._context.bus.publish(reply, b"", b"", body)
@@ -122,7 +125,7 @@ class FastBatches:
 
     # -- a message that is not the usual
 
-    def _take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+    def _add(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Raises Refused for what is not of a batch."""
         asked = self._read(reply, headers, payload)
         batch = self._open.get(asked.batch_id) or self._begin(asked, reply)
@@ -143,11 +146,8 @@ class FastBatches:
             self._expect(batch)
 
     def _read(self, reply: bytes, headers: bytes, payload: bytes) -> FastReply:
-        config = self._stream.config
-        self._stream.check_not_sealed()
-        if 0 <= config.max_msg_size < len(headers) + len(payload):
-            raise Refused(Errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
-        if not config.allow_batched:
+        self._checks.check_size(headers, payload)
+        if not self._stream.config.allow_batched:
             raise Refused(Errors.FAST_BATCH_DISABLED)
         asked = read_fast_reply(reply)
         if asked is None:
@@ -205,14 +205,14 @@ class FastBatches:
         if asked.operation == START and not self._stream.config.no_ack:
             self._say(reply, _ack(batch))
         try:
-            sequence, admission = self._stream.take_checked(subject, headers, payload)
+            sequence, arrival = self._stream.publish(subject, headers, payload)
         except Refused as refusal:
             self._not_stored(batch, asked, reply, refusal.error)
             return
         except StoreError as error:
             self._not_stored(batch, asked, reply, store_refusal(error))
             return
-        if not admission.duplicate_of:
+        if not arrival.duplicate_of:
             batch.stream_seq = sequence
         elif asked.operation == COMMIT and batch.received == 1 and not batch.gap_ok:
             self._answer_duplicate(batch, sequence, reply)
@@ -225,8 +225,7 @@ class FastBatches:
         """A batch of one message that is stored already is answered as an ordinary publish."""
         self._drop(batch)
         extra = b',"duplicate":true' + _count(batch.batch_id, 1)
-        self._stream.acks.add(sequence, reply, extra)
-        self._context.gate.want(self._stream.acks)
+        self._stream.confirm(sequence, reply, extra)
 
     def _not_stored(
         self, batch: FastBatch, asked: FastReply, reply: bytes, error: ErrorSpec
@@ -252,15 +251,15 @@ class FastBatches:
                     return
             elif not batch.ending:
                 batch.received = place
-                if batch.is_settled:
-                    batch.settle(place, batch.stream_seq)
+                if batch.is_durable:
+                    batch.note_durable(place, batch.stream_seq)
                     batch.is_due(len(self._open))
         self._say(reply, _ack(batch))
 
     # -- the disk
 
-    def take(self) -> Callable[[Bus, Exception | None], None]:
-        """A flush begins: returns what its outcome releases."""
+    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
+        """A flush begins: returns what its outcome releases; see ``tick.flush_barrier.Awaiting``."""
         now_ns = self._context.clock.monotonic_ns()
         carried: list[_Carried] = []
         for batch in self._staged:
@@ -278,7 +277,7 @@ class FastBatches:
             if error is not None:
                 self._lose(batch, store_refusal(error))
                 continue
-            batch.settle(received, stream_seq)
+            batch.note_durable(received, stream_seq)
             if batch.ending:
                 self._finish(batch)
             elif batch.is_due(len(self._open)):
@@ -292,7 +291,7 @@ class FastBatches:
         self._finish(batch)
 
     def _finish(self, batch: FastBatch) -> None:
-        if batch.is_settled:
+        if batch.is_durable:
             self._drop(batch)
             self._say(batch.reply, self._total(batch, batch.received, batch.stream_seq))
 
@@ -324,7 +323,7 @@ class FastBatches:
     def _arm(self, batch: FastBatch, deadline_ns: int) -> None:
         def on_idle() -> None:
             now_ns = self._context.clock.monotonic_ns()
-            if not batch.is_settled:
+            if not batch.is_durable:
                 batch.touched_ns = now_ns  # the disk is slow, not the publisher
             due_ns = batch.touched_ns + self._idle_ns()
             if due_ns > now_ns:

@@ -95,7 +95,7 @@ class Republisher:
                 payload = b""
             bus.publish(entry.target, b"", with_new_place(entry.headers, added), payload)
 
-    def take_back(self, last_seq: int) -> None:
+    def roll_back(self, last_seq: int) -> None:
         """Messages after ``last_seq`` were not kept after all."""
         while self._waiting and self._waiting[-1].sequence > last_seq:
             self._waiting.pop()

@@ -6,17 +6,17 @@ from array import array
 from heapq import heappop, heappush
 from typing import Final
 
-__all__ = ["Wheel"]
+__all__ = ["DueTimes"]
 
 _GRAIN_NS: Final = 250_000_000  # times are rounded up to this
-_ENTRIES: Final = 65_536  # with fewer entries nobody cares how many are of something gone
+_ENTRIES: Final = 65_536  # with fewer entries it does not matter how many are of something gone
 
 
-class Wheel:
+class DueTimes:
     """Sequences in buckets of a quarter of a second. It only ever grows ahead and empties behind.
 
-    An entry is a reminder, no truth: who is reminded looks whether the sequence is still there. Entries
-    of what is gone stay until they are due; ``crowded`` says when it is worth to begin anew without them.
+    An entry is a reminder, not the truth: whether the sequence is still there has to be looked up. Entries
+    of what is gone stay until they are due; ``is_stale`` says when a rebuild without them is worth it.
     """
 
     __slots__ = ("_buckets", "_entries", "_entries_max", "_order")
@@ -41,11 +41,11 @@ class Wheel:
         self._entries += 1
 
     @property
-    def crowded(self) -> bool:
-        """Whether there are more than twice as many entries as when it was last ``settled``."""
+    def is_stale(self) -> bool:
+        """Whether there are more than twice as many entries as when it was last ``rebuilt``."""
         return self._entries > self._entries_max
 
-    def settled(self) -> None:
+    def rebuilt(self) -> None:
         """Every entry is of something that is there."""
         self._entries_max = 2 * self._entries + _ENTRIES
 

@@ -23,11 +23,12 @@ from ..config.refused import Refused
 from ..headers.published import header_value
 from ..headers.statuses import with_headers
 from ..headers.ttl import read_ttl
-from .due_times import Wheel
+from .due_times import DueTimes
 from .patterns import Firing, next_firing
 
 if TYPE_CHECKING:
-    from ..stream.stream import Stream
+    from ..context import Context
+    from ..ports import ScheduleTarget
 
 __all__ = ["Schedules", "check_schedule", "check_scheduler"]
 
@@ -146,12 +147,13 @@ class _Entry(NamedTuple):
 class Schedules:
     """The schedules of one stream, and the timer of the next."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, context: Context, stream: ScheduleTarget) -> None:
         self._stream = stream
-        self._clock = stream.context.clock
-        self._zone_of = stream.context.options.time_zone
+        self._clock = context.clock
+        self._timers = context.timers
+        self._zone_of = context.options.time_zone
         self._current: dict[bytes, _Entry] = {}
-        self._wheel = Wheel()
+        self._due = DueTimes()
         self._gone = 0  # reminders of schedules that were not there any more
         self._complete = True  # whether every schedule is known
         self._timer: Timer | None = None
@@ -172,7 +174,7 @@ class Schedules:
         store = self._stream.store
         list(store.expiries())  # what it takes to find them is read before anything is forgotten
         self._current.clear()
-        self._wheel = Wheel()
+        self._due = DueTimes()
         over: list[int] = []
         for sequence, _ in store.expiries():
             message = store.get(sequence)
@@ -218,27 +220,27 @@ class Schedules:
 
     def _set(self, subject: bytes, sequence: int, time_ns: int) -> None:
         self._current[subject] = _Entry(sequence, time_ns)
-        self._wheel.add(time_ns, sequence)
-        if self._wheel.crowded:
-            self._wheel = Wheel()
+        self._due.add(time_ns, sequence)
+        if self._due.is_stale:
+            self._due = DueTimes()
             for entry in self._current.values():
-                self._wheel.add(entry.time_ns, entry.sequence)
-            self._wheel.settled()
+                self._due.add(entry.time_ns, entry.sequence)
+            self._due.rebuilt()
 
     # -- the timer
 
     def arm(self) -> None:
         """Have the timer run no later than the next schedule fires."""
-        if not self._wheel or self._stream.config.sealed:
+        if not self._due or self._stream.config.sealed:
             return
-        due_ns = self._wheel.next_ns()
+        due_ns = self._due.next_ns()
         if self._timer is not None and self._timer_ns <= due_ns:
             return
         self.cancel()
         self._timer_ns = due_ns
         left_ns = min(max(due_ns - self._clock.now_ns(), _GRAIN_NS), _PATIENCE_NS)
         deadline_ns = self._clock.monotonic_ns() + left_ns
-        self._timer = self._stream.context.timers.call_at(deadline_ns, self._on_timer)
+        self._timer = self._timers.call_at(deadline_ns, self._on_timer)
 
     def cancel(self) -> None:
         """Stop the timer."""
@@ -249,12 +251,12 @@ class Schedules:
     def _on_timer(self) -> None:
         self._timer = None
         if self._stream.writable() and not self._stream.config.sealed:
-            due = set(self._wheel.due(self._clock.now_ns()))
+            due = set(self._due.due(self._clock.now_ns()))
             for sequence in sorted(due):
                 try:
                     message = self._stream.store.get(sequence)
                 except StoreReadError as error:
-                    self._wheel.add(self._clock.now_ns() + _PATIENCE_NS // 60, sequence)
+                    self._due.add(self._clock.now_ns() + _PATIENCE_NS // 60, sequence)
                     self._stream.unread.failed(error, self.arm)
                     continue
                 entry = self._current.get(message.subject) if message is not None else None

@@ -1,4 +1,4 @@
-"""All copying between the streams of an engine: who copies from whom, whose turn it is, what is committed.
+"""All copying between the streams of an engine: which copy reads which stream, whose turn it is, and commits.
 
 Copies take turns of a bounded number of messages in each tick, so that publishing and delivering go on
 while a long catch-up runs, and none are taken while too much is on its way to the disk.
@@ -8,26 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from .....api.errors import Errors
 from ...ports import Timer
 from .copy import Copy, MirrorCopy
-from .origins import Reach
-from .positions import INTAKE, Intake
+from .positions import POSITIONS, Positions
 
 if TYPE_CHECKING:
-    from ..consumer.consumer import Consumer
+    from .....api.errors import ErrorSpec
+    from .....api.streams import StreamSource
     from ..context import Context
     from ..stream.stream import Stream
 
-__all__ = ["Copies"]
+__all__ = ["Copies", "Elsewhere", "Reach"]
 
 _TICK_MESSAGES: Final = 256
 _TURN_MESSAGES: Final = 128
 _TURN_COST: Final = 8  # what a turn counts at least, in messages
 _STAGED_MAX: Final = 1024 * 1024  # bytes on their way to the disk: copying waits; so do others
-_RETRY_NS: Final = 2_000_000_000  # who could not go on for a reason of its own tries again
+_RETRY_NS: Final = 2_000_000_000  # a copy that failed for a reason of its own tries again
+
+
+class Reach(NamedTuple):
+    """Whose streams a source means, or why there are none."""
+
+    copies: Copies | None
+    error: ErrorSpec | None = None
+
+
+class Elsewhere(Protocol):
+    """Finds whose streams an external source means, as imports and exports allow it now."""
+
+    def __call__(self, source: StreamSource, *, is_mirror: bool) -> Reach: ...
 
 
 class Copies:
@@ -37,18 +50,21 @@ class Copies:
         self,
         context: Context,
         streams: dict[str, Stream],
-        restart_consumer: Callable[[Consumer, int], None],
+        restart_consumer: Callable[[Stream, str, int], None],
     ) -> None:
-        self._context = context
+        self.context = context
         self._streams = streams
         self.restart_consumer = restart_consumer
-        """Have a consumer of ours begin anew at a sequence."""
+        """Have a consumer of a stream of ours, by its name, begin anew at a sequence."""
+        self.elsewhere: Elsewhere | None = None
+        """Finds the streams of other accounts; None where there are none."""
         self.ready: dict[Copy, None] = {}
         """Copies with something to copy, in the order of their turns."""
-        self.dirty: dict[Intake, None] = {}
-        """Intakes whose positions changed since the last flush started."""
-        self._flying: dict[Intake, None] = {}
+        self.dirty: dict[Positions, None] = {}
+        """Those that changed since the last flush started."""
+        self._flying: dict[Positions, None] = {}
         self._wanted: dict[str, dict[Copy, None]] = {}  # by the name of the origin
+        self._positions: dict[Stream, Positions] = {}
         self._turn: Timer | None = None
         self._unrestored: set[Stream] = set()  # where their copies stand cannot be read yet
         self._failing: dict[Copy, None] = {}
@@ -66,11 +82,11 @@ class Copies:
 
     def _restore(self, stream: Stream, saved: bytes | None) -> None:
         """Find out how far the copies of a stream have come. Raises StoreReadError."""
-        intake = Intake(self._context, stream, self)
-        intake.restore(saved)
+        positions = Positions(stream, self)
+        positions.restore(saved)
         self._unrestored.discard(stream)
-        stream.intake = intake
-        for copy in self._configure(intake):
+        self._keep(stream, positions)
+        for copy in self._configure(positions):
             copy.is_held = False
             if copy.is_behind:
                 self._make_ready((copy,))
@@ -78,73 +94,82 @@ class Copies:
     def all_recovered(self) -> None:
         """Every stream was opened again: origins let go of what they only held for the power cut."""
         for stream in self._streams.values():
-            for copy in list(stream.readers):
+            reading = self._reading(stream)
+            for copy in reading:
                 copy.let_go()
-            if stream.readers:
+            if reading:
                 stream.retention.consumers_changed()
 
     def opened(self, stream: Stream) -> None:
         """There is a stream."""
         config = stream.config
         copies = config.mirror is not None or config.sources
-        if stream.intake is None and copies and stream not in self._unrestored:
-            stream.intake = Intake(self._context, stream, self)
-            self._configure(stream.intake)
+        if stream not in self._positions and copies and stream not in self._unrestored:
+            self._configure(self._keep(stream, Positions(stream, self)))
         for copy in self._wanted.get(stream.name, ()):
             if copy.origin is None:
-                copy.context.copies.attach(copy, stream)
+                copy.manager.attach(copy, stream)
 
     def changed(self, stream: Stream) -> None:
         """A stream has another configuration."""
         config = stream.config
         if stream in self._unrestored:
             return  # it will find the configuration as it is then
-        if stream.intake is None:
+        positions = self._positions.get(stream)
+        if positions is None:
             if not config.sources:
                 return
-            stream.intake = Intake(self._context, stream, self)
-        self._configure(stream.intake)
-        self._look_again(stream.intake)  # where it may deliver to can be another prefix now
-        for copy in stream.intake.copies.values():
+            positions = self._keep(stream, Positions(stream, self))
+        self._configure(positions)
+        self._look_again(positions)  # where it may deliver to can be another prefix now
+        for copy in positions.copies.values():
             if copy.is_idle or copy.feed is not None:
                 self.go_on(copy)
-        stream.make_way()
+        stream.copy_target.made_room()
 
     def closed(self, stream: Stream) -> None:
         """A stream is no more: neither does it copy, nor is it copied from."""
         self._unrestored.discard(stream)
-        if stream.intake is not None:
-            for copy in stream.intake.copies.values():
+        positions = self._positions.pop(stream, None)
+        if positions is not None:
+            for copy in positions.copies.values():
                 self._drop(copy)
-            self.dirty.pop(stream.intake, None)
-            self._flying.pop(stream.intake, None)
-            stream.intake = None
-            if self._context.storage.failed is None:
-                self._context.storage.meta.delete(INTAKE + stream.name)
-        for copy in list(stream.readers):
-            copy.context.copies.lose(copy)
+            self.dirty.pop(positions, None)
+            self._flying.pop(positions, None)
+            stream.copy_target.positions = None
+            if self.context.storage.failed is None:
+                self.context.storage.meta.delete(POSITIONS + stream.name)
+        for copy in self._reading(stream):
+            copy.manager.lose(copy)
+
+    def _keep(self, stream: Stream, positions: Positions) -> Positions:
+        self._positions[stream] = stream.copy_target.positions = positions
+        return positions
+
+    def _reading(self, stream: Stream) -> list[Copy]:
+        """The copies of any account that read a stream of ours."""
+        return [copy for copy in self._wanted.get(stream.name, ()) if copy.origin is stream]
 
     def consumer_came(self, stream: Stream, name: str) -> None:
-        """There is a consumer: who was told to copy through it may begin."""
-        for copy in stream.readers:
+        """There is a consumer: copies that were told to use it may begin."""
+        for copy in self._reading(stream):
             if copy.feed is not None and copy.feed.name == name:
-                copy.context.copies.go_on(copy)
+                copy.go_on()
 
     def consumer_left(self, stream: Stream, name: str) -> None:
-        """A consumer is no more: who copies through it has nothing to copy."""
-        for copy in stream.readers:
+        """A consumer is no more: copies that use it have nothing to copy."""
+        for copy in self._reading(stream):
             if copy.feed is not None and copy.feed.name == name:
                 copy.feed.stop()
                 copy.error = Errors.CONSUMER_NOT_FOUND
 
     def look_again_elsewhere(self) -> None:
         """Imports and exports may have changed: find every stream of another account anew."""
-        for stream in self._streams.values():
-            if stream.intake is not None:
-                self._look_again(stream.intake)
+        for positions in self._positions.values():
+            self._look_again(positions)
 
-    def _look_again(self, intake: Intake) -> None:
-        for copy in intake.copies.values():
+    def _look_again(self, positions: Positions) -> None:
+        for copy in positions.copies.values():
             if copy.source.external is None:
                 continue
             reach = self._reach(copy)
@@ -157,27 +182,27 @@ class Copies:
     def mirror_of(self, name: str) -> Stream | None:
         """A mirror that may answer for a stream that is away."""
         for copy in self._wanted.get(name, ()):
-            is_ours = copy.context is self._context
+            is_ours = copy.manager is self
             if is_ours and isinstance(copy, MirrorCopy) and copy.target.config.mirror_direct:
                 return copy.target
         return None
 
-    def _configure(self, intake: Intake) -> list[Copy]:
+    def _configure(self, positions: Positions) -> list[Copy]:
         """Follow the configuration; returns the copies that are new."""
-        fresh, gone = intake.configure()
+        fresh, gone = positions.configure()
         for copy in gone:
             self._drop(copy)
         for copy in fresh:
             self._link(copy, self._reach(copy))
         if fresh or gone:
-            intake.touch()
+            positions.touch()
         return fresh
 
     def _reach(self, copy: Copy) -> Reach:
         """Whose stream a copy reads."""
         if copy.source.external is None:
             return Reach(self)
-        elsewhere = self._context.elsewhere
+        elsewhere = self.elsewhere
         if elsewhere is None:  # accounts are not complete yet: they say when they are
             return Reach(None, Errors.STREAM_NOT_FOUND)
         return elsewhere(copy.source, is_mirror=isinstance(copy, MirrorCopy))
@@ -222,30 +247,13 @@ class Copies:
     def _drop(self, copy: Copy) -> None:
         self._unlink(copy)
         self._failing.pop(copy, None)
-        copy.target.crowd.pop(copy, None)
+        copy.target.copy_target.waiting.pop(copy, None)
 
     # -- turns
 
     def ask_turn(self, copy: Copy) -> None:
         """A copy of ours has something to do in the next tick."""
         self._make_ready((copy,))
-
-    def wake(self, readers: Iterable[Copy]) -> None:
-        """Their origin has more messages on disk."""
-        ours: list[Copy] = []
-        for copy in readers:
-            if copy.is_idle:
-                continue
-            if copy.context is self._context:
-                ours.append(copy)
-            else:
-                copy.context.copies.wake((copy,))
-        self._make_ready(ours)
-
-    def resume(self, crowd: Iterable[Copy]) -> None:
-        """Their target has room again."""
-        for copy in crowd:
-            self.go_on(copy)
 
     def go_on(self, copy: Copy) -> None:
         """What was in a copy's way may be gone."""
@@ -265,20 +273,20 @@ class Copies:
     def want_tick(self) -> None:
         """Have another tick soon: something in this account is ready that was not when its turn came."""
         if self._turn is None:
-            clock = self._context.clock
-            self._turn = self._context.timers.call_at(clock.monotonic_ns(), self._turn_is_due)
+            clock = self.context.clock
+            self._turn = self.context.timers.call_at(clock.monotonic_ns(), self._turn_is_due)
 
     def _turn_is_due(self) -> None:
         """Nothing but a reason for a tick."""
         self._turn = None
 
-    def run(self) -> None:
+    def copy_some(self) -> None:
         """Copy as much as one tick may take."""
         if self._turn is not None:
             self._turn.cancel()
             self._turn = None
         left = _TICK_MESSAGES
-        storage = self._context.storage
+        storage = self.context.storage
         while self.ready and left > 0:
             if storage.pending_bytes > _STAGED_MAX:
                 return  # the tick after the next flush goes on
@@ -296,8 +304,8 @@ class Copies:
         """A copy can not go on: let it try in a while."""
         self._failing[copy] = None
         if self._retry is None:
-            deadline_ns = self._context.clock.monotonic_ns() + _RETRY_NS
-            self._retry = self._context.timers.call_at(deadline_ns, self._try_again)
+            deadline_ns = self.context.clock.monotonic_ns() + _RETRY_NS
+            self._retry = self.context.timers.call_at(deadline_ns, self._try_again)
 
     def _try_again(self) -> None:
         self._retry = None
@@ -310,19 +318,19 @@ class Copies:
     def stage(self) -> None:
         """A flush starts: hand it the positions."""
         self._flying, self.dirty = self.dirty, {}
-        for intake in self._flying:
-            intake.stage()
+        for positions in self._flying:
+            positions.stage()
 
     def completed(self, error: Exception | None) -> None:
         """The flush is over."""
         flying, self._flying = self._flying, {}
         if error is None:
-            for intake in flying:
-                self._make_ready([copy for copy in intake.committed() if copy.is_behind])
+            for positions in flying:
+                self._make_ready([copy for copy in positions.committed() if copy.is_behind])
             return
-        for intake in {**flying, **self.dirty}:
-            intake.roll_back()
-            for copy in intake.copies.values():
+        for positions in {**flying, **self.dirty}:
+            positions.roll_back()
+            for copy in positions.copies.values():
                 self.ready.pop(copy, None)
                 copy.is_held = False
                 copy.is_idle = True

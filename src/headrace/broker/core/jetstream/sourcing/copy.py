@@ -2,7 +2,7 @@
 
 Both streams are in this server, so nothing is sent: the origin's durable messages are read from its store
 and staged in the target's. A copy that finds its target full waits until the target has room. How far it
-has come is committed with the messages; see ``intake``.
+has come is committed with the messages; see ``positions``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from ..tick.flush_barrier import store_refusal
 from .feed import Feed
 
 if TYPE_CHECKING:
-    from ..context import Context
     from ..stream.stream import Stream
     from .copies import Copies
 
@@ -50,11 +49,10 @@ class Copy:
     setup_failed: ErrorSpec
     """… and of one that can not be used for another reason."""
 
-    def __init__(
-        self, context: Context, target: Stream, source: StreamSource, touch: Touch
-    ) -> None:
+    def __init__(self, manager: Copies, target: Stream, source: StreamSource, touch: Touch) -> None:
         """``touch`` is called when the position has changed."""
-        self.context = context
+        self.manager = manager
+        self.context = context = manager.context
         self.target = target
         self.source = source
         self.index = index_name(source)
@@ -64,7 +62,7 @@ class Copy:
         """Who tells when the origin comes and goes: of its account; None if that is out of reach."""
         self.position = 0
         """Everything of the origin up to this sequence is copied or not wanted."""
-        self.settled = 0
+        self.durable_position = 0
         """``position`` as far as it is durable."""
         self.identity = ""
         """Which life of the origin the position belongs to."""
@@ -89,7 +87,7 @@ class Copy:
         if consumer is not None:
             self.feed = Feed(self, consumer, self.other_policy, self.setup_failed)
 
-    def take_source(self, source: StreamSource) -> None:
+    def follow(self, source: StreamSource) -> None:
         """The same source, of a new configuration: its consumer may deliver to another subject now."""
         moved = source.consumer != self.source.consumer
         self.source = source
@@ -109,7 +107,7 @@ class Copy:
         self._meet(origin, self.identity != identity)
         self.identity = identity
         self._done.clear()
-        origin.readers[self] = None
+        origin.copiers[self] = None
 
     def detach(self) -> None:
         """The origin goes, or the copy does."""
@@ -118,7 +116,7 @@ class Copy:
         origin, self.origin = self.origin, None
         self.error = Errors.STREAM_NOT_FOUND
         if origin is not None:
-            origin.readers.pop(self, None)
+            origin.copiers.pop(self, None)
 
     def _meet(self, origin: Stream, is_new: bool) -> None:
         """Find the position in an origin; ``is_new`` if the known one is of another stream."""
@@ -208,10 +206,10 @@ class Copy:
         if self.feed is not None:
             self.feed.stop()
         if self.error is not None:
-            self.context.copies.try_later(self)
+            self.manager.try_later(self)
 
-    def want_settled(self) -> None:
-        """Have ``settle`` called, even if nothing is new."""
+    def want_commit(self) -> None:
+        """Have ``committed`` called, even if nothing is new."""
         self._touch(save=False)
 
     def _store_all(self, batch: list[StoredMessage]) -> int:
@@ -228,7 +226,7 @@ class Copy:
         except Refused as refusal:
             self.is_idle = True
             if refusal.error.err_code == Errors.STREAM_STORE_FAILED.err_code:
-                target.crowd[self] = None
+                target.copy_target.waiting[self] = None
             else:
                 self.error = refusal.error
         except StoreError as error:
@@ -243,7 +241,16 @@ class Copy:
         """Store one message. Raises Refused, StoreError."""
         raise NotImplementedError
 
-    # -- as a reader of an origin that lets go of what everybody has
+    # -- as the origin and the target know it
+
+    def wake(self) -> None:
+        """The origin has more messages on disk."""
+        if not self.is_idle:
+            self.manager.ask_turn(self)
+
+    def go_on(self) -> None:
+        """What was in the way may be gone."""
+        self.manager.go_on(self)
 
     def wants(self, subject: bytes) -> bool:
         """Whether a message on this subject is one to copy."""
@@ -253,25 +260,23 @@ class Copy:
 
     def needs(self, stream_seq: int, subject: bytes) -> bool:
         """Whether the origin has to keep a message for this copy."""
-        return stream_seq > self.settled and self.wants(subject)
+        return stream_seq > self.durable_position and self.wants(subject)
 
-    def take_done(self) -> list[int]:
+    def drain_done(self) -> list[int]:
         """What was copied since the last time, of an origin that may let go of it once it is durable."""
         done, self._done = self._done, []
         return done
 
-    def settle(self, position: int, done: list[int]) -> None:
+    def committed(self, position: int, done: list[int]) -> None:
         """Everything up to ``position`` is durable here; ``done`` was copied of it."""
-        self.settled = position
+        self.durable_position = position
         if self.feed is not None and self.feed.can_answer:
-            self.context.copies.ask_turn(
-                self
-            )  # more comes then: not in this tick, which had its share
+            self.manager.ask_turn(self)  # more comes then: not in this tick, which had its share
         origin = self.origin
         if origin is None or not done:
             return
         if origin.config.retention == "workqueue":
-            origin.unread.attempt(partial(origin.remove_copied, done))
+            origin.unread.attempt(partial(origin.removing.remove_copied, done))
         else:
             origin.unread.attempt(partial(origin.retention.acknowledged, self, done))
 
@@ -282,12 +287,12 @@ class Copy:
             origin.unread.attempt(partial(self._let_go, origin))
 
     def _let_go(self, origin: Stream) -> None:
-        start, last = self._before_start(origin) + 1, self.settled
+        start, last = self._before_start(origin) + 1, self.durable_position
         while start <= last and (
             batch := origin.store.read(start, self.filter, _LET_GO, _BATCH_BYTES, last)
         ):
             start = batch[-1].sequence + 1
-            origin.remove_done([message.sequence for message in batch])
+            origin.removing.remove_done([message.sequence for message in batch])
 
     def roll_back(self, position: int) -> None:
         """What was copied since did not become durable."""
@@ -333,15 +338,13 @@ class SourceCopy(Copy):
     other_policy = Errors.SOURCE_CONSUMER_REQUIRES_FLOW_ACKS
     setup_failed = Errors.SOURCE_CONSUMER_SETUP_FAILED
 
-    def __init__(
-        self, context: Context, target: Stream, source: StreamSource, touch: Touch
-    ) -> None:
-        super().__init__(context, target, source, touch)
+    def __init__(self, manager: Copies, target: Stream, source: StreamSource, touch: Touch) -> None:
+        super().__init__(manager, target, source, touch)
         self._stamp = SourceStamp(self.index, "")
 
     def _meet(self, origin: Stream, is_new: bool) -> None:
         if is_new:
-            self.position = self.settled = self._before_start(origin)
+            self.position = self.durable_position = self._before_start(origin)
             self._last_copied = 0
         else:
             self._last_copied = self.position
@@ -355,7 +358,7 @@ class SourceCopy(Copy):
         block = self._stamp.put(headers, sequence, subject)
         if self._rename is not None:
             subject = self._rename(subject)
-        if not self.target.take_copy(subject, block, payload):
+        if not self.target.copy_target.store_copy(subject, block, payload):
             self._passed_over = True
 
 
@@ -367,13 +370,13 @@ class MirrorCopy(Copy):
 
     def _meet(self, origin: Stream, is_new: bool) -> None:
         last = self.target.store.last_seq
-        self.position = self.settled = last or self._before_start(origin)
+        self.position = self.durable_position = last or self._before_start(origin)
 
     def _store(self, message: StoredMessage) -> None:
         subject = message.subject
         if self._rename is not None:
             subject = self._rename(subject)
-        self.target.take_replica(message, subject)
+        self.target.copy_target.store_replica(message, subject)
 
     def roll_back(self, position: int) -> None:
         super().roll_back(max(position, self.target.store.last_seq))

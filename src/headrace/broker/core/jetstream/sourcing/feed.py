@@ -21,7 +21,7 @@ from ..headers.flow import position_block, reached
 from ..headers.published import header_value
 
 if TYPE_CHECKING:
-    from ..consumer.consumer import Consumer
+    from ..ports import Reader
     from .copy import Copy
 
 __all__ = ["Feed"]
@@ -61,7 +61,7 @@ class Feed:
         return self._source.name
 
     @property
-    def consumer(self) -> Consumer | None:
+    def consumer(self) -> Reader | None:
         """The consumer, where it exists."""
         origin = self._copy.origin
         return None if origin is None else origin.consumers.get(self.name)
@@ -70,14 +70,16 @@ class Feed:
 
     def start(self) -> None:
         """Begin the consumer anew behind what is done, and listen. Raises Refused."""
-        consumer, home = self.consumer, self._copy.home
-        if consumer is None or home is None:
+        consumer, home, origin = self.consumer, self._copy.home, self._copy.origin
+        if consumer is None or home is None or origin is None:
             raise Refused(Errors.CONSUMER_NOT_FOUND)
         if consumer.config.ack_policy != "flow_control":
             raise Refused(self._other_policy)
         # What is durable here and was not said yet need not come again.
-        consumer.acks.receive_position(consumer.state.delivered_consumer, self._copy.settled)
-        home.restart_consumer(consumer, consumer.state.floor_stream + 1)
+        consumer.acks.receive_position(
+            consumer.state.delivered_consumer, self._copy.durable_position
+        )
+        home.restart_consumer(origin, self.name, consumer.state.floor_stream + 1)
         self._last, self._owed = 0, None
         self.listening = True
         self._bus.add_sink(self._subject, self)
@@ -96,7 +98,7 @@ class Feed:
 
     def _begin_anew(self) -> None:
         self.stop()
-        self._copy.context.copies.go_on(self._copy)
+        self._copy.go_on()
 
     # -- listening
 
@@ -106,14 +108,14 @@ class Feed:
         """A message of the server's own; what clients publish is declined."""
         if origin is not None:
             return False
-        self.take(subject, reply, headers, payload)
+        self.receive(subject, reply, headers, payload)
         return None
 
     def resolve(self, inbox: bytes) -> Target | None:
         """Where deliveries of stored messages go, which show a subject of their own."""
         return _FeedTarget(inbox, self)
 
-    def take(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+    def receive(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """One delivery, heartbeat or request."""
         if not self.listening:
             return  # it ended in the middle of a batch
@@ -151,12 +153,12 @@ class Feed:
 
     def _owe(self, reply: bytes) -> None:
         self._owed = _Owed(reply, self._last, self._copy.position)
-        self._copy.want_settled()
+        self._copy.want_commit()
 
     @property
     def can_answer(self) -> bool:
         """Whether flow control waits for an answer, and what it asks for is durable."""
-        return self._owed is not None and self._owed.stream_seq <= self._copy.settled
+        return self._owed is not None and self._owed.stream_seq <= self._copy.durable_position
 
     def answer(self) -> None:
         """Say how far we are, if that was asked."""
@@ -182,4 +184,4 @@ class _FeedTarget(SinkTarget):
         self._feed = feed
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        self._feed.take(subject, reply, headers, payload)
+        self._feed.receive(subject, reply, headers, payload)

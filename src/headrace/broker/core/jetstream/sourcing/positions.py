@@ -1,4 +1,4 @@
-"""How far a stream has come with what it copies, kept so that a restart goes on exactly there.
+"""Source positions: how far a stream has come with what it copies, so that a restart goes on exactly there.
 
 The positions are journaled by the flush that commits the messages. That flush writes the messages first,
 so after a crash the journal may be older than they are, never newer: then the headers of the messages
@@ -17,13 +17,12 @@ from ..headers.source import read_origination
 from .copy import Copy, MirrorCopy, SourceCopy
 
 if TYPE_CHECKING:
-    from ..context import Context
     from ..stream.stream import Stream
     from .copies import Copies
 
-__all__ = ["INTAKE", "Intake"]
+__all__ = ["POSITIONS", "Positions"]
 
-INTAKE: Final = "intake/"
+POSITIONS: Final = "intake/"
 """Keys of the journal: this and the name of the stream."""
 
 _SCAN: Final = 1024
@@ -56,11 +55,11 @@ class _Flight(NamedTuple):
     done: list[int]
 
 
-class Intake:
-    """The sources, or the mirror, of one stream."""
+class Positions:
+    """The positions of one stream's sources, or of its mirror."""
 
-    def __init__(self, context: Context, stream: Stream, manager: Copies) -> None:
-        self._context = context
+    def __init__(self, stream: Stream, manager: Copies) -> None:
+        self._context = manager.context
         self._stream = stream
         self._manager = manager
         self.copies: dict[str, Copy] = {}
@@ -79,7 +78,7 @@ class Intake:
         self._durable = {key: _Position(*value) for key, value in entry.positions.items()}
         self._saved_at = entry.at
         if self._stream.config.mirror is not None:
-            self._stream.drop_placeholders()
+            self._stream.copy_target.drop_placeholders()
             return
         store = self._stream.store
         start = entry.at + 1
@@ -103,11 +102,11 @@ class Intake:
             if copy is not None and type(copy) is kind:
                 del before[index]
             else:
-                copy = kind(self._context, self._stream, source, self.touch)
+                copy = kind(self._manager, self._stream, source, self.touch)
                 copy.position, copy.identity = positions.get(index, (0, ""))
-                copy.settled = copy.position
+                copy.durable_position = copy.position
                 fresh.append(copy)
-            copy.take_source(source)
+            copy.follow(source)
             self.copies[index] = copy
         return fresh, list(before.values())
 
@@ -130,7 +129,7 @@ class Intake:
         """Hand the positions to the flush that is about to start."""
         positions = self._flying_positions = self._positions()
         self._flying = [
-            _Flight(copy, copy.origin, copy.position, copy.take_done())
+            _Flight(copy, copy.origin, copy.position, copy.drain_done())
             for copy in self.copies.values()
         ]
         stream = self._stream
@@ -145,7 +144,7 @@ class Intake:
                 {k: (p.sequence, p.identity) for k, p in positions.items()},
                 stream.created_ns,
             )
-            self._context.storage.meta.put(INTAKE + stream.name, msgspec.json.encode(saved))
+            self._context.storage.meta.put(POSITIONS + stream.name, msgspec.json.encode(saved))
 
     def _has_to_save(self) -> bool:
         """Whether a restart could not tell the positions from the newest messages.
@@ -176,7 +175,7 @@ class Intake:
         flying, self._flying = self._flying, []
         for copy, origin, position, done in flying:
             if copy.origin is origin:
-                copy.settle(position, done)
+                copy.committed(position, done)
         held = [copy for copy, *_ in flying if copy.is_held]
         for copy in held:
             copy.is_held = False
@@ -190,7 +189,7 @@ class Intake:
             if known is not None and known.identity == copy.identity:
                 copy.roll_back(known.sequence)
             elif copy.origin is not None:
-                copy.roll_back(copy.settled)
+                copy.roll_back(copy.durable_position)
         self.touch()  # what the journal was told already goes with the next flush, too
 
     def _positions(self) -> dict[str, _Position]:

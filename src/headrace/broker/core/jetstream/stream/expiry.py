@@ -1,6 +1,6 @@
 """What leaves a stream by its age: what is older than ``max_age``, and messages with a life of their own.
 
-Reminders of single messages are kept in a wheel, filled from the store's index when the stream is opened.
+Reminders of single messages are kept by time, filled from the store's index when the stream is opened.
 The store knows the truth: a reminder of a message that is gone, or that is another by now, does nothing.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from .....errors import StoreReadError
 from ...ports import Timer
 from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
-from ..schedule.due_times import Wheel
+from ..schedule.due_times import DueTimes
 
 if TYPE_CHECKING:
     from .stream import Stream
@@ -35,7 +35,7 @@ class Expiry:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._clock = stream.context.clock
-        self._wheel = Wheel()
+        self._due = DueTimes()
         self._immortal = 0  # how many messages outlive ``max_age``; once some do, all are looked at
         self._aged_to = 0  # below this sequence nothing is left that the age could remove
         self._young_ns = 0  # when the message there was stored
@@ -43,8 +43,8 @@ class Expiry:
         self._complete = True  # whether every message that expires by itself, or never, is known
         self._timer: Timer | None = None
         self._timer_ns = 0
-        self._minds_age = False  # whether the timer was set with a message in view that ages
-        self._running = False
+        self._watches_age = False  # whether the timer was set with a message in view that ages
+        self._is_removing = False
         self._age_ns = 0
         self._marker_ns = 0
 
@@ -60,8 +60,8 @@ class Expiry:
         if expires_ns == NEVER_NS:
             self._immortal += 1
         elif expires_ns != NOTED_NS:
-            self._wheel.add(expires_ns, sequence)
-            if self._wheel.crowded and not self._rebuilding:
+            self._due.add(expires_ns, sequence)
+            if self._due.is_stale and not self._rebuilding:
                 self._stream.unread.attempt(self.rebuild)
 
     def rebuild(self) -> None:
@@ -72,14 +72,14 @@ class Expiry:
         is_late = not self._complete  # what has come to be due meanwhile waits for a timer
         self._complete = False
         found = list(self._stream.store.expiries())
-        self._wheel = Wheel()
+        self._due = DueTimes()
         self._immortal = self._aged_to = self._young_ns = 0
         self._rebuilding = True
         for sequence, expires_ns in found:
             self.add(sequence, expires_ns)
         self._rebuilding = False
         self._complete = True
-        self._wheel.settled()
+        self._due.rebuilt()
         if is_late:
             self.arm()
 
@@ -87,12 +87,12 @@ class Expiry:
 
     def arm(self) -> None:
         """Have the timer run no later than the next message expires."""
-        wheel, age_ns = self._wheel, self._age_ns
-        if not age_ns and not wheel:
+        due, age_ns = self._due, self._age_ns
+        if not age_ns and not due:
             return
-        due_ns = wheel.next_ns() if wheel else NEVER_NS
+        due_ns = due.next_ns() if due else NEVER_NS
         is_set = self._timer is not None and self._timer_ns <= due_ns
-        if is_set and (self._minds_age or not age_ns):
+        if is_set and (self._watches_age or not age_ns):
             return
         oldest_ns = NEVER_NS
         if age_ns and self._stream.store.messages:
@@ -106,7 +106,7 @@ class Expiry:
         if due_ns == NEVER_NS:
             return
         self.cancel()
-        self._minds_age = oldest_ns != NEVER_NS
+        self._watches_age = oldest_ns != NEVER_NS
         left_ns = min(max(due_ns - self._clock.now_ns(), _GRAIN_NS), _PATIENCE_NS)
         self._timer_ns = due_ns
         deadline_ns = self._clock.monotonic_ns() + left_ns
@@ -117,10 +117,10 @@ class Expiry:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._minds_age = False
+        self._watches_age = False
 
     def _on_timer(self) -> None:
-        self._timer, self._minds_age = None, False
+        self._timer, self._watches_age = None, False
         self._stream.expire()
         self.arm()
 
@@ -134,18 +134,18 @@ class Expiry:
 
     # -- removal
 
-    def run(self) -> bool:
+    def remove_due(self) -> bool:
         """Remove what has expired by now; of a subject's last message a marker stays, if asked for.
 
         A bounded number at a time: returns whether nothing is left that has expired, as far as that is
         known. Raises StoreReadError; what was due is due again then.
         """
-        if self._running or not self._complete:
+        if self._is_removing or not self._complete:
             return True
-        self._running = True
+        self._is_removing = True
         now_ns = self._clock.now_ns()
         most = _MARKED_MAX if self._marker_ns else _SINGLE_MAX
-        due = self._wheel.due(now_ns, most) if self._wheel else []
+        due = self._due.due(now_ns, most) if self._due else []
         try:
             store = self._stream.store
             gone = {seq for seq in due if 0 < store.expires_ns(seq) <= now_ns}
@@ -156,18 +156,18 @@ class Expiry:
                     aged, done = self._aged(before_ns)
                     gone.update(aged)
                 else:
-                    self._stream.trim_old(before_ns)
+                    self._stream.removing.trim_old(before_ns)
                     done = store.is_within(before_ns=before_ns)
             if gone:
                 self._remove(sorted(gone))
             return done
         except StoreReadError:
             for sequence in due:
-                self._wheel.add(now_ns, sequence)
+                self._due.add(now_ns, sequence)
             self._aged_to = self._young_ns = 0
             raise
         finally:
-            self._running = False
+            self._is_removing = False
 
     def _aged(self, before_ns: int) -> tuple[list[int], bool]:
         """Some messages that are too old, without those that outlive it; whether those are all."""
@@ -201,7 +201,7 @@ class Expiry:
         headers = marker_headers(self._marker_ns)
         for subject, wanted in marked.items():
             if wanted and self._is_empty(subject):
-                stream.put(subject, headers, b"", self._marker_ns)
+                stream.staging.put(subject, headers, b"", self._marker_ns)
 
     def _is_empty(self, subject: bytes) -> bool:
         """Whether no message of a subject is left; if there is one, it need not be readable."""

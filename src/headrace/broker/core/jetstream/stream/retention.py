@@ -9,6 +9,7 @@ from .....errors import StoreReadError
 from ...ports import Removal
 
 if TYPE_CHECKING:
+    from ..ports import User
     from ..tick.retry import Unread
     from .stream import Stream
 
@@ -21,15 +22,7 @@ __all__ = [
 ]
 
 
-class User(Protocol):
-    """Whoever may need a message: a consumer, or a copy on behalf of another stream."""
-
-    def wants(self, subject: bytes) -> bool: ...
-
-    def needs(self, stream_seq: int, subject: bytes) -> bool: ...
-
-
-_LOOKS: Final = 8192  # so often somebody is asked in a turn whether he needs a message …
+_LOOKS: Final = 8192  # so often a user is asked in a turn whether it needs a message …
 _LOOKS_MIN: Final = 64  # … but at least about so many messages
 _WANTED_MAX: Final = 32_768  # one more subject: the ones known are asked about anew
 
@@ -49,7 +42,7 @@ class Retention(Protocol):
         """A consumer went or changed its filters; one that comes makes nothing superfluous."""
         ...
 
-    def taken_back(self) -> None:
+    def rolled_back(self) -> None:
         """A flush failed: what it had removed is back."""
         ...
 
@@ -66,7 +59,7 @@ class LimitsRetention:
     def consumers_changed(self) -> None:
         return
 
-    def taken_back(self) -> None:
+    def rolled_back(self) -> None:
         return
 
 
@@ -77,7 +70,7 @@ class WorkQueueRetention(LimitsRetention):
         self._stream = stream
 
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
-        self._stream.remove_done(sequences)
+        self._stream.removing.remove_done(sequences)
 
 
 class InterestRetention:
@@ -85,7 +78,7 @@ class InterestRetention:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._wanted: set[bytes] = set()  # subjects somebody wants, as far as asked
+        self._wanted: set[bytes] = set()  # subjects that a user wants, as far as asked
         self._sweep: _Sweep | None = None
 
     def wanted(self, subject: bytes) -> bool:
@@ -100,10 +93,10 @@ class InterestRetention:
 
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         others = [user for user in self._users() if user is not consumer]
-        self._stream.remove_done(list(self._unneeded(sequences, others)))
+        self._stream.removing.remove_done(list(self._unneeded(sequences, others)))
 
     def consumers_changed(self) -> None:
-        """Walks the stream, some at a time: rare, and the only way to know what nobody waits for."""
+        """Walks the stream, some at a time: rare, and the only way to know what is no longer needed."""
         self._wanted.clear()
         if self._sweep is not None:
             self._sweep.restart()
@@ -111,7 +104,7 @@ class InterestRetention:
         self._sweep = _Sweep(self._stream, self._users, self._swept)
         self._stream.context.removals.begin(self._sweep)
 
-    def taken_back(self) -> None:
+    def rolled_back(self) -> None:
         self.consumers_changed()
 
     def _swept(self) -> None:
@@ -119,7 +112,7 @@ class InterestRetention:
 
     def _users(self) -> list[User]:
         """Who may need a message: consumers, and streams that copy from this one."""
-        return [*self._stream.consumers.values(), *self._stream.readers]
+        return [*self._stream.consumers.values(), *self._stream.copiers]
 
     def _unneeded(self, sequences: Iterable[int], others: list[User]) -> Iterable[int]:
         for sequence in sequences:
@@ -144,15 +137,15 @@ class _Sweep:
         """Look at all of them again."""
         self._next = 0
 
-    def run(self) -> bool:
+    def step(self) -> bool:
         stream = self._stream
         if stream.is_closed or not stream.writable():
             return True
         users = self._users()
-        if not users:  # nobody waits for anything
+        if not users:  # nothing is needed
             if self._everything is None:
                 self._everything = stream.store.purging(None)
-            return stream.purge_some(self._everything)
+            return stream.removing.purge_some(self._everything)
         self._everything = None
         headings = stream.store.headings(self._next, max(_LOOKS_MIN, _LOOKS // len(users)))
         done = [
@@ -160,7 +153,7 @@ class _Sweep:
             for sequence, subject in headings
             if not any(user.needs(sequence, subject) for user in users)
         ]
-        stream.remove_done(done)
+        stream.removing.remove_done(done)
         if headings:
             self._next = headings[-1][0] + 1
         return not headings

@@ -1,7 +1,7 @@
-"""Consumers that have had everything so far: who is woken by which new messages.
+"""Waiters: consumers that have had everything so far, and which new messages wake which of them.
 
 A consumer waits with its filter. When new messages are durable, the subjects among them are looked up
-once for all who wait; who waits for others is not touched, however many that are.
+once for all waiters; those that wait for other subjects are not touched, however many they are.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from .....subjects import SubjectFilter
 from ...net.trie import Trie
 
 if TYPE_CHECKING:
-    from ..consumer.consumer import Consumer
+    from ..ports import Reader
 
-__all__ = ["Hungry"]
+__all__ = ["Waiters"]
 
-# A filter is asked by itself while that is cheap: while few are, or if it has so many patterns that
-# taking it in and out of the tree with every message would cost more. All others stand in the tree.
+# A filter is asked by itself while that is cheap: while there are few, or if it has so many patterns that
+# taking it in and out of the tree with every message would cost more. All others are in the tree.
 _ASKED_MAX: Final = 8
 _ASKED_LONG_MAX: Final = 64
 _LONG: Final = 16
@@ -34,67 +34,67 @@ class _Place:
         self.caught_up = caught_up
 
 
-class Hungry:
+class Waiters:
     """The waiting consumers of one stream."""
 
     def __init__(self) -> None:
-        self._anything: dict[Consumer, None] = {}
-        self._asked: dict[Consumer, _Place] = {}
-        self._planted: dict[Consumer, _Place] = {}
-        self._tree: Trie[Consumer] = Trie()
+        self._anything: dict[Reader, None] = {}
+        self._asked: dict[Reader, _Place] = {}
+        self._in_tree: dict[Reader, _Place] = {}
+        self._tree: Trie[Reader] = Trie()
 
     def __bool__(self) -> bool:
-        return bool(self._anything or self._asked or self._planted)
+        return bool(self._anything or self._asked or self._in_tree)
 
-    def __contains__(self, consumer: Consumer) -> bool:
-        return any(consumer in each for each in (self._anything, self._asked, self._planted))
+    def __contains__(self, reader: Reader) -> bool:
+        return any(reader in each for each in (self._anything, self._asked, self._in_tree))
 
-    def add(self, consumer: Consumer, filter: SubjectFilter | None, caught_up: int = 0) -> None:
-        """Let a consumer wait for messages that match; with no filter, for any completed flush.
+    def add(self, reader: Reader, filter: SubjectFilter | None, caught_up: int = 0) -> None:
+        """Let a reader wait for messages that match; with no filter, for any completed flush.
 
         ``caught_up`` is its next sequence if it has seen everything before that, else 0.
         """
         if filter is None:
-            self._forget_choice(consumer)
-            self._anything[consumer] = None
+            self._forget_place(reader)
+            self._anything[reader] = None
             return
-        self._anything.pop(consumer, None)
-        place = self._asked.get(consumer) or self._planted.get(consumer)
+        self._anything.pop(reader, None)
+        place = self._asked.get(reader) or self._in_tree.get(reader)
         if place is not None and place.filter is filter:
             place.caught_up = caught_up
             return
-        self._forget_choice(consumer)
+        self._forget_place(reader)
         most = _ASKED_LONG_MAX if len(filter.patterns) > _LONG else _ASKED_MAX
         if len(self._asked) < most:
-            self._asked[consumer] = _Place(filter, caught_up)
+            self._asked[reader] = _Place(filter, caught_up)
             return
-        self._planted[consumer] = _Place(filter, caught_up)
+        self._in_tree[reader] = _Place(filter, caught_up)
         for pattern in filter.patterns:
-            self._tree.add(pattern, b"", consumer)
+            self._tree.add(pattern, b"", reader)
 
-    def discard(self, consumer: Consumer) -> None:
-        """Let a consumer wait no more."""
-        self._anything.pop(consumer, None)
-        self._forget_choice(consumer)
+    def discard(self, reader: Reader) -> None:
+        """Let a reader wait no more."""
+        self._anything.pop(reader, None)
+        self._forget_place(reader)
 
-    def wake(self, first_new: int, subjects: Callable[[], Iterable[bytes]]) -> list[Consumer]:
-        """Take out who is to have a turn, now that messages from ``first_new`` on are durable.
+    def wake(self, first_new: int, subjects: Callable[[], Iterable[bytes]]) -> list[Reader]:
+        """Take out those with something to deliver, now that messages from ``first_new`` on are durable.
 
-        ``subjects`` tells theirs, each once; it is called only if somebody asks.
+        ``subjects`` gives their subjects, each once; it is called only if a filter has to be asked.
         """
         woken = list(self._anything)
         self._anything.clear()
-        if self._asked or self._planted:
-            for consumer in self._chosen(list(subjects())):
-                place = self._forget_choice(consumer)
-                if place is not None and 0 < place.caught_up == consumer.state.next_seq:
-                    consumer.skip_to(first_new)  # nothing in between was for it
-                woken.append(consumer)
+        if self._asked or self._in_tree:
+            for reader in self._matching(list(subjects())):
+                place = self._forget_place(reader)
+                if place is not None and 0 < place.caught_up == reader.state.next_seq:
+                    reader.skip_to(first_new)  # nothing in between was for it
+                woken.append(reader)
         return woken
 
-    def _chosen(self, subjects: list[bytes]) -> Iterable[Consumer]:
+    def _matching(self, subjects: list[bytes]) -> Iterable[Reader]:
         found = {c: None for c, p in self._asked.items() if any(map(p.filter.matches, subjects))}
-        if self._planted:
+        if self._in_tree:
             tree = self._tree
             for subject in subjects:
                 tokens = subject.split(b".")
@@ -104,11 +104,11 @@ class Hungry:
                     found.update(leaf.groups[b""])
         return found
 
-    def _forget_choice(self, consumer: Consumer) -> _Place | None:
-        place = self._asked.pop(consumer, None)
+    def _forget_place(self, reader: Reader) -> _Place | None:
+        place = self._asked.pop(reader, None)
         if place is None:
-            place = self._planted.pop(consumer, None)
+            place = self._in_tree.pop(reader, None)
             if place is not None:
                 for pattern in place.filter.patterns:
-                    self._tree.remove(pattern, b"", consumer)
+                    self._tree.remove(pattern, b"", reader)
         return place

@@ -1,7 +1,7 @@
 """One flush of the storage at a time, for every engine that shares it.
 
-Several accounts stage into one storage, and a flush commits everything staged, whoever staged it. So
-whoever has staged something takes part in the next flush, and learns its outcome: an acknowledgement
+Several accounts stage into one storage, and a flush commits everything staged, by any of them. So
+each engine that has staged something takes part in the next flush, and learns its outcome: an acknowledgement
 that left with another account's flush would not know that the flush had failed.
 """
 
@@ -21,7 +21,7 @@ Done = Callable[[Exception | None], None]
 
 
 class Member(Protocol):
-    """A gate: what one engine has waiting for the disk."""
+    """A flush barrier: what one engine has waiting for the disk."""
 
     @property
     def wanted(self) -> bool:

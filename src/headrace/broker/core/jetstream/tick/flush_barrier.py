@@ -1,4 +1,4 @@
-"""The one place where acknowledgements wait for the disk.
+"""The flush barrier: the one place where acknowledgements wait for the disk.
 
 Publish acknowledgements, API replies and answers to acks gather here and are released when the flush
 that carries what they confirm has completed. One flush is in flight at a time; what comes meanwhile
@@ -22,7 +22,7 @@ from .commits import Commits
 from .paced_calls import PacedCalls
 from .turns import Turns
 
-__all__ = ["Awaiting", "DurableGate", "PubAcks", "store_refusal"]
+__all__ = ["Awaiting", "FlushBarrier", "PubAcks", "store_refusal"]
 
 _DUPLICATE: Final = b',"duplicate":true'
 _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
@@ -40,8 +40,8 @@ def store_refusal(error: Exception) -> ErrorSpec:
 class Awaiting(Protocol):
     """What a flush releases; ``PubAcks`` are, and others may be."""
 
-    def take(self) -> Callable[[Bus, Exception | None], None]:
-        """A flush begins: returns what to call with its outcome."""
+    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
+        """A flush begins that carries what was staged: returns what to call with its outcome."""
         ...
 
 
@@ -74,7 +74,7 @@ class PubAcks:
         """The acknowledgement of a message that was stored before and is durable."""
         return self._begun % sequence + _DUPLICATE + b"}"
 
-    def take(self) -> Callable[[Bus, Exception | None], None]:
+    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
         """What releases the acknowledgements gathered so far; gathering starts anew."""
         waiting, self.waiting = self.waiting, []
         extras, self._extras = self._extras, {}
@@ -112,7 +112,7 @@ class _Reply(NamedTuple):
     headers: bytes
 
 
-class DurableGate:
+class FlushBarrier:
     """Collects what waits for the disk, and takes part in the flushes of the storage."""
 
     def __init__(
@@ -181,7 +181,7 @@ class DurableGate:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        releases = [acks.take() for acks in self._acks]
+        releases = [acks.begin_flush() for acks in self._acks]
         self._acks.clear()
         replies, self._replies = self._replies, []
         if self._commits.failed:  # what acks have changed is not kept: they get no answer
@@ -200,8 +200,8 @@ class DurableGate:
         error: Exception | None,
     ) -> None:
         if error is not None:
-            # Messages that came meanwhile go with it. Nobody may hear that his is a duplicate of one.
-            releases += [acks.take() for acks in self._acks]
+            # Messages that came meanwhile are lost with it: no publish may be told it repeats one of them.
+            releases += [acks.begin_flush() for acks in self._acks]
             self._acks.clear()
         for release in releases:
             release(self._bus, error)

@@ -2,7 +2,7 @@
 
 Between two slices everybody else is served, and sees the stream as it is then: some of the messages are gone,
 and every count is exact. Whoever asked is answered when the last slice is durable. A crash leaves a message
-there or removed. A flush that fails ends what is under way: who waits for it is told, and limits begin anew.
+there or removed. A flush that fails ends what is under way: those who wait are told, and limits begin anew.
 A slice that needs what the store cannot read now has removed nothing: it waits, and is tried again.
 """
 
@@ -18,7 +18,6 @@ from ...ports import Bus, Removal, StreamStore
 
 if TYPE_CHECKING:
     from ..context import Context
-    from ..stream.removal import RemovingStream
     from .retry import Unread
 
 __all__ = ["SLICE", "Disposal", "Limits", "Purge", "Removals", "Task"]
@@ -32,18 +31,47 @@ Then = Callable[[Exception | None], None]
 class Task(Protocol):
     """Something that removes."""
 
-    def run(self) -> bool:
+    def step(self) -> bool:
         """Do one slice; whether it was the last. Raises StoreError; if it is a StoreReadError,
         nothing was removed.
         """
         ...
 
     def stall(self, error: StoreReadError) -> Unread | None:
-        """The store cannot read what this slice takes: who tries again later; None if it is given up."""
+        """The store cannot read what this slice takes: what tries it again later; None to give it up."""
         ...
 
     def end(self, error: Exception | None) -> None:
         """All is removed, durable with the next flush; or it was given up."""
+        ...
+
+
+class Purged(Protocol):
+    """A stream, as its purges know it."""
+
+    @property
+    def store(self) -> StreamStore: ...
+
+    @property
+    def unread(self) -> Unread: ...
+
+    def purge_some(self, removal: Removal) -> bool:
+        """One slice of a purge; whether it was the last. Raises StoreError."""
+        ...
+
+
+class Limited(Protocol):
+    """A stream on its way down to its limits."""
+
+    @property
+    def unread(self) -> Unread: ...
+
+    def catch_up(self) -> bool:
+        """Remove some of what is beyond a limit; whether nothing is left. Raises StoreReadError."""
+        ...
+
+    def caught_up(self) -> None:
+        """The limits are met, or catching up was given up."""
         ...
 
 
@@ -81,8 +109,8 @@ class Removals:
             if self._tasks:
                 self._go_on()
 
-    def take(self) -> Callable[[Bus, Exception | None], None]:
-        """A flush takes along what was removed so far; see ``gate.Awaiting``."""
+    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
+        """A flush takes along what was removed so far; see ``flush_barrier.Awaiting``."""
         return self._flushed
 
     def wake(self, unread: Unread) -> None:
@@ -90,7 +118,7 @@ class Removals:
         for task in [task for task in self._parked if self._stalled[task] is unread]:
             self._resume(task)
 
-    def take_back(self, unread: Unread, last_seq: int) -> None:
+    def roll_back(self, unread: Unread, last_seq: int) -> None:
         """A flush failed: what a message asked for that is gone again is not done when it can be read."""
         for task in [task for task in self._parked if self._stalled[task] is unread]:
             if isinstance(task, Purge) and task.cause > last_seq:
@@ -99,7 +127,7 @@ class Removals:
 
     def _advance(self, task: Task) -> bool:
         try:
-            done = task.run()
+            done = task.step()
         except StoreReadError as error:
             self._stall(task, error)
             return True
@@ -154,7 +182,7 @@ class Purge:
 
     def __init__(
         self,
-        stream: RemovingStream,
+        stream: Purged,
         removal: Removal,
         then: Then | None = None,
         *,
@@ -175,7 +203,7 @@ class Purge:
         """How many messages it has removed so far."""
         return self._removal.removed
 
-    def run(self) -> bool:
+    def step(self) -> bool:
         is_over = self._stream.purge_some(self._removal)
         self._has_begun = True
         return is_over
@@ -202,13 +230,13 @@ class Purge:
 class Limits:
     """A stream on its way down to its limits, as after an update or when much expires at once."""
 
-    def __init__(self, stream: RemovingStream) -> None:
+    def __init__(self, stream: Limited) -> None:
         self._stream = stream
         self.waiting: list[Then] = []
         self.waits = False
         """For what cannot be read now, so nobody else waits."""
 
-    def run(self) -> bool:
+    def step(self) -> bool:
         is_over = self._stream.catch_up()
         self.waits = False
         return is_over
@@ -219,7 +247,7 @@ class Limits:
         return self._stream.unread
 
     def end(self, error: Exception | None) -> None:
-        self._stream.behind = None
+        self._stream.caught_up()
         self._release(error)
 
     def _release(self, error: Exception | None) -> None:
@@ -235,14 +263,14 @@ class Disposal:
         self._removals = removals
         self._store = store
 
-    def take(self) -> Callable[[Bus, Exception | None], None]:
+    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
         return self._flushed
 
     def _flushed(self, bus: Bus, error: Exception | None) -> None:
         if error is None:  # or else the stream is there again
             self._removals.add(self)
 
-    def run(self) -> bool:
+    def step(self) -> bool:
         return self._store.dispose(SLICE)
 
     def stall(self, error: StoreReadError) -> Unread | None:

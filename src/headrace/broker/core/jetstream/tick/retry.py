@@ -1,7 +1,7 @@
 """Work that stopped because the store cannot read something now: said, tried again, done when it can.
 
 Nothing is passed over meanwhile. Pauses grow, so that a disk in trouble is not asked all the time, and
-who operates the server hears of it at once, then once a minute, and when it is over.
+the log says so at once, then once a minute, and when it is over.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns of the loop, shared by the engines of one storage: one of those who ask has each."""
+"""Turns of the loop, shared by the engines of one storage: each turn goes to one that asked."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.stream import taken
-from headrace.broker.core.jetstream.stream.taken import TakenSubjects
+from headrace.broker.core.jetstream.config import taken
+from headrace.broker.core.jetstream.config.taken import TakenSubjects
 from headrace.pattern_tree import PATTERNS_MAX, TooManyPatternsError
 from headrace.subjects import overlaps
 from jetstream_world import Client, World
