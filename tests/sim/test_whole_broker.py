@@ -66,7 +66,7 @@ def sabotage_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def sabotage_acks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        Acks, "receive", lambda self, *ack: self._consumer.context.gate.reply(ack[3], b"")
+        Acks, "receive", lambda self, *ack: self._consumer.context.barrier.reply(ack[3], b"")
     )
 
 

@@ -47,6 +47,7 @@ class Context:
     __slots__ = (
         "advisories",
         "appended",
+        "barrier",
         "batch_room",
         "bus",
         "clock",
@@ -54,7 +55,6 @@ class Context:
         "dirty_consumers",
         "dirty_streams",
         "forgotten",
-        "gate",
         "later",
         "newborn",
         "options",
@@ -69,7 +69,7 @@ class Context:
         "timers",
     )
 
-    gate: FlushBarrier
+    barrier: FlushBarrier
     quota: Quota
     copies: Copies
 

@@ -111,7 +111,7 @@ class DirectGet:
             return
         headers = b"" if request.no_hdr else _headers(stream, message)
         if message.sequence > stream.store.durable_seq:
-            self._context.gate.reply(reply, message.payload, headers=headers)
+            self._context.barrier.reply(reply, message.payload, headers=headers)
         else:
             self._context.bus.publish(reply, b"", headers, message.payload)
 

@@ -170,7 +170,7 @@ class ApiDispatcher:
             if route is not None and len(tokens) - size in route.names:
                 call = Call(text, tokens[size:], reply, headers, payload, origin)
                 if route.paced:
-                    paced = self._context.gate.paced
+                    paced = self._context.barrier.paced
                     paced.carry_out(partial(self._call, route, call), origin, self._context)
                 else:
                     self._call(route, call)
@@ -234,10 +234,10 @@ class ApiDispatcher:
         document, extra = answer if isinstance(answer, Answer) else (answer, {})
         body = encode_response(route.kind, document, **extra)
         if route.changes or call.wait:
-            gate = self._context.gate
-            gate.reply(call.reply, body, route.kind)
+            barrier = self._context.barrier
+            barrier.reply(call.reply, body, route.kind)
             if self._context.advisories.audits:
-                gate.reply(API_AUDIT, self._audit(call, body))
+                barrier.reply(API_AUDIT, self._audit(call, body))
         else:
             self._answer(call, body)
 

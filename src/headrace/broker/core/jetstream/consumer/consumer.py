@@ -303,7 +303,7 @@ class Consumer:
         if not self._is_dirty:
             self._is_dirty = True
             self.context.dirty_consumers[self] = None
-            self.context.gate.want_soon()
+            self.context.barrier.want_soon()
 
     def report_later(self) -> None:
         """Let the stream's retention know, at the end of the tick, what is finished."""

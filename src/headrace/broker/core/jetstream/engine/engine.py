@@ -58,10 +58,10 @@ class JetStream:
         self._context = context
         self._acks = AckDispatch()
         self.registry = Registry(context, self._acks)
-        context.gate = FlushBarrier(
+        context.barrier = FlushBarrier(
             bus, commits or Commits(storage), clock, timers, self._stage, self._completed
         )
-        self._gate = context.gate
+        self._barrier = context.barrier
         context.quota = Quota(self.registry, context.options.limits, server)
         self._flushing: dict[Stream, None] = {}
         self._removing: dict[Stream, list[int]] = {}
@@ -121,7 +121,7 @@ class JetStream:
 
     def flush(self) -> None:
         """Commit what was staged, by whichever engine of this storage."""
-        self._gate.flush()
+        self._barrier.flush()
 
     def reconfigure(self, options: JetStreamOptions) -> None:
         """Other limits: for what is made and published from here on."""
@@ -137,8 +137,8 @@ class JetStream:
             for consumer in stream.consumers.values():
                 consumer.shut_down()
         if self._context.dirty_consumers:
-            self._gate.want()
-        self._gate.flush()
+            self._barrier.want()
+        self._barrier.flush()
 
     def snapshot(self) -> dict[str, Any]:
         """Numbers for monitoring: streams, consumers, messages, bytes, API calls."""

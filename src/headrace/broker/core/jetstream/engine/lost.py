@@ -67,7 +67,7 @@ class LostStreams:
         if name in storage.barred() or name in storage.streams():
             storage.delete_stream(name)
         del self._why[name]
-        self._context.gate.want()
+        self._context.barrier.want()
 
     def created_ns(self, name: str) -> int:
         """When a lost stream was made, as its consumers remember; 0 if they do not."""

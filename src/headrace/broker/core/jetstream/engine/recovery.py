@@ -55,7 +55,7 @@ class Recovery:
         self._directories()
         self._leftovers()
         if self._storage.meta.staged:  # if only copies that were missing
-            self._context.gate.want_soon()
+            self._context.barrier.want_soon()
         return self._journal
 
     def consumers_of(self, stream: Stream) -> None:

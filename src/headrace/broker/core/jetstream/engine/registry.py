@@ -54,7 +54,7 @@ class Registry:
         except StoreError as error:
             raise Refused(Errors.STREAM_CREATE, err=error) from error
         if config.storage == "file":
-            context.gate.paced.count()
+            context.barrier.paced.count()
         if config.first_seq > 1:
             store.reset_first(config.first_seq)
         stream = Stream(context, config, context.clock.now_ns(), store)
@@ -90,8 +90,8 @@ class Registry:
         context.appended.pop(stream, None)
         context.storage.delete_stream(stream.name)
         if stream.config.storage == "file":
-            context.gate.paced.count()
-        context.gate.want(Disposal(context.removals, stream.store))
+            context.barrier.paced.count()
+        context.barrier.want(Disposal(context.removals, stream.store))
         context.advisories.stream(stream.name, "delete")
 
     def _journal_stream(self, stream: Stream) -> None:
@@ -100,7 +100,7 @@ class Registry:
             meta = self._context.storage.meta
             meta.keep_beside(STREAM + stream.name, stream.name)
             meta.put(STREAM + stream.name, msgspec.json.encode(value))
-        self._context.gate.want()
+        self._context.barrier.want()
 
     # -- consumers
 
@@ -134,7 +134,7 @@ class Registry:
             self._keep_beside(consumer)
             meta.put(CONSUMER + consumer.key, msgspec.json.encode(value))
             meta.put(STATE + consumer.key, consumer.snapshot())
-        self._context.gate.want()
+        self._context.barrier.want()
 
     def _keep_beside(self, consumer: Consumer) -> None:
         if consumer.journaled:
@@ -171,7 +171,7 @@ class Registry:
             meta = self._context.storage.meta
             meta.delete(CONSUMER + consumer.key)
             meta.delete(STATE + consumer.key)
-        self._context.gate.want()
+        self._context.barrier.want()
 
     def stage_consumers(self) -> None:
         """Hand the changes of consumers since the last flush to the journal.
@@ -288,7 +288,7 @@ class Registry:
         if storage.failed is None:
             for name in there.difference(self.streams, self.lost.names):
                 storage.delete_stream(name)
-                self._context.gate.want_soon()
+                self._context.barrier.want_soon()
 
     def _start_anew(self, consumer: Consumer) -> None:
         """A consumer began where the stream is not any more: it begins again."""

@@ -120,7 +120,7 @@ class FastBatches:
         """The batch has something for the next flush to carry."""
         batch.staged = True
         if not self._staged:
-            self._context.gate.want(self)
+            self._context.barrier.want(self)
         self._staged[batch] = None
 
     # -- a message that is not the usual

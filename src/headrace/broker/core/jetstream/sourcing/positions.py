@@ -121,7 +121,7 @@ class Positions:
         """
         self._must_save = self._must_save or save
         self._manager.dirty[self] = None
-        self._context.gate.want_soon()
+        self._context.barrier.want_soon()
 
     # -- committing
 

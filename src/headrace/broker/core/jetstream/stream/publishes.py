@@ -209,7 +209,7 @@ class Publishes:
             self._acks.add(sequence, reply, extra)
         else:
             self._acks.waiting.append((sequence, reply))
-        self._stream.context.gate.want(self._acks)
+        self._stream.context.barrier.want(self._acks)
 
     def _purged(self, sequence: int, reply: bytes, extra: bytes, error: Exception | None) -> None:
         if error is not None:
@@ -226,4 +226,4 @@ class Publishes:
             context.bus.publish(reply, b"", b"", self._acks.duplicate(sequence))
         else:
             self._acks.add_duplicate(sequence, reply)
-            context.gate.want(self._acks)
+            context.barrier.want(self._acks)

@@ -115,7 +115,7 @@ class Removing:
             max_messages=max_messages, max_bytes=max_bytes, before_ns=before_ns, work=SLICE
         )
         if removed:
-            self._context.gate.want_soon()
+            self._context.barrier.want_soon()
             first = self.store.first_seq
             for reader in list(self._stream.holding):
                 reader.acks.forget_below(first)
@@ -151,7 +151,7 @@ class Removing:
         stream = self._stream
         if removal.run(SLICE):
             stream.removals += 1
-            self._context.gate.want_soon()
+            self._context.barrier.want_soon()
             first, gone = self.store.first_seq, removal.gone
             for reader in list(stream.holding):
                 reader.acks.forget_below(first)
@@ -166,7 +166,7 @@ class Removing:
         if self.store.messages or sequence <= self.store.last_seq + 1:
             return
         self.store.reset_first(sequence)
-        self._context.gate.want_soon()
+        self._context.barrier.want_soon()
         self._skip_below(sequence)
 
     def _skip_below(self, sequence: int) -> None:
@@ -179,7 +179,7 @@ class Removing:
         """These are gone from the store."""
         stream = self._stream
         stream.removals += 1
-        self._context.gate.want_soon()
+        self._context.barrier.want_soon()
         for reader in list(stream.holding):
             reader.acks.forget(sequences)
         stream.copy_target.made_room()
@@ -190,7 +190,7 @@ class Removing:
         """Remove messages nobody needs any more; committed with the next flush."""
         if sequences and self.writable() and self.store.remove(sequences):
             self._note_done(sequences)
-            self._context.gate.want_soon()
+            self._context.barrier.want_soon()
             self._stream.copy_target.made_room()
 
     def remove_copied(self, sequences: Sequence[int]) -> None:

@@ -218,4 +218,4 @@ class Staging:
         context, stream = self._stream.context, self._stream
         context.dirty_streams.append(stream)
         context.appended[stream] = None
-        context.gate.want(self._acks)
+        context.barrier.want(self._acks)

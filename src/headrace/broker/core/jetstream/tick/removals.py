@@ -160,11 +160,11 @@ class Removals:
     def _go_on(self) -> None:
         if not self._asked:
             self._asked = True
-            self._context.gate.want(self)
+            self._context.barrier.want(self)
 
     def _flushed(self, bus: Bus, error: Exception | None) -> None:
         if error is None:
-            self._context.gate.turns.ask(self, self._context.timers, self._context.clock)
+            self._context.barrier.turns.ask(self, self._context.timers, self._context.clock)
             return
         self._asked = False
         tasks, self._tasks = self._tasks, deque()

@@ -79,7 +79,7 @@ class Acks:
                 self._next_request(reply, b"", body[len(NEXT) :])
             return
         if reply:
-            self._consumer.context.gate.reply(reply, b"")
+            self._consumer.context.barrier.reply(reply, b"")
 
     def receive_position(self, consumer_seq: int, stream_seq: int) -> None:
         """An answer to flow control says that everything delivered up to here has arrived."""
