@@ -1,8 +1,4 @@
-"""What every part of the engine is handed: the ports, and the marks a tick leaves behind.
-
-Parts mark, the engine works through the marks once per tick. That is how work is done per batch without
-a part knowing the others.
-"""
+"""What every part of an engine is handed: the ports, what all parts share, and who may ask for a flush."""
 
 from __future__ import annotations
 
@@ -16,11 +12,7 @@ if TYPE_CHECKING:
     from ....clock import Clock
     from ..ports import Bus, Randomness, Storage, Timers
     from .config.options import JetStreamOptions
-    from .consumer.consumer import Consumer
-    from .consumer.delivery_state import Entry
-    from .engine.account_limits import Quota
-    from .sourcing.copies import Copies
-    from .stream.stream import Stream
+    from .ports import StreamQuota
     from .tick.flush_barrier import FlushBarrier
 
 __all__ = [
@@ -42,36 +34,25 @@ class BatchRoom:
 
 
 class Context:
-    """The ports and the marks of one engine."""
+    """The ports of one engine, and what its parts share."""
 
     __slots__ = (
         "advisories",
-        "appended",
         "barrier",
         "batch_room",
         "bus",
         "clock",
-        "copies",
-        "dirty_consumers",
-        "dirty_streams",
-        "forgotten",
-        "later",
-        "newborn",
         "options",
         "quota",
         "random",
-        "ready",
         "removals",
-        "removed",
-        "settling",
         "storage",
         "taken",
         "timers",
     )
 
     barrier: FlushBarrier
-    quota: Quota
-    copies: Copies
+    quota: StreamQuota
 
     def __init__(
         self,
@@ -92,24 +73,6 @@ class Context:
         self.batch_room = BatchRoom()
         self.removals = Removals(self)
         self.taken = TakenSubjects()
-        self.dirty_streams: list[Stream] = []
-        """Streams with appended messages since the last end of a tick."""
-        self.appended: dict[Stream, None] = {}
-        """Streams with appended messages since the last flush started."""
-        self.removed: dict[Stream, list[int]] = {}
-        """Messages their consumers are done with, removed since the last flush started."""
-        self.forgotten: dict[Consumer, list[Entry]] = {}
-        self.newborn: dict[Consumer, None] = {}  # made since the last flush began
-        """Deliveries that are over as their messages left the stream, since the last flush started."""
-        self.ready: dict[Consumer, None] = {}
-        """Consumers that may have something to deliver, in the order they became so."""
-        self.dirty_consumers: dict[Consumer, None] = {}
-        """Consumers whose state changed since it was last journaled."""
-
-        self.later: dict[Consumer, None] = {}
-        """Consumers whose turn ended with work left: they are ready again in the next tick."""
-        self.settling: dict[Consumer, None] = {}
-        """Consumers with acks the stream's retention has not heard of."""
 
     def new_name(self, length: int) -> str:
         """A random name of letters and digits."""

@@ -31,6 +31,7 @@ __all__ = [
     "ScheduleTarget",
     "SourcePositions",
     "Stager",
+    "StreamQuota",
     "StreamView",
     "User",
 ]
@@ -372,4 +373,23 @@ class ScheduleTarget(Protocol):
 
     def remove(self, sequences: Sequence[int]) -> int:
         """Remove messages; returns how many there were."""
+        ...
+
+
+# -- what an account may store
+
+
+class StreamQuota(Protocol):
+    """What an account may store, as its streams know it."""
+
+    def bounds(self, storage: str) -> bool:
+        """Whether what is published into a stream of this storage has to be admitted."""
+        ...
+
+    def admit(self, storage: str, content_bytes: int) -> None:
+        """Count a message. Raises Refused if there is no room for it."""
+        ...
+
+    def check_stream(self, config: StreamConfig, before: StreamConfig | None = None) -> None:
+        """Raises Refused if a stream reserves more than there is; ``before`` is what it was."""
         ...

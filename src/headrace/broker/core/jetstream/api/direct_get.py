@@ -71,7 +71,7 @@ class DirectGet:
         """The stream to ask, or while it is away a mirror of it that may answer instead."""
         stream = self._assets.streams.get(name)
         if stream is None:
-            return self._context.copies.mirror_of(name)
+            return self._assets.mirror_of(name)
         return stream if stream.config.allow_direct else None
 
     def _answer(self, stream: Stream, subject: str, reply: bytes, payload: bytes) -> None:

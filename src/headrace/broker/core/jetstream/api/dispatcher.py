@@ -25,6 +25,7 @@ from ..config.ranges import check_ranges
 from ..config.refused import Refused
 from ..context import Context
 from ..headers.required_level import required_level_too_high
+from ..stream.stream import StreamMarks
 from ..tick.flush_barrier import store_refusal
 
 __all__ = ["Answer", "ApiDispatcher", "Call", "dynamic_metadata"]
@@ -116,8 +117,9 @@ def _too_many(route: _Route) -> ErrorSpec:
 class ApiDispatcher:
     """Routes requests to endpoints and counts them."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, streams: StreamMarks) -> None:
         self._context = context
+        self._streams = streams
         self._routes: dict[str, _Route] = {}
         self._raw: dict[str, Callable[[bytes, bytes, bytes, bytes, Origin | None], bool]] = {}
         self.total = 0
@@ -171,7 +173,8 @@ class ApiDispatcher:
                 call = Call(text, tokens[size:], reply, headers, payload, origin)
                 if route.paced:
                     paced = self._context.barrier.paced
-                    paced.carry_out(partial(self._call, route, call), origin, self._context)
+                    make = partial(self._call, route, call)
+                    paced.carry_out(make, origin, self._context.timers, self._context.clock)
                 else:
                     self._call(route, call)
                 return None
@@ -205,10 +208,7 @@ class ApiDispatcher:
                 raise Refused(Errors.REQUIRED_API_LEVEL)
             if route.changes and self._context.storage.failed is not None:
                 raise Refused(Errors.INSUFFICIENT_RESOURCES)
-            for stream in self._context.dirty_streams:
-                limit = stream.subject_limit
-                if limit.is_due:
-                    limit.enforce()  # what is asked about is as if each message had been seen to at once
+            self._streams.enforce_limits()  # an answer is as if each message had been seen to at once
             answer = route.endpoint(call)
         except Refused as refusal:
             self._refuse(route, call, refusal)

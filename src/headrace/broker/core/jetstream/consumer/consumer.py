@@ -28,12 +28,30 @@ from .sender import Sender
 from .start import safe_sequence, start_sequence
 from .timer import ConsumerTimer, Inactivity, Pause
 
-__all__ = ["Consumer"]
+__all__ = ["Consumer", "ConsumerMarks"]
 
 _NS: Final = 1_000_000_000
 _SNAPSHOT_AT: Final = 64 * 1024  # bytes of deltas after which a snapshot replaces them
 _PIN_ID_CHARS: Final = 22
 _UNREADABLE: Final = statuses.status((500, "the next message cannot be read now"))
+
+
+class ConsumerMarks:
+    """What is to be done for the consumers of an engine, which works through it once per tick."""
+
+    def __init__(self) -> None:
+        self.ready: dict[Consumer, None] = {}
+        """Those that may have something to deliver, in the order they became so."""
+        self.later: dict[Consumer, None] = {}
+        """Those whose delivery pass ended with work left: they are ready again in the next tick."""
+        self.to_report: dict[Consumer, None] = {}
+        """Those with acks the stream's retention has not heard of."""
+        self.dirty: dict[Consumer, None] = {}
+        """Those whose state changed since it was last journaled."""
+        self.new: dict[Consumer, None] = {}
+        """Those made since the last flush began."""
+        self.forgotten: dict[Consumer, list[Entry]] = {}
+        """Deliveries that are over as their messages left the stream, since the last flush began."""
 
 
 class Consumer:
@@ -46,8 +64,10 @@ class Consumer:
         name: str,
         config: ConsumerConfig,
         created_ns: int,
+        marks: ConsumerMarks,
     ) -> None:
         self.context = context
+        self._marks = marks
         self.stream = stream
         self.name = name
         self.key = f"{stream.name}/{name}"
@@ -165,17 +185,17 @@ class Consumer:
             self.push.close()
         self.timer.close()
         self.unread.cancel()
-        context, stream = self.context, self.stream
-        marks: tuple[MutableMapping[Any, None], ...] = (
-            context.ready,
-            context.later,
-            context.settling,
-            context.dirty_consumers,
+        marks, stream = self._marks, self.stream
+        entries: tuple[MutableMapping[Any, None], ...] = (
+            marks.ready,
+            marks.later,
+            marks.to_report,
+            marks.dirty,
             stream.holding,
             stream.blocked,
         )
-        for mark in marks:
-            mark.pop(self, None)
+        for entry in entries:
+            entry.pop(self, None)
         stream.waiters.discard(self)
 
     def shut_down(self) -> None:
@@ -220,7 +240,7 @@ class Consumer:
     def wake(self) -> None:
         """There may be something to deliver: ask for a delivery pass."""
         if self.has_recipients:
-            self.context.ready[self] = None
+            self._marks.ready[self] = None
 
     def try_again(self) -> None:
         """Something failed a while ago: tell the retention what it missed, and deliver."""
@@ -230,7 +250,7 @@ class Consumer:
 
     def deliver_at_once(self) -> None:
         """Deliver now, unless that was done in this tick already and nothing has changed."""
-        if self.context.ready.pop(self, False) is None:
+        if self._marks.ready.pop(self, False) is None:
             self.deliver()
 
     def deliver(self) -> None:
@@ -283,7 +303,7 @@ class Consumer:
     def _wait_for(self, end: PassEnd) -> None:
         """Somebody still waits for messages: be woken by what ended the pass."""
         if end is PassEnd.BUDGET or (end is PassEnd.NO_REQUESTS and self.delivery.delivered):
-            self.context.later[self] = None
+            self._marks.later[self] = None
         elif end is PassEnd.BLOCKED:
             self.stream.blocked[self] = None
         elif end not in (PassEnd.STALLED, PassEnd.HELD, PassEnd.UNREADABLE):
@@ -302,16 +322,16 @@ class Consumer:
         """The state changed: journal it with the next flush, which comes soon."""
         if not self._is_dirty:
             self._is_dirty = True
-            self.context.dirty_consumers[self] = None
+            self._marks.dirty[self] = None
             self.context.barrier.want_soon()
 
     def report_later(self) -> None:
         """Let the stream's retention know, at the end of the tick, what is finished."""
-        self.context.settling[self] = None
+        self._marks.to_report[self] = None
 
     def forgot(self, entries: Sequence[Entry]) -> None:
         """Deliveries are over because their messages left the stream, unless the flush fails."""
-        self.context.forgotten.setdefault(self, []).extend(entries)
+        self._marks.forgotten.setdefault(self, []).extend(entries)
 
     def _wall_offset_ns(self) -> int:
         """Wall-clock minus monotonic time."""

@@ -62,13 +62,15 @@ class JetStream:
             bus, commits or Commits(storage), clock, timers, self._stage, self._completed
         )
         self._barrier = context.barrier
-        context.quota = Quota(self.registry, context.options.limits, server)
+        context.quota = self._quota = Quota(self.registry, context.options.limits, server)
+        self._streams = self.registry.stream_marks
+        self._consumers = self.registry.consumer_marks
         self._flushing: dict[Stream, None] = {}
         self._removing: dict[Stream, list[int]] = {}
         self._forgetting: dict[Consumer, list[Entry]] = {}
-        self._newborn: dict[Consumer, None] = {}
+        self._new: dict[Consumer, None] = {}
         self._turn_asked = False
-        self._api = ApiDispatcher(context)
+        self._api = ApiDispatcher(context, self._streams)
         StreamsApi(context, self.registry, self._api)
         MessagesApi(self.registry, self._api)
         DirectGet(context, self.registry, self._api)
@@ -82,11 +84,11 @@ class JetStream:
     @property
     def copies(self) -> Copies:
         """All copying into the streams of this engine."""
-        return self._context.copies
+        return self.registry.copies
 
     def can_reach(self, elsewhere: Elsewhere) -> None:
         """Copy from streams of other accounts, too: those that ``elsewhere`` finds."""
-        self._context.copies.elsewhere = elsewhere
+        self.registry.copies.elsewhere = elsewhere
 
     def recover(self) -> None:
         """Open the streams and consumers the storage holds. Raises StoreError."""
@@ -103,21 +105,20 @@ class JetStream:
 
     def work(self) -> None:
         """The work of a tick without its flush."""
-        context = self._context
-        context.quota.new_tick()
-        if context.copies.ready:
-            context.copies.copy_some()
-        if context.dirty_streams:
-            streams, context.dirty_streams = context.dirty_streams, []
+        self._quota.new_tick()
+        if self.registry.copies.ready:
+            self.registry.copies.copy_some()
+        if self._streams.dirty:
+            streams, self._streams.dirty = self._streams.dirty, []
             for stream in streams:
                 try:
                     stream.end_of_batch()
                 except (StoreError, OSError) as error:
                     stream.unread.failed(error, stream.arm)
-        if context.ready or context.later:
+        if self._consumers.ready or self._consumers.later:
             self._serve()
-        if context.settling:
-            self._settle()
+        if self._consumers.to_report:
+            self._report()
 
     def flush(self) -> None:
         """Commit what was staged, by whichever engine of this storage."""
@@ -127,7 +128,7 @@ class JetStream:
         """Other limits: for what is made and published from here on."""
         context = self._context
         context.options = options
-        context.quota.limits = options.limits
+        self._quota.limits = options.limits
         for stream in self.registry.streams.values():
             stream.reconfigure(stream.config)
 
@@ -136,7 +137,7 @@ class JetStream:
         for stream in self.registry.streams.values():
             for consumer in stream.consumers.values():
                 consumer.shut_down()
-        if self._context.dirty_consumers:
+        if self._consumers.dirty:
             self._barrier.want()
         self._barrier.flush()
 
@@ -174,34 +175,33 @@ class JetStream:
         return found
 
     def _serve(self) -> None:
-        """Give ready consumers a turn each; who is not done, or had none, gets the next by a timer."""
+        """Give ready consumers a delivery pass each; those left over continue in the next turn."""
         context = self._context
         monotonic_ns = context.clock.monotonic_ns
         ends_ns = monotonic_ns() + _SERVING_NS
-        ready, context.ready = context.ready, {}
+        ready, self._consumers.ready = self._consumers.ready, {}
         waiting = iter(ready)
         for consumer in waiting:
             try:
                 consumer.deliver()
-            except (StoreError, OSError) as error:  # it is nobody's trouble but this one's
+            except (StoreError, OSError) as error:  # the others go on
                 consumer.unread.failed(error, consumer.try_again)
             if monotonic_ns() >= ends_ns:
-                context.later = {**dict.fromkeys(waiting), **context.later}
+                self._consumers.later = {**dict.fromkeys(waiting), **self._consumers.later}
                 break
-        if context.later and not self._turn_asked:
+        if self._consumers.later and not self._turn_asked:
             self._turn_asked = True
             context.timers.call_at(context.clock.monotonic_ns(), self._next_turn)
 
     def _next_turn(self) -> None:
         self._turn_asked = False
-        context = self._context
-        context.ready.update(context.later)
-        context.later.clear()
+        self._consumers.ready.update(self._consumers.later)
+        self._consumers.later.clear()
 
-    def _settle(self) -> None:
+    def _report(self) -> None:
         """Tell the streams what their consumers are done with, once per tick."""
-        settling, self._context.settling = self._context.settling, {}
-        for consumer in settling:
+        to_report, self._consumers.to_report = self._consumers.to_report, {}
+        for consumer in to_report:
             try:
                 consumer.acks.report()
             except (StoreError, OSError) as error:
@@ -209,34 +209,33 @@ class JetStream:
 
     def _stage(self) -> None:
         """The last changes before a flush starts."""
-        if self._context.settling:
-            self._settle()
+        if self._consumers.to_report:
+            self._report()
         self.registry.stage_consumers()
-        self._context.copies.stage()
-        context = self._context
-        self._flushing, context.appended = context.appended, {}
+        self.registry.copies.stage()
+        self._flushing, self._streams.appended = self._streams.appended, {}
         for stream in self._flushing:
             stream.flush_begins()
-        self._removing, context.removed = context.removed, {}
-        self._forgetting, context.forgotten = context.forgotten, {}
-        self._newborn, context.newborn = context.newborn, {}
+        self._removing, self._streams.removed = self._streams.removed, {}
+        self._forgetting, self._consumers.forgotten = self._consumers.forgotten, {}
+        self._new, self._consumers.new = self._consumers.new, {}
 
     def _completed(self, error: Exception | None) -> None:
         """A flush is done: what it carried may be delivered; or it failed, and is taken back."""
         streams, self._flushing = self._flushing, {}
         removed, self._removing = self._removing, {}
         forgotten, self._forgetting = self._forgetting, {}
-        newborn, self._newborn = self._newborn, {}
+        new, self._new = self._new, {}
         if error is not None:
-            newborn.update(self._context.newborn)
-            self.registry.take_back(removed, forgotten, newborn)
-        self._context.copies.completed(error)
+            new.update(self._consumers.new)
+            self.registry.take_back(removed, forgotten, new)
+        self.registry.copies.completed(error)
         for stream in streams:
             try:
                 stream.on_durable()
             except (StoreError, OSError) as error:
                 stream.unread.failed(error, stream.arm)
-        if self._context.ready:
+        if self._consumers.ready:
             self._serve()
 
     def _unblocked(self) -> None:

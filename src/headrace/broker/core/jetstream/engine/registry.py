@@ -15,13 +15,13 @@ from .....api.streams import StreamConfig
 from .....errors import StoreError
 from ..api.ports import Usage
 from ..config.refused import Refused
-from ..consumer.consumer import Consumer
+from ..consumer.consumer import Consumer, ConsumerMarks
 from ..consumer.delivery_state import Entry
 from ..context import Context
 from ..headers.ttl import expires_at
 from ..sourcing.copies import Copies
 from ..sourcing.positions import POSITIONS
-from ..stream.stream import Stream
+from ..stream.stream import Stream, StreamMarks
 from ..tick.removals import Disposal
 from .keys import CONSUMER, STATE, STREAM
 from .lost import LostStreams
@@ -41,7 +41,9 @@ class Registry:
         self._acks = acks
         self.streams: dict[str, Stream] = {}
         self.lost = LostStreams(context)
-        context.copies = self._copies = Copies(context, self.streams, self._restart)
+        self.stream_marks = StreamMarks()
+        self.consumer_marks = ConsumerMarks()
+        self.copies = Copies(context, self.streams, self._restart)
 
     # -- streams
 
@@ -57,11 +59,12 @@ class Registry:
             context.barrier.paced.count()
         if config.first_seq > 1:
             store.reset_first(config.first_seq)
-        stream = Stream(context, config, context.clock.now_ns(), store)
+        created_ns = context.clock.now_ns()
+        stream = Stream(context, config, created_ns, store, self.stream_marks)
         self.streams[config.name] = stream
         self._journal_stream(stream)
         stream.open()
-        self._copies.opened(stream)
+        self.copies.opened(stream)
         context.advisories.stream(config.name, "create")
         return stream
 
@@ -74,7 +77,7 @@ class Registry:
                 consumer.acks.configure()
             stream.retention.consumers_changed()
         self._journal_stream(stream)
-        self._copies.changed(stream)
+        self.copies.changed(stream)
         self._context.advisories.stream(stream.name, "modify")
 
     def delete_stream(self, stream: Stream) -> None:
@@ -86,8 +89,8 @@ class Registry:
         for consumer in list(stream.consumers.values()):
             self._drop_consumer(consumer)
         del self.streams[stream.name]
-        self._copies.closed(stream)
-        context.appended.pop(stream, None)
+        self.copies.closed(stream)
+        self.stream_marks.appended.pop(stream, None)
         context.storage.delete_stream(stream.name)
         if stream.config.storage == "file":
             context.barrier.paced.count()
@@ -106,7 +109,8 @@ class Registry:
 
     def create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer:
         """Make a consumer of a checked configuration."""
-        consumer = Consumer(self._context, stream, name, config, self._context.clock.now_ns())
+        created_ns = self._context.clock.now_ns()
+        consumer = Consumer(self._context, stream, name, config, created_ns, self.consumer_marks)
         consumer.on_inactive = self.delete_consumer
         try:
             consumer.start()
@@ -114,7 +118,7 @@ class Registry:
             consumer.close()
             raise
         self._admit(stream, consumer)
-        self._context.newborn[consumer] = None
+        self.consumer_marks.new[consumer] = None
         self.journal_consumer(consumer)
         advisories = self._context.advisories
         advisories.consumer(consumer, "create")
@@ -158,14 +162,14 @@ class Registry:
         stream.consumers[consumer.name] = consumer
         if consumer.config.ack_policy not in ("none", "flow_control"):
             self._acks.add(consumer)
-        self._copies.consumer_came(stream, consumer.name)
+        self.copies.consumer_came(stream, consumer.name)
 
     def _drop_consumer(self, consumer: Consumer) -> None:
         consumer.close()
         stream = self.streams[consumer.stream.name]
         del stream.consumers[consumer.name]
         self._acks.remove(consumer)
-        self._copies.consumer_left(stream, consumer.name)
+        self.copies.consumer_left(stream, consumer.name)
         self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
             meta = self._context.storage.meta
@@ -180,7 +184,7 @@ class Registry:
         """
         meta = self._context.storage.meta
         writable = self._context.storage.failed is None
-        for consumer in self._context.dirty_consumers:
+        for consumer in self.consumer_marks.dirty:
             value, is_delta = consumer.changes()
             if not consumer.journaled or not writable:
                 continue
@@ -188,7 +192,7 @@ class Registry:
                 meta.append(STATE + consumer.key, value)
             else:
                 meta.put(STATE + consumer.key, value)
-        self._context.dirty_consumers.clear()
+        self.consumer_marks.dirty.clear()
 
     # -- recovery
 
@@ -197,15 +201,15 @@ class Registry:
         journal = Recovery(self._context, self).run()
         for stream in self.streams.values():
             saved = journal.get(POSITIONS + stream.name)
-            self._copies.recovered(stream, saved[0] if saved is not None else None)
-        self._copies.all_recovered()
+            self.copies.recovered(stream, saved[0] if saved is not None else None)
+        self.copies.all_recovered()
         for stream in self.streams.values():
             stream.open()
 
     def open_stream(self, config: StreamConfig, created_ns: int) -> Stream:
         """Read a stream that the storage has. Raises StoreError, and then nothing has changed."""
         store = self._context.storage.open_stream(config.name, expires_at)
-        stream = Stream(self._context, config, created_ns, store)
+        stream = Stream(self._context, config, created_ns, store, self.stream_marks)
         stream.recover()
         self.streams[config.name] = stream
         self._context.storage.meta.keep_beside(STREAM + config.name, config.name)
@@ -220,7 +224,7 @@ class Registry:
         state: tuple[bytes, list[bytes]] | None,
     ) -> None:
         """Take up a consumer where the journal left it, or where nothing is skipped."""
-        consumer = Consumer(self._context, stream, name, config, created_ns)
+        consumer = Consumer(self._context, stream, name, config, created_ns, self.consumer_marks)
         consumer.on_inactive = self.delete_consumer
         meta = self._context.storage.meta
         loose = meta.loose(STATE + consumer.key)
@@ -244,7 +248,7 @@ class Registry:
         self._journal_stream(stream)
         Recovery(context, self).consumers_of(stream)
         stream.open()
-        self._copies.opened(stream)
+        self.copies.opened(stream)
         context.advisories.stream(config.name, "create")
         return stream
 
@@ -259,13 +263,13 @@ class Registry:
         self,
         removed: Mapping[Stream, Sequence[int]],
         forgotten: Mapping[Consumer, Sequence[Entry]],
-        newborn: Collection[Consumer],
+        new: Collection[Consumer],
     ) -> None:
         """A flush failed: follow the storage back to what it still has.
 
         A stream whose creation was in it is no more. One whose deletion was in it is deleted again:
         its configuration is gone already. ``removed`` are messages nobody needs, by stream; ``forgotten``
-        are deliveries that were over because their messages had left the stream. ``newborn`` consumers
+        are deliveries that were over because their messages had left the stream. ``new`` consumers
         were made since the last flush that succeeded: where they begin was told by what is no more.
         """
         storage = self._context.storage
@@ -274,7 +278,7 @@ class Registry:
             if stream.name in there:
                 stream.roll_back(removed.get(stream, ()))
                 for consumer in stream.consumers.values():
-                    if consumer in newborn:
+                    if consumer in new:
                         consumer.unread.attempt(partial(self._start_anew, consumer))
                     self._look_again(consumer, forgotten.get(consumer, ()))
                 continue
@@ -282,7 +286,7 @@ class Registry:
             for consumer in list(stream.consumers.values()):
                 self._drop_consumer(consumer)
             del self.streams[stream.name]
-            self._copies.closed(stream)
+            self.copies.closed(stream)
             if storage.failed is None:
                 storage.meta.delete(STREAM + stream.name)
         if storage.failed is None:
@@ -308,6 +312,10 @@ class Registry:
             self.journal_consumer(consumer)  # the journal has been told otherwise
 
     # -- questions
+
+    def mirror_of(self, name: str) -> Stream | None:
+        """A mirror that may answer Direct Gets for a stream that is away."""
+        return self.copies.mirror_of(name)
 
     def usage(self) -> Usage:
         """What the streams use and reserve."""

@@ -200,4 +200,4 @@ class Removing:
 
     def _note_done(self, sequences: Sequence[int]) -> None:
         """Remember what is to be removed once more should the next flush fail."""
-        self._context.removed.setdefault(self._stream, []).extend(sequences)
+        self._stream.marks.removed.setdefault(self._stream, []).extend(sequences)

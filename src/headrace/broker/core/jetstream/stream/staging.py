@@ -215,7 +215,7 @@ class Staging:
 
     def _mark_dirty(self) -> None:
         self.is_dirty = True
-        context, stream = self._stream.context, self._stream
-        context.dirty_streams.append(stream)
-        context.appended[stream] = None
-        context.barrier.want(self._acks)
+        stream = self._stream
+        stream.marks.dirty.append(stream)
+        stream.marks.appended[stream] = None
+        stream.context.barrier.want(self._acks)

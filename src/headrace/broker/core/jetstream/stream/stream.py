@@ -36,19 +36,43 @@ if TYPE_CHECKING:
     from ..context import Context
     from ..ports import Copier, Reader
 
-__all__ = ["Stream"]
+__all__ = ["Stream", "StreamMarks"]
 
 _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
+
+
+class StreamMarks:
+    """What happened to the streams of an engine, which works through it once per tick."""
+
+    def __init__(self) -> None:
+        self.dirty: list[Stream] = []
+        """Streams with appended messages since the last end of a tick."""
+        self.appended: dict[Stream, None] = {}
+        """Streams with appended messages since the last flush began."""
+        self.removed: dict[Stream, list[int]] = {}
+        """Messages their consumers are done with, removed since the last flush began."""
+
+    def enforce_limits(self) -> None:
+        """Remove now what per-subject limits would remove at the end of the tick."""
+        for stream in self.dirty:
+            if stream.subject_limit.is_due:
+                stream.subject_limit.enforce()
 
 
 class Stream:
     """A stream that is open for publishing. Made by the engine, which also closes it."""
 
     def __init__(
-        self, context: Context, config: StreamConfig, created_ns: int, store: StreamStore
+        self,
+        context: Context,
+        config: StreamConfig,
+        created_ns: int,
+        store: StreamStore,
+        marks: StreamMarks,
     ) -> None:
         self.context = context
+        self.marks = marks
         self.config = config
         self.created_ns = created_ns
         self.store = store
@@ -190,7 +214,7 @@ class Stream:
 
     def wake_after_flush(self) -> None:
         """Let the next flush wake the waiters, even if it carries no message."""
-        self.context.appended[self] = None
+        self.marks.appended[self] = None
 
     def flush_begins(self) -> None:
         """What comes from here on needs another flush, even if this tick is not over."""

@@ -10,14 +10,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .....clock import Clock
 from ...ports import Origin, Timers
 from .turns import Turns
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 __all__ = ["DIRECTORIES_PER_COMMIT", "PacedCalls"]
 
@@ -44,13 +41,15 @@ class PacedCalls:
         """How many calls wait."""
         return len(self._waiting)
 
-    def carry_out(self, call: Callable[[], None], origin: Origin, context: Context) -> None:
+    def carry_out(
+        self, call: Callable[[], None], origin: Origin, timers: Timers, clock: Clock
+    ) -> None:
         """Make a call: now, if few before it have been staged, else later."""
         if self._staged < DIRECTORIES_PER_COMMIT and not self._waiting:
             call()
             return
         origin.hold()
-        self._waiting.append(_Waiting(call, origin, context.timers, context.clock))
+        self._waiting.append(_Waiting(call, origin, timers, clock))
         self._ask()
 
     def count(self) -> None:

@@ -17,7 +17,9 @@ from .....errors import StoreError, StoreReadError
 from ...ports import Bus, Removal, StreamStore
 
 if TYPE_CHECKING:
-    from ..context import Context
+    from .....clock import Clock
+    from ...ports import Timers
+    from .flush_barrier import FlushBarrier
     from .retry import Unread
 
 __all__ = ["SLICE", "Disposal", "Limits", "Purge", "Removals", "Task"]
@@ -75,10 +77,16 @@ class Limited(Protocol):
         ...
 
 
+class _Context(Protocol):
+    barrier: FlushBarrier
+    clock: Clock
+    timers: Timers
+
+
 class Removals:
     """What is under way in one engine, in turns."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: _Context) -> None:
         self._context = context
         self._tasks: deque[Task] = deque()
         self._stalled: dict[Task, Unread] = {}  # and what they waited for, until a slice works

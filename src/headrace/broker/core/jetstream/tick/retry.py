@@ -7,13 +7,14 @@ the log says so at once, then once a minute, and when it is over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .....errors import StoreError, StoreReadError
 
 if TYPE_CHECKING:
-    from ...ports import Timer
-    from ..context import Context
+    from .....clock import Clock
+    from ...ports import Timer, Timers
+    from ..config.options import JetStreamOptions
 
 __all__ = ["Unread"]
 
@@ -24,13 +25,19 @@ _SAID_NS: Final = 60_000_000_000
 Job = Callable[[], object]
 
 
+class _Context(Protocol):
+    clock: Clock
+    timers: Timers
+    options: JetStreamOptions
+
+
 class Unread:
     """What one stream or consumer could not do, and when it tries again.
 
     A job stands here once, however often it fails; it has to leave everything as it was when it raises.
     """
 
-    def __init__(self, context: Context, who: str) -> None:
+    def __init__(self, context: _Context, who: str) -> None:
         self._context = context
         self._who = who
         self._jobs: dict[Job, bool] = {}
