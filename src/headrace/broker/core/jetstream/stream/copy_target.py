@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from ..headers.published import MARK
 from ..headers.source import without_expectations
@@ -10,8 +10,9 @@ from ..headers.ttl import expires_at
 
 if TYPE_CHECKING:
     from .....message import StoredMessage
-    from ..ports import Copier, SourcePositions
-    from .stream import Stream
+    from ...ports import StreamStore
+    from ..ports import Arrival, Copier, SourcePositions
+    from ..publish.admission import Checks
 
 __all__ = ["CopyTarget"]
 
@@ -19,12 +20,33 @@ _PLACEHOLDERS_MAX: Final = 4096  # a longer gap begins a new segment instead
 _PLACEHOLDER: Final = b""  # no message has this subject
 
 
+class _Staging(Protocol):
+    is_plain: bool
+    last_ns: int
+
+    def time(self) -> int: ...
+
+    def renamed(self, subject: bytes) -> bytes: ...
+
+    def check_quota(self, size: int) -> None: ...
+
+    def stage(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        arrival: Arrival | None = None,
+        at_ns: int = 0,
+    ) -> int: ...
+
+
 class CopyTarget:
     """Takes messages of the sources, or the mirrored stream, of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
-        self._stream = stream
-        self._store = stream.store
+    def __init__(self, store: StreamStore, staging: _Staging, checks: Checks) -> None:
+        self._store = store
+        self._staging = staging
+        self._checks = checks
         self.positions: SourcePositions | None = None
         """How far the copies have come, if there are any."""
         self.waiting: dict[Copier, None] = {}
@@ -35,13 +57,13 @@ class CopyTarget:
 
         Raises Refused when it can not be stored now, StoreError.
         """
-        stream, staging = self._stream, self._stream.staging
+        staging = self._staging
         if (
             staging.is_plain and headers.count(MARK) == 1
         ):  # the source's name and nothing else of ours
             staging.stage(subject, headers, payload)
             return True
-        arrival = stream.publishes.checks.admit_copy(
+        arrival = self._checks.admit_copy(
             staging.renamed(subject), headers, payload, staging.time()
         )
         if arrival.duplicate_of:
@@ -56,7 +78,7 @@ class CopyTarget:
         Raises Refused when it can not be stored now, StoreError.
         """
         sequence, _, headers, payload, stamp_ns = message
-        stream, staging = self._stream, self._stream.staging
+        staging = self._staging
         if sequence <= self._store.last_seq:
             return
         if MARK in headers:
@@ -64,9 +86,7 @@ class CopyTarget:
         arrival = None
         if MARK in headers or not staging.is_plain:
             subject = staging.renamed(subject)
-            arrival = stream.publishes.checks.admit_copy(
-                subject, headers, payload, stamp_ns, replica=True
-            )
+            arrival = self._checks.admit_copy(subject, headers, payload, stamp_ns, replica=True)
             arrival.headers, arrival.payload = headers, payload  # as they are there
             if arrival.expires_ns:
                 arrival.expires_ns = expires_at(headers, stamp_ns)

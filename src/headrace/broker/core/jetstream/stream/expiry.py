@@ -6,7 +6,8 @@ The store knows the truth: a reminder of a message that is gone, or that is anot
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from .....errors import StoreReadError
 from ...ports import Timer
@@ -14,7 +15,10 @@ from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from ..schedule.due_times import DueTimes
 
 if TYPE_CHECKING:
-    from .stream import Stream
+    from .....api.streams import StreamConfig
+    from ...ports import StreamStore
+    from ..context import Context
+    from ..ports import Retries
 
 __all__ = ["Expiry"]
 
@@ -29,10 +33,39 @@ _MARKED_MAX: Final = 512  # … and so many if each may leave a marker
 _READ_BYTES: Final = 1 << 22
 
 
+class _Removing(Protocol):
+    def trim_old(self, before_ns: int) -> None: ...
+
+
+class _Staging(Protocol):
+    def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int: ...
+
+
+class _Aging(Protocol):
+    """What this asks of its stream."""
+
+    config: StreamConfig
+    context: Context
+    store: StreamStore
+
+    @property
+    def unread(self) -> Retries: ...
+
+    @property
+    def removing(self) -> _Removing: ...
+
+    @property
+    def staging(self) -> _Staging: ...
+
+    def expire(self) -> None: ...
+
+    def remove(self, sequences: Sequence[int]) -> int: ...
+
+
 class Expiry:
     """The age limits of one stream and their timer."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: _Aging) -> None:
         self._stream = stream
         self._clock = stream.context.clock
         self._due = DueTimes()

@@ -97,13 +97,13 @@ class Stream:
         self.window = DuplicateWindow(0)
         self.republisher: Republisher | None = None
         self.schedules: Schedules | None = None
-        self.subject_limit = SubjectLimit(self)
+        self.subject_limit: SubjectLimit = SubjectLimit(self)
         self.expiry = Expiry(self)
         self.removing = Removing(self)
         acks = PubAcks(config.name, context.options.domain)
         self.staging = Staging(self, acks)
         self.publishes = Publishes(self, self.staging, acks)
-        self.copy_target = CopyTarget(self)
+        self.copy_target = CopyTarget(store, self.staging, self.publishes.checks)
         self._configure()
 
     # -- lifecycle

@@ -6,22 +6,45 @@ message marks its subject. If each subject keeps one, the store notes which mess
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from .....errors import StoreReadError
 from ..tick.removals import SLICE
 
 if TYPE_CHECKING:
-    from ...ports import Thinning
-    from .stream import Stream
+    from .....api.streams import StreamConfig
+    from ...ports import StreamStore, Thinning
+    from ..context import Context
+    from ..ports import Retries
 
 __all__ = ["SubjectLimit"]
+
+
+class _Removing(Protocol):
+    def removed(self, sequences: Sequence[int]) -> None: ...
+
+
+class _Limited(Protocol):
+    """What this asks of its stream."""
+
+    config: StreamConfig
+    context: Context
+    store: StreamStore
+
+    @property
+    def unread(self) -> Retries: ...
+
+    @property
+    def removing(self) -> _Removing: ...
+
+    def writable(self) -> bool: ...
 
 
 class SubjectLimit:
     """``max_msgs_per_subject`` of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: _Limited) -> None:
         self._stream = stream
         self.over: dict[bytes, None] = {}
         """Subjects that may have too many messages."""
