@@ -53,7 +53,7 @@ _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is lef
 
 
 class FileLog(StreamLog):
-    """One stream on disk; see ``StreamStore`` in ``core/ports.py``."""
+    """One stream on disk; see ``StreamStore`` in ``core/ports/storage.py``."""
 
     def __init__(
         self,

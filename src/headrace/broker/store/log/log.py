@@ -40,7 +40,7 @@ The positions are live. Returns the room left, negative once a message did not f
 
 
 class StreamLog:
-    """A stream's messages, wherever they are kept; see ``StreamStore`` in ``core/ports.py``.
+    """A stream's messages, wherever they are kept; see ``StreamStore`` in ``core/ports/storage.py``.
 
     Whatever needs the disk raises StoreReadError when that cannot read now, and then nothing has
     changed: neither what is there, nor what is known of it.

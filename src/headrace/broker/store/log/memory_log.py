@@ -22,7 +22,7 @@ _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 i
 
 
 class MemoryLog(StreamLog):
-    """One stream in memory; see ``StreamStore`` in ``core/ports.py``."""
+    """One stream in memory; see ``StreamStore`` in ``core/ports/storage.py``."""
 
     def __init__(self, name: str, mark_dirty: Callable[[StreamLog], None]) -> None:
         super().__init__(name, Segment(0, 1), mark_dirty)

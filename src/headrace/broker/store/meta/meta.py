@@ -29,7 +29,7 @@ _REWRITE_RATIO: Final = 4
 class Meta:
     """The values, and what of them is not yet handed over.
 
-    See ``MetaJournal`` in ``core/ports.py``. Unlike messages, changes made here are never taken back:
+    See ``MetaJournal`` in ``core/ports/storage.py``. Unlike messages, changes made here are never taken back:
     if a batch fails, its changes go with the next one.
     """
 

@@ -20,7 +20,7 @@ __all__ = ["MemoryMeta", "MemoryStorage"]
 
 
 class MemoryMeta:
-    """Values by key, in memory; see ``MetaJournal`` in ``core/ports.py``."""
+    """Values by key, in memory; see ``MetaJournal`` in ``core/ports/storage.py``."""
 
     def __init__(self) -> None:
         self._values: dict[str, tuple[bytes, list[bytes]]] = {}
@@ -56,7 +56,7 @@ class MemoryMeta:
 
 
 class MemoryStorage:
-    """A store of streams in memory; see ``Storage`` in ``core/ports.py``."""
+    """A store of streams in memory; see ``Storage`` in ``core/ports/storage.py``."""
 
     sync: Final = "memory"
     failed: Final[Exception | None] = None

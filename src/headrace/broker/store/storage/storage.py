@@ -40,7 +40,7 @@ _FINDINGS_MAX: Final = 10_000
 
 
 class FileStorage:
-    """A store of streams in a directory; see ``Storage`` in ``core/ports.py``.
+    """A store of streams in a directory; see ``Storage`` in ``core/ports/storage.py``.
 
     Everything is called on one thread, the owner's. When the commit thread has finished something it
     calls ``notify`` (on its own thread); the owner then calls ``complete``. With ``threaded=False``
