@@ -29,7 +29,9 @@ from headrace.client import (
     ObjectStore,
     connect,
 )
+from headrace.client.objects.writer import Written
 from headrace.client.publish.awaited import publish_awaited
+from headrace.client.publish.publisher import Publisher
 from headrace.errors import (
     ConfigurationError,
     DisconnectedError,
@@ -492,3 +494,43 @@ async def test_a_killed_server_comes_back_with_whole_objects(
         counts = list((await chunks_of(store)).values())
         assert counts == [23] * len(counts)
         assert 1 <= len(counts) <= 1 + len(told) + unanswered
+
+
+async def flush_after_an_election(publisher: Publisher) -> None:
+    await publisher.flush()
+    publisher._recovery.count = 1
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: NOISE, lambda: io.BytesIO(NOISE)], ids=["bytes", "a file"]
+)
+async def test_content_that_arrived_in_another_order_is_stored_again(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, make: Callable[[], bytes | io.BytesIO]
+) -> None:
+    compared: list[str] = []
+
+    async def compare(stream: object, subject: str, written: Written) -> None:
+        compared.append(subject)
+        if len(compared) < 3:
+            raise ObjectDamagedError("another order")
+
+    monkeypatch.setattr("headrace.client.objects.writer._compare", compare)
+    monkeypatch.setattr("headrace.client.objects.writer._flush", flush_after_an_election)
+    put = await store.put("x", make())
+    assert await store.get("x") == NOISE
+    assert len(set(compared)) == 3
+    assert compared[-1].endswith(put.nuid)
+    assert await chunks_of(store) == {compared[-1]: put.chunks}
+
+
+async def test_content_that_can_be_read_only_once_is_not_stored_again(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def compare(*_: object) -> None:
+        raise ObjectDamagedError("another order")
+
+    monkeypatch.setattr("headrace.client.objects.writer._compare", compare)
+    monkeypatch.setattr("headrace.client.objects.writer._flush", flush_after_an_election)
+    with pytest.raises(ObjectDamagedError, match="another order"):
+        await store.put("x", iter([NOISE]))
+    assert await chunks_of(store) == {}

@@ -120,6 +120,8 @@ class ObjectStore(Blocking):
         Raises:
             ConfigurationError: name, content or chunk_size is not what is accepted.
             JetStreamApiError: the stream refused, as when it is full or sealed.
+            ObjectDamagedError: the stream's leader changed while it was stored, and the chunks arrived
+                in another order. Bytes, and files that can seek, are stored again first.
             TimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer.
 
             Whatever is raised, also by ``content`` and by an interrupt: what had been stored of it is

@@ -21,6 +21,7 @@ from .descriptions import Descriptions
 from .document import decode_info
 from .info import (
     CHUNK_BYTES_DEFAULT,
+    ObjectDamagedError,
     ObjectExistsError,
     ObjectInfo,
     ObjectLink,
@@ -34,9 +35,11 @@ from .info import (
     text_map,
 )
 from .reader import ObjectReader
-from .writer import Content, clean_up, write_chunks
+from .writer import Content, Source, clean_up, write_chunks
 
 __all__ = ["ObjectStore"]
+
+_ATTEMPTS: Final = 3  # to store chunks in their order, while leaders of a stream change
 
 LEFTOVER_S: Final = 3600.0
 LINKS_MAX: Final = 8  # a link may lead to a link; more in a row are taken for a circle
@@ -96,6 +99,8 @@ class ObjectStore:
         Raises:
             ConfigurationError: name, content or chunk_size is not what is accepted.
             JetStreamApiError: the stream refused, as when it is full or sealed.
+            ObjectDamagedError: the stream's leader changed while it was stored, and the chunks arrived
+                in another order. Bytes, and files that can seek, are stored again first.
             TimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer.
 
             Whatever is raised, also by ``content`` and by cancelling: what had been stored of it is
@@ -117,8 +122,16 @@ class ObjectStore:
             chunk_size=chunk_size,
             nuid=self._new_id(),
         )
-        chunks = chunk_subject(self.bucket, info.nuid)
-        written = await write_chunks(self._api, self._stream, chunks, content, chunk_size)
+        source = Source(content)
+        for attempts_left in reversed(range(_ATTEMPTS)):
+            chunks = chunk_subject(self.bucket, info.nuid)
+            try:
+                written = await write_chunks(self._api, self._stream, chunks, content, chunk_size)
+                break
+            except ObjectDamagedError:
+                if not attempts_left or not source.rewind():
+                    raise
+                info = replace(info, nuid=self._new_id())
         info = replace(info, size=written.size, chunks=written.chunks, digest=written.sha.digest())
         return await _to_its_end(self._describe_new(info, chunks))
 

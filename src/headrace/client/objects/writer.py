@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..jetstream.stream import Stream
     from ..publish.publisher import Publisher
 
-__all__ = ["Content", "ReadableFile", "write_chunks"]
+__all__ = ["Content", "ReadableFile", "Source", "write_chunks"]
 
 IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
 IN_FLIGHT_MESSAGES: Final = 4096
@@ -35,6 +35,32 @@ class ReadableFile(Protocol):
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Content: TypeAlias = Bytes | ReadableFile | AsyncIterable[Bytes] | Iterable[Bytes]
 """What may be put: bytes, a binary file, or pieces of bytes, asynchronous or not."""
+
+
+@runtime_checkable
+class _Seekable(Protocol):
+    def seekable(self) -> bool: ...
+
+    def tell(self) -> int: ...
+
+    def seek(self, offset: int, /) -> object: ...
+
+
+class Source:
+    """What is put, and whether it can be read once more from where it began."""
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        self._start: int | None = None
+        if isinstance(content, _Seekable) and content.seekable():
+            self._start = content.tell()
+
+    def rewind(self) -> bool:
+        """Go back to the beginning; False if that cannot be."""
+        if self._start is not None and isinstance(self.content, _Seekable):
+            self.content.seek(self._start)
+            return True
+        return isinstance(self.content, bytes | bytearray | memoryview)
 
 
 class Written:
