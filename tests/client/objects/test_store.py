@@ -31,7 +31,7 @@ from headrace.client import (
 )
 from headrace.client.objects.writer import Written
 from headrace.client.publish.awaited import publish_awaited
-from headrace.client.publish.publisher import Publisher
+from headrace.client.publish.window import WindowPublisher
 from headrace.errors import (
     ConfigurationError,
     DisconnectedError,
@@ -496,7 +496,7 @@ async def test_a_killed_server_comes_back_with_whole_objects(
         assert 1 <= len(counts) <= 1 + len(told) + unanswered
 
 
-async def flush_after_an_election(publisher: Publisher) -> None:
+async def flush_after_an_election(publisher: WindowPublisher[bytes]) -> None:
     await publisher.flush()
     publisher._recovery.count = 1
 

@@ -50,17 +50,17 @@ class Source:
     """What is put, and whether it can be read once more from where it began."""
 
     def __init__(self, content: Content) -> None:
-        self.content = content
+        self._content: object = content
         self._start: int | None = None
-        if isinstance(content, _Seekable) and content.seekable():
-            self._start = content.tell()
+        if isinstance(self._content, _Seekable) and self._content.seekable():
+            self._start = self._content.tell()
 
     def rewind(self) -> bool:
         """Go back to the beginning; False if that cannot be."""
-        if self._start is not None and isinstance(self.content, _Seekable):
-            self.content.seek(self._start)
+        if self._start is not None and isinstance(self._content, _Seekable):
+            self._content.seek(self._start)
             return True
-        return isinstance(self.content, bytes | bytearray | memoryview)
+        return isinstance(self._content, bytes | bytearray | memoryview)
 
 
 class Written:
