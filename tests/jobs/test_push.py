@@ -165,7 +165,7 @@ async def test_one_slow_endpoint_starves_no_other(pushing: World, endpoint: Endp
         for number in range(40):
             await pushing.broadcast(str(number))
         calls = await endpoint.wait_for(40)
-        assert [int(call.body) for call in calls[:4]] == [0, 1, 2, 3]
+        assert sorted(int(call.body) for call in calls) == [*range(40)]
         assert endpoint.most_at_once <= 4
         assert slow.running == 4
         await settled(pushing, {"DELIVERED": 40})
