@@ -74,3 +74,14 @@ def test_one_that_is_not_on_disk_yet_waits_for_that() -> None:
         storage.release()
         world.tick()
     assert [message.stream_seq for message in inbox.take()] == [3]
+
+
+def test_a_consumer_that_is_deleted_lets_go_of_them_at_once() -> None:
+    """A thousand such consumers, freed by one pass of the garbage collector, held up everybody."""
+    world = World()
+    client = with_lasts(world, b"s.a", b"s.b")
+    assert world.hub.engine is not None
+    [consumer] = world.hub.engine.registry.streams["S"].consumers.values()
+    assert consumer.backlog.last_per_subject
+    client.api(f"CONSUMER.DELETE.S.{consumer.name}")
+    assert not consumer.backlog.last_per_subject

@@ -88,6 +88,10 @@ class Backlog:
         self._max_ack_pending = config.max_ack_pending if self._state.tracks else -1
         self._replays = config.replay_policy == "original"
 
+    def close(self) -> None:
+        """Let go of the list at once: the garbage collector would free many consumers' lists in one go."""
+        self.last_per_subject.begin(())
+
     def begin_replay(self) -> None:
         """Hold back what is stored now, if the configuration asks for the original pace."""
         if self._replays:

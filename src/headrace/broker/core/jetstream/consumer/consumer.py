@@ -184,6 +184,7 @@ class Consumer:
         if self.push is not None:
             self.push.close()
         self.timer.close()
+        self.backlog.close()
         self.unread.cancel()
         marks, stream = self._marks, self.stream
         entries: tuple[MutableMapping[Any, None], ...] = (
