@@ -276,6 +276,7 @@ async def test_a_fetch_goes_on_after_a_reconnect(
         await js.publish("s.a", b"1")
         fetching = asyncio.create_task(consumer.fetch(2, max_wait=10))
         await until_delivered(consumer, 1)
+        await elapse(0.3, "nats-server writes down a little later that it has delivered")
         server.kill()
         await asyncio.wait_for(anext(connection.events()), 5)
         again = peers.start_nats_server(server.store_dir.parent, port=free_port)
