@@ -19,7 +19,9 @@ from headrace.errors import (
     JetStreamApiError,
     LimitExceededError,
     NoRespondersError,
+    ProtocolError,
 )
+from headrace.wire.frames import MSG
 
 pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 
@@ -256,3 +258,18 @@ async def test_messages_come_when_scheduled(js: JetStream) -> None:
     with pytest.raises(JetStreamApiError, match="target is invalid"):
         await js.schedule("later.x", target="elsewhere", every=timedelta(minutes=1))
     await js.delete_stream("LATER")
+
+
+async def test_what_is_no_answer_to_a_message_of_the_batch_is_passed_over(js: JetStream) -> None:
+    batch = js.batch()
+    batch.add("atomic.a", b"")
+    batch._answer = asyncio.get_running_loop().create_future()
+    batch._prefix = b"_INBOX.x."
+    stray = [
+        (MSG, b"_INBOX.x." + number, b"1", b"", b"", b"?") for number in (b"", b"x", b"1", b"-1")
+    ]
+    batch._receive(stray)
+    assert not batch._answer.done()
+    batch._receive([(MSG, b"_INBOX.x.0", b"1", b"", b"", b"?")])
+    assert isinstance(batch._answer.exception(), ProtocolError)
+    batch.discard()

@@ -345,7 +345,9 @@ class AtomicBatch:
         for frame in frames:
             if answer.done():
                 return
-            number = int(frame[1][len(self._prefix) :])
+            digits = frame[1][len(self._prefix) :]
+            if not digits.isdigit() or (number := int(digits)) > last:
+                continue  # not an answer to one of these messages
             try:
                 ack = self._read(number, frame)
             except (JetStreamApiError, NoRespondersError, ProtocolError) as error:

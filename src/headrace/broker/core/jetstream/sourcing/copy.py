@@ -7,6 +7,7 @@ has come is committed with the messages; see ``positions``.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -41,7 +42,7 @@ class Touch(Protocol):
     def __call__(self, *, save: bool = True) -> None: ...
 
 
-class Copy:
+class Copy(ABC):
     """What sources and mirrors have in common."""
 
     other_policy: ErrorSpec
@@ -118,9 +119,9 @@ class Copy:
         if origin is not None:
             origin.copiers.pop(self, None)
 
+    @abstractmethod
     def _meet(self, origin: Stream, is_new: bool) -> None:
         """Find the position in an origin; ``is_new`` if the known one is of another stream."""
-        raise NotImplementedError
 
     def _before_start(self, origin: Stream) -> int:
         """The position before the first message the configuration asks for."""
@@ -234,12 +235,13 @@ class Copy:
             self.error = store_refusal(error)
         return stored
 
+    @abstractmethod
     def _note_copied(self, sequence: int) -> None:
         """A batch went into the target, up to this sequence of the origin."""
 
+    @abstractmethod
     def _store(self, message: StoredMessage) -> None:
         """Store one message. Raises Refused, StoreError."""
-        raise NotImplementedError
 
     # -- as the origin and the target know it
 
@@ -371,6 +373,9 @@ class MirrorCopy(Copy):
     def _meet(self, origin: Stream, is_new: bool) -> None:
         last = self.target.store.last_seq
         self.position = self.durable_position = last or self._before_start(origin)
+
+    def _note_copied(self, sequence: int) -> None:
+        """The target's last sequence says it."""
 
     def _store(self, message: StoredMessage) -> None:
         subject = message.subject
