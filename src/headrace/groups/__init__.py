@@ -1,0 +1,37 @@
+"""Partitioned consumer groups: messages of a stream in strict order per key, by several members.
+
+The room decides which member reads which partition, when an owner may begin and must stop, and what a
+handler sees. It is handed a JetStream context (``connection.jetstream()``) of the client, and stands on
+the client alone, so it runs on any server. Begin reading at ``records`` (what a group is) and
+``assignment`` (who owns what), then ``static`` and ``elastic`` (what users call), then ``member`` (a
+member at work). Source: the partitioned consumer groups document.
+"""
+
+from __future__ import annotations
+
+from .assignment import MemberMapping
+from .errors import (
+    GroupChangedError,
+    GroupConfigurationError,
+    GroupError,
+    GroupExistsError,
+    GroupNotFoundError,
+    GroupRecordError,
+    NotAMemberError,
+)
+from .records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
+
+__all__ = [
+    "ElasticGroup",
+    "GroupChangedError",
+    "GroupConfigurationError",
+    "GroupError",
+    "GroupExistsError",
+    "GroupNotFoundError",
+    "GroupRecordError",
+    "Layout",
+    "MemberMapping",
+    "NotAMemberError",
+    "PartitioningFilter",
+    "StaticGroup",
+]

@@ -1,0 +1,90 @@
+"""Which partition belongs to which member. Pure.
+
+Every member computes this from the same record, so nobody has to be asked. The distribution is that of the
+shipped Go implementation: the names are sorted and cut to the number of partitions; each gets one block of
+neighbouring partitions, and what does not divide evenly is dealt out from the first name on.
+Source: partitioned consumer groups document, "Partition to member distribution".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+__all__ = ["MemberMapping", "assign", "filter_subjects", "moved", "moves_needed"]
+
+
+class MemberMapping(NamedTuple):
+    """The partitions that one member was given by hand.
+
+    Attributes:
+        member: the member's name.
+        partitions: numbers from 0 up to the number of partitions, exclusively.
+    """
+
+    member: str
+    partitions: tuple[int, ...]
+
+
+def assign(
+    partitions: int, members: Iterable[str] = (), mappings: Iterable[MemberMapping] = ()
+) -> dict[str, tuple[int, ...]]:
+    """The partitions of every member, in the order of the names; a member may have none.
+
+    Args:
+        partitions: how many there are.
+        members: names among which all are distributed; doubles count once. They win over ``mappings``.
+        mappings: the distribution, where it was given by hand.
+    """
+    names = sorted(set(members), key=str.encode)
+    if not names:
+        return {mapping.member: tuple(mapping.partitions) for mapping in mappings}
+    owned: dict[str, list[int]] = {name: [] for name in names}
+    sharing = names[:partitions]
+    block, even = partitions // len(sharing), partitions - partitions % len(sharing)
+    for number in range(partitions):
+        owner = number // block if number < even else number - even
+        owned[sharing[owner]].append(number)
+    return {name: tuple(numbers) for name, numbers in owned.items()}
+
+
+def filter_subjects(
+    partitions: Iterable[int], filters: Sequence[str] = (), *, mapped: bool = False
+) -> tuple[str, ...]:
+    """What a member's consumer reads: each of its partitions, within each of the group's filters.
+
+    Members of other implementations create the same consumer, so the order matters, and so does that a
+    group with mappings (``mapped``) ignores the filters.
+    """
+    numbers = tuple(partitions)
+    wanted = tuple(dict.fromkeys(filters)) if filters and not mapped else (">",)
+    return tuple(f"{number}.{subject}" for subject in wanted for number in numbers)
+
+
+def moved(before: Mapping[str, Collection[int]], after: Mapping[str, Collection[int]]) -> set[int]:
+    """The partitions that have another owner ``after``, or none, than ``before``."""
+    owners = {number: name for name, numbers in after.items() for number in numbers}
+    return {
+        number
+        for name, numbers in before.items()
+        for number in numbers
+        if owners.get(number) != name
+    }
+
+
+def moves_needed(partitions: int, before: int, after: int) -> int:
+    """The fewest partitions that must move when ``before`` members become ``after``, evenly loaded.
+
+    It is the theoretical minimum against which ``moved`` is judged: who stays keeps as much as its new
+    even share allows.
+    """
+    before, after = min(before, partitions), min(after, partitions)
+    if before == 0 or after == 0:
+        return partitions if after or before else 0
+    if after >= before:
+        block, rest = divmod(partitions, after)
+        kept = before * block + min(before, rest)
+    else:
+        block, rest = divmod(partitions, before)
+        kept = after * block + min(after, rest)
+    return partitions - kept

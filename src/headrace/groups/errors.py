@@ -1,0 +1,52 @@
+"""What can go wrong with a group, as one small tree below ``HeadraceError``.
+
+GroupError
+├── GroupConfigurationError     a group's settings are wrong: which, and what is accepted
+├── GroupExistsError            a group of that name exists with other settings
+├── GroupNotFoundError          there is no such group
+├── GroupRecordError            the stored record cannot be read, or asks for what this version cannot do
+├── GroupChangedError           the group was changed in a way its members cannot follow
+└── NotAMemberError             the name is in no membership list of a static group
+"""
+
+from __future__ import annotations
+
+from ..errors import ConfigurationError, HeadraceError
+
+__all__ = [
+    "GroupChangedError",
+    "GroupConfigurationError",
+    "GroupError",
+    "GroupExistsError",
+    "GroupNotFoundError",
+    "GroupRecordError",
+    "NotAMemberError",
+]
+
+
+class GroupError(HeadraceError):
+    """The root of what the groups raise on purpose."""
+
+
+class GroupConfigurationError(GroupError, ConfigurationError):
+    """A setting of a group is wrong. The text names it and says what is accepted."""
+
+
+class GroupExistsError(GroupError):
+    """A group of that name exists with other settings, or would share a consumer or stream with another."""
+
+
+class GroupNotFoundError(GroupError):
+    """There is no group of that name on the stream."""
+
+
+class GroupRecordError(GroupError):
+    """The stored record is damaged, invalid, or names a layout this version does not know."""
+
+
+class GroupChangedError(GroupError):
+    """What is fixed when a group is created was changed under its members."""
+
+
+class NotAMemberError(GroupError):
+    """A static group does not list the name."""
