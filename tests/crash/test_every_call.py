@@ -98,6 +98,15 @@ def test_a_broker_outlives_a_fault_at_any_call_of_its_disk() -> None:
     assert not failures, told
 
 
+# A stream was deleted and made anew on a full disk: the old one came back with the new one's settings.
+KEPT = [(4, FaultPoint("pwrite", 78, "ENOSPC"))]
+
+
+@pytest.mark.parametrize(("seed", "point"), KEPT, ids=str)
+def test_a_fault_that_was_not_outlived_once(seed: int, point: FaultPoint) -> None:
+    live_with(seed, point)
+
+
 def store_life(plan: list[FaultPoint]) -> tuple[World, FaultyFiles]:
     """A store lives until the fault has made it read-only, or to the end."""
     files = FaultyFiles(FaultFS(), plan)

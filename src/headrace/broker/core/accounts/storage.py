@@ -60,6 +60,9 @@ class AccountStorage:
     def delete_stream(self, name: str) -> None:
         self._storage.delete_stream(self._prefix + name)
 
+    def holds(self, name: str, store: StreamStore) -> bool:
+        return self._storage.holds(self._prefix + name, store)
+
     def barred(self) -> Mapping[str, str]:
         prefix = self._prefix
         found = self._storage.barred().items()

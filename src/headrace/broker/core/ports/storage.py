@@ -336,6 +336,11 @@ class Storage(Protocol):
         """``expiry_of(headers, timestamp_ns)`` tells when a message staged as expiring does so."""
         ...
 
+    def holds(self, name: str, store: StreamStore) -> bool:
+        """Whether this is what it keeps under the name: not after a deletion, nor after a
+        creation that failed."""
+        ...
+
     def delete_stream(self, name: str) -> None:
         """Also of a ``barred`` name: what is in its place is put aside, and not touched otherwise."""
         ...

@@ -97,6 +97,10 @@ class MemoryStorage:
         self._dirty.pop(log, None)
         log.discard()
 
+    def holds(self, name: str, store: object) -> bool:
+        """Whether this is what it keeps under the name."""
+        return self._streams.get(name) is store
+
     def barred(self) -> dict[str, str]:
         """Nothing is in the way of a name."""
         return {}

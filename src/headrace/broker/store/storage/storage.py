@@ -241,6 +241,10 @@ class FileStorage:
             self._staged.dirty[log] = None
         return log
 
+    def holds(self, name: str, store: object) -> bool:
+        """Whether this is what it keeps under the name."""
+        return self._logs.get(name) is store
+
     def barred(self) -> dict[str, str]:
         """Names of streams whose place is taken by something that is none, and what that is."""
         return dict(self._places.barred)

@@ -267,15 +267,16 @@ class Registry:
     ) -> None:
         """A flush failed: follow the storage back to what it still has.
 
-        A stream whose creation was in it is no more. One whose deletion was in it is deleted again:
-        its configuration is gone already. ``removed`` are messages nobody needs, by stream; ``forgotten``
-        are deliveries that were over because their messages had left the stream. ``new`` consumers
-        were made since the last flush that succeeded: where they begin was told by what is no more.
+        A stream whose creation was in it is no more, even if another of its name is back. One whose
+        deletion was in it is deleted again: its configuration is gone already. ``removed`` are messages
+        nobody needs, by stream; ``forgotten`` are deliveries that were over because their messages had
+        left the stream. ``new`` consumers were made since the last flush that succeeded: where they
+        begin was told by what is no more.
         """
         storage = self._context.storage
         there = set(storage.streams())
         for stream in list(self.streams.values()):
-            if stream.name in there:
+            if storage.holds(stream.name, stream.store):
                 stream.roll_back(removed.get(stream, ()))
                 for consumer in stream.consumers.values():
                     if consumer in new:
