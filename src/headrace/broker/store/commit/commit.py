@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from ....clock import Clock
@@ -26,31 +27,27 @@ One that returns True has more to do and is called again, after the batches that
 """
 
 
+@dataclass(slots=True, eq=False)
 class Batch:
     """What one flush hands over."""
 
-    __slots__ = ("done", "epoch", "error", "finished", "nbytes", "work")
-
-    def __init__(self, epoch: int, done: Done) -> None:
-        self.epoch = epoch
-        self.done = done
-        self.work = Work()
-        self.nbytes = 0
-        self.error: StoreError | None = None
-        self.finished = False  # set last, by the commit thread
+    epoch: int
+    done: Done
+    work: Work = field(default_factory=Work)
+    nbytes: int = 0
+    error: StoreError | None = None
+    finished: bool = False  # set last, by the commit thread
 
 
+@dataclass(slots=True)
 class CommitStats:
     """Counters for monitoring; written by the commit thread alone."""
 
-    __slots__ = ("batches", "bytes", "commit_ns", "commit_ns_max", "commits")
-
-    def __init__(self) -> None:
-        self.commits = 0
-        self.batches = 0
-        self.bytes = 0
-        self.commit_ns = 0
-        self.commit_ns_max = 0
+    commits: int = 0
+    batches: int = 0
+    bytes: int = 0
+    commit_ns: int = 0
+    commit_ns_max: int = 0
 
 
 class Committer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from ....errors import StoreFailedError
@@ -24,42 +25,28 @@ MARGIN: Final = 16 * 1024
 """Space kept free behind the messages, so that removals can be recorded on a full disk."""
 
 
+@dataclass(slots=True, eq=False)
 class SegmentWrite:
     """Records for one segment file, at consecutive offsets from ``offset``."""
 
-    __slots__ = ("buffers", "ceiling", "header", "messages", "offset", "path", "truncate")
-
-    def __init__(
-        self,
-        path: str,
-        offset: int,
-        buffers: list[bytes],
-        *,
-        header: bytes | None,
-        truncate: bool,
-        messages: bool,
-        ceiling: int,
-    ) -> None:
-        self.path = path
-        self.offset = offset
-        self.buffers = buffers
-        self.header = header  # the file is to be created with this
-        self.truncate = truncate  # cut the file at ``offset`` first
-        self.messages = messages  # whether it carries messages, or only statements about them
-        self.ceiling = ceiling  # how large the file is going to become
+    path: str
+    offset: int
+    buffers: list[bytes]
+    header: bytes | None  # the file is to be created with this
+    truncate: bool  # cut the file at ``offset`` first
+    messages: bool  # whether it carries messages, or only statements about them
+    ceiling: int  # how large the file is going to become
 
 
+@dataclass(slots=True, eq=False)
 class Work:
     """What one flush wants on disk."""
 
-    __slots__ = ("directories", "marks", "meta", "retired", "writes")
-
-    def __init__(self) -> None:
-        self.directories: list[str] = []
-        self.writes: list[SegmentWrite] = []
-        self.marks: list[tuple[str, bytes]] = []  # watermark files
-        self.meta: MetaChange | None = None
-        self.retired: list[tuple[str, str]] = []  # stream directory, where it goes
+    directories: list[str] = field(default_factory=list)
+    writes: list[SegmentWrite] = field(default_factory=list)
+    marks: list[tuple[str, bytes]] = field(default_factory=list)  # watermark files
+    meta: MetaChange | None = None
+    retired: list[tuple[str, str]] = field(default_factory=list)  # stream directory, where it goes
 
     def __bool__(self) -> bool:
         return bool(self.directories or self.writes or self.meta or self.retired or self.marks)
@@ -73,11 +60,9 @@ class MetaWriter(Protocol):
 
     def write(self, changes: list[MetaChange], sync: bool) -> None:
         """Append these; with ``sync``, return once they are on disk. ENOSPC leaves nothing behind."""
-        ...
 
     def sync(self) -> None:
         """Return once everything written is on disk."""
-        ...
 
 
 class Writer:

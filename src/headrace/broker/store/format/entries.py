@@ -9,6 +9,7 @@ A COMMIT record has in its place how many changes there had been when it was wri
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 from zlib import crc32
 
@@ -135,6 +136,7 @@ class SpareWrite(NamedTuple):
         return b"".join(parts)
 
 
+@dataclass(slots=True, eq=False)
 class MetaChange:
     """Metadata entries of one flush.
 
@@ -142,14 +144,6 @@ class MetaChange:
     ``spares`` is what is written beside, once the entries are on disk.
     """
 
-    __slots__ = ("entries", "image", "spares")
-
-    def __init__(
-        self,
-        entries: list[Entry],
-        image: list[Entry] | None,
-        spares: list[SpareWrite] | None = None,
-    ) -> None:
-        self.entries = entries
-        self.image = image
-        self.spares = spares or []
+    entries: list[Entry]
+    image: list[Entry] | None
+    spares: list[SpareWrite] = field(default_factory=list)

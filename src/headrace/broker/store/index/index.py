@@ -12,6 +12,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
 from itertools import compress
 
 from ..format.expiries import Expiries
@@ -19,17 +20,16 @@ from ..format.expiries import Expiries
 __all__ = ["Chunk", "Segment", "SubjectTable", "sids_in_doubt"]
 
 
+@dataclass(slots=True, eq=False)
 class Chunk:
     """Encoded records of consecutive positions of a segment, still in memory."""
 
-    __slots__ = ("first", "nbytes", "parts")
-
-    def __init__(self, first: int) -> None:
-        self.first = first
-        self.parts: list[bytes] = []
-        self.nbytes = 0
+    first: int
+    parts: list[bytes] = field(default_factory=list)
+    nbytes: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class Segment:
     """The index of a run of messages.
 
@@ -39,84 +39,46 @@ class Segment:
     how many bytes, should they come back.
     """
 
-    __slots__ = (
-        "alive",
-        "bare",
-        "base",
-        "bodies",
-        "chunks",
-        "counted",
-        "counts",
-        "data_end",
-        "dead",
-        "durable",
-        "end_rel",
-        "expiries",
-        "final_seq",
-        "first_rel",
-        "generation",
-        "head",
-        "hollow",
-        "jump",
-        "last_ns",
-        "left",
-        "load",
-        "max_ns",
-        "n",
-        "offsets",
-        "path",
-        "rel",
-        "removals",
-        "salt",
-        "sealed",
-        "serial",
-        "sids",
-        "sizes",
-        "spoilt",
-        "stamps",
-        "tells",
-        "version",
-        "weight",
-    )
+    serial: int
+    base: int
+    salt: int = field(default=0, kw_only=True)
+    path: str = field(default="", kw_only=True)
+    offsets: array[int] = field(default_factory=lambda: array("I"))
+    sizes: array[int] = field(default_factory=lambda: array("I"))
+    sids: array[int] = field(default_factory=lambda: array("I"))
+    stamps: array[int] = field(default_factory=lambda: array("q"))
+    rel: array[int] | None = None
+    alive: bytearray | None = None
+    head: int = 0  # positions before this one are gone without being marked
+    hollow: int = 0  # up to where its file was given back
+    dead: int = 0
+    version: int = 0
+    counts: dict[int, int] = field(default_factory=dict)
+    counted: int = 0
+    weight: int = 0  # the bytes of what ``counts`` counts
+    chunks: list[Chunk] = field(default_factory=list)
+    removals: list[tuple[int, int]] = field(default_factory=list)
+    data_end: int = 0
+    bare: bool = False  # whether none of its messages has headers, as far as is known
+    expiries: Expiries | None = None  # None: none of its messages expires by itself
+    jump: bool = False  # its base does not follow from the records before it
+    tells: bool = False  # its header says that whatever was removed as a whole is recorded
+    generation: int = 0  # how often it was compacted
+    final_seq: int = field(init=False)  # once sealed: the stream's last sequence by then
+    durable: bool = False  # whether its file is known to be on disk
+    sealed: bool = False  # whether no message will be added
+    bodies: list[tuple[bytes, bytes] | None] = field(default_factory=list)  # memory streams
+    spoilt: bool = False  # whether a record was found damaged, and is dead for that reason alone
+    n: int = 0
+    first_rel: int = 0
+    end_rel: int = -1
+    last_ns: int = 0
+    max_ns: int | None = None
+    left: tuple[dict[bytes, int], int] | None = None
+    load: Callable[[Segment], None] | None = None
 
-    def __init__(self, serial: int, base: int, *, salt: int = 0, path: str = "") -> None:
-        self.serial = serial
-        self.base = base
-        self.salt = salt
-        self.path = path
-        self.offsets: array[int] = array("I")
-        self.sizes: array[int] = array("I")
-        self.sids: array[int] = array("I")
-        self.stamps: array[int] = array("q")
-        self.rel: array[int] | None = None
-        self.alive: bytearray | None = None
-        self.head = 0  # positions before this one are gone without being marked
-        self.hollow = 0  # up to where its file was given back
-        self.dead = 0
-        self.version = 0
-        self.counts: dict[int, int] = {}
-        self.counted = 0
-        self.weight = 0  # the bytes of what ``counts`` counts
-        self.chunks: list[Chunk] = []
-        self.removals: list[tuple[int, int]] = []
-        self.data_end = 0
-        self.bare = False  # whether none of its messages has headers, as far as is known
-        self.expiries: Expiries | None = None  # None: none of its messages expires by itself
-        self.jump = False  # its base does not follow from the records before it
-        self.tells = False  # its header says that whatever was removed as a whole is recorded
-        self.generation = 0  # how often it was compacted
-        self.final_seq = base - 1  # once sealed: the stream's last sequence by then
-        self.durable = False  # whether its file is known to be on disk
-        self.sealed = False  # whether no message will be added
-        self.bodies: list[tuple[bytes, bytes] | None] = []  # memory streams: headers, payload
-        self.spoilt = False  # whether a record was found damaged, and is dead for that reason alone
-        self.n = 0
-        self.first_rel = 0
-        self.end_rel = -1
-        self.last_ns = 0
-        self.max_ns: int | None = None
-        self.left: tuple[dict[bytes, int], int] | None = None
-        self.load: Callable[[Segment], None] | None = None
+    def __post_init__(self) -> None:
+        self.final_seq = self.base - 1
 
     def __len__(self) -> int:
         return len(self.stamps) if self.load is None else self.n

@@ -24,19 +24,15 @@ class Selection(Protocol):
 
     def positions(self, segment: Segment, start: int, stop: int) -> Sequence[int]:
         """The live matching positions in ``[start, stop)``."""
-        ...
 
     def matched(self, segment: Segment, start: int, stop: int) -> int:
         """How many live positions in ``[start, stop)`` match."""
-        ...
 
     def sids(self) -> Sequence[int]:
         """The subject ids that match."""
-        ...
 
     def live_in(self, segment: Segment) -> int:
         """How many live messages of a whole segment match."""
-        ...
 
 
 class View:

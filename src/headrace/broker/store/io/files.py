@@ -61,32 +61,26 @@ class FileSystem(Protocol):
 
         A symbolic link is not followed.
         """
-        ...
 
     def close(self, handle: int) -> None: ...
 
     def pread(self, handle: int, length: int, offset: int) -> bytes:
         """Read; shorter than ``length`` only at the end of the file."""
-        ...
 
     def pwrite(self, handle: int, data: bytes | memoryview, offset: int) -> int:
         """Write; returns how many bytes were taken, which may be fewer."""
-        ...
 
     def fdatasync(self, handle: int) -> None:
         """Return once the content and the size are on disk."""
-        ...
 
     def allocate(self, handle: int, offset: int, length: int) -> bool:
         """Reserve space that reads as zeros; False if this disk has no such operation."""
-        ...
 
     def punch(self, handle: int, offset: int, length: int) -> bool:
         """Give back the room of these bytes, which read as zeros then; False if this disk can not.
 
         ``offset`` and ``length`` are multiples of PUNCH_BYTES.
         """
-        ...
 
     def truncate(self, handle: int, length: int) -> None: ...
 
@@ -94,13 +88,11 @@ class FileSystem(Protocol):
 
     def lock(self, handle: int) -> bool:
         """Take an exclusive lock that ends with the handle; False if someone else has it."""
-        ...
 
     def mkdir(self, path: str) -> None: ...
 
     def rename(self, source: str, target: str) -> None:
         """Rename, replacing a file at ``target``; durable only after ``fsync_dir``."""
-        ...
 
     def unlink(self, path: str) -> None: ...
 
@@ -112,15 +104,12 @@ class FileSystem(Protocol):
 
     def kind(self, path: str) -> str:
         """What lies there, links not followed: file, directory, link, other; empty if nothing does."""
-        ...
 
     def is_at(self, handle: int, path: str) -> bool:
         """Whether the open file is still what lies at ``path``."""
-        ...
 
     def fsync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are on disk."""
-        ...
 
 
 class LocalFiles:

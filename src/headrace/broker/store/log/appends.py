@@ -46,7 +46,7 @@ def _footprint(message: Staged) -> int:
 
 
 class Appendable(Protocol):
-    """A log, as far as these functions need it."""
+    """A log, as far as these functions need it; see ``file_log.FileLog``."""
 
     name: str
     last_seq: int
@@ -54,26 +54,13 @@ class Appendable(Protocol):
     segments: list[Segment]
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int: ...
-
     def append_expiring(
         self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
     ) -> int: ...
-
-    def check_writable(self) -> None:
-        """Raise StoreError if nothing may be changed any more."""
-        ...
-
-    def skip_past(self, last_seq: int) -> None:
-        """Sequences up to ``last_seq`` will not be used; the next append comes after it."""
-        ...
-
-    def make_room(self, nbytes: int) -> None:
-        """Make room for so many bytes in one piece. Raises StoreError if nothing may be changed."""
-        ...
-
-    def flag_last(self, flag: int) -> None:
-        """Set a flag in the record that was appended last."""
-        ...
+    def check_writable(self) -> None: ...
+    def skip_past(self, last_seq: int) -> None: ...
+    def make_room(self, nbytes: int) -> None: ...
+    def flag_last(self, flag: int) -> None: ...
 
 
 def append_each(

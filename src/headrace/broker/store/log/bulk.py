@@ -50,17 +50,14 @@ class Chooser(Protocol):
     @property
     def done(self) -> bool:
         """Whether nothing more is to be removed."""
-        ...
 
     def wants(self, segment: Segment, allowance: Allowance) -> bool:
         """Whether a segment with live messages may hold any of them."""
-        ...
 
     def choose(
         self, segment: Segment, start: int, stop: int, most: int
     ) -> tuple[Sequence[int], int]:
         """Their positions in ``[start, stop)``, at most so many, and where the look ended."""
-        ...
 
 
 class Sweep:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
@@ -165,6 +166,7 @@ def _place(entry: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
+@dataclass(slots=True, eq=False)
 class ArrayLoader:
     """Loads the arrays of a sealed segment when they are first needed.
 
@@ -174,24 +176,15 @@ class ArrayLoader:
     subjects the footer spoke of: the segment now has fewer messages than that said.
     """
 
-    def __init__(
-        self,
-        footer: Footer,
-        summary: Summary,
-        cache: SegmentCache,
-        table: Callable[[], SubjectTable],
-        report: Report,
-        mismatch: Callable[[Segment, Summary], None],
-    ) -> None:
-        self._footer = footer
-        self._summary = summary
-        self._cache = cache
-        self._table = table
-        self._report = report
-        self._mismatch = mismatch
+    footer: Footer
+    summary: Summary
+    cache: SegmentCache
+    table: Callable[[], SubjectTable]
+    report: Report
+    mismatch: Callable[[Segment, Summary], None]
 
     def __call__(self, segment: Segment) -> None:
-        footer, summary = self._footer, self._summary
+        footer, summary = self.footer, self.summary
         try:
             found = self._read_arrays(segment)
         except StoreReadError:
@@ -204,23 +197,23 @@ class ArrayLoader:
                 return
             records, what = self._read_records(segment), "is damaged"
         what = f"the index in the footer {what}; the records were read"
-        self._report(segment.path, footer.data_end, what)
+        self.report(segment.path, footer.data_end, what)
         self._install(segment, records)
         missing = summary.messages - len(segment)
         if missing:
-            self._report(segment.path, HEADER_BYTES, f"{missing} records are damaged, too")
-            self._mismatch(segment, summary)
+            self.report(segment.path, HEADER_BYTES, f"{missing} records are damaged, too")
+            self.mismatch(segment, summary)
 
     def _read_arrays(self, segment: Segment) -> _Arrays | None:
         """What the footer says; None if it is damaged."""
-        footer, summary = self._footer, self._summary
+        footer, summary = self.footer, self.summary
         length = footer.summary_at - footer.data_end
         for _ in range(2):  # what a disk says once need not be what is on it
-            data = read_now(self._cache, segment.path, length, footer.data_end)
+            data = read_now(self.cache, segment.path, length, footer.data_end)
             arrays = decode_arrays(data, footer, summary.messages, summary.sparse)
             if arrays is not None:
                 offsets, sizes, local, stamps, rel = arrays
-                intern = self._table().intern
+                intern = self.table().intern
                 places = [intern(name) for name, _, _, _ in summary.subjects]
                 return offsets, sizes, array("I", map(places.__getitem__, local)), stamps, rel
         return None
@@ -230,11 +223,11 @@ class ArrayLoader:
         segment.load = None
 
     def _read_records(self, segment: Segment) -> _Arrays:
-        data = read_now(self._cache, segment.path, segment.data_end, 0)
+        data = read_now(self.cache, segment.path, segment.data_end, 0)
         offsets, sizes, sids, stamps = array("I"), array("I"), array("I"), array("q")
         rel = array("I")
-        intern = self._table().intern
-        last = segment.base + self._summary.end_rel
+        intern = self.table().intern
+        last = segment.base + self.summary.end_rel
         for item in scan(data, HEADER_BYTES, len(data), segment.salt):
             lowest = segment.base + (rel[-1] + 1 if rel else 0)
             if item.kind == MESSAGE and lowest <= item.sequence <= last:

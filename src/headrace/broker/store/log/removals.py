@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import compress
 from operator import le
 from typing import TYPE_CHECKING, Final
@@ -24,44 +25,22 @@ _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of
 _FEW: Final = 8  # so many messages are dropped one by one
 
 
+@dataclass(slots=True, eq=False)
 class Part:
     """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
 
-    __slots__ = (
-        "died",
-        "end",
-        "first",
-        "floor",
-        "holes",
-        "last_seq",
-        "opened",
-        "ranges",
-        "relog",
-        "removed",
-        "sealed",
-        "tail",
-    )
-
-    def __init__(
-        self,
-        last_seq: int,
-        floor: int,
-        first: int,
-        removed: list[int],
-        died: list[Segment],
-    ) -> None:
-        self.last_seq = last_seq
-        self.floor = floor
-        self.first = first
-        self.removed = removed
-        self.died = died
-        self.holes: list[tuple[Segment, int]] = []  # … to be given back of segments, up to where
-        self.opened: list[Segment] = []  # file streams: segments this part creates
-        self.sealed: list[Segment] = []  # … and finishes
-        self.tail: Segment | None = None  # … and the tail, with the removals recorded in it
-        self.end = 0  # … up to where
-        self.ranges: list[tuple[int, int]] = []
-        self.relog: list[tuple[int, int]] = []  # … of which these were recorded before, elsewhere
+    last_seq: int
+    floor: int
+    first: int
+    removed: list[int]
+    died: list[Segment]
+    holes: list[tuple[Segment, int]] = field(default_factory=list)  # to be given back, up to where
+    opened: list[Segment] = field(default_factory=list)  # file streams: segments this part creates
+    sealed: list[Segment] = field(default_factory=list)  # … and finishes
+    tail: Segment | None = None  # … and the tail, with the removals recorded in it
+    end: int = 0  # … up to where
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+    relog: list[tuple[int, int]] = field(default_factory=list)  # … recorded before, elsewhere
 
 
 class Removals:

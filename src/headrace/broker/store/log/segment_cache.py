@@ -26,7 +26,6 @@ class Evictable(Protocol):
 
     def let_go(self, segment: Segment, chunk: Chunk) -> bool:
         """Whether the chunk may leave the memory now: it is durable and not being filled."""
-        ...
 
 
 class Recent:
