@@ -39,7 +39,7 @@ class Origins:
         self._accounts = list(accounts)
         for account in self._accounts:
             if account.engine is not None:
-                account.engine.can_reach(partial(self.reach, account))
+                account.engine.copies.elsewhere = partial(self.reach, account)
         for account in self._accounts:
             if account.engine is not None:
                 account.engine.copies.look_again_elsewhere()

@@ -26,21 +26,17 @@ _CONSUMER_EVENTS: Final = {"create": "CREATED", "delete": "DELETED"}
 
 
 class _Stream(Protocol):
-    @property
-    def name(self) -> str: ...
+    name: str
 
 
 class _Consumer(Protocol):
     """A consumer, as far as advisories name it."""
 
-    @property
-    def name(self) -> str: ...
+    name: str
+    config: ConsumerConfig
 
     @property
     def stream(self) -> _Stream: ...
-
-    @property
-    def config(self) -> ConsumerConfig: ...
 
 
 class _Context(Protocol):

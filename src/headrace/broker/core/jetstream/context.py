@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from .advisories import Advisories
@@ -15,60 +16,35 @@ if TYPE_CHECKING:
     from .ports import StreamQuota
     from .tick.flush_barrier import FlushBarrier
 
-__all__ = [
-    "BatchRoom",
-    "Context",
-]
+__all__ = ["BatchRoom", "Context"]
 
 _NAME_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
+@dataclass
 class BatchRoom:
     """What the open batches of all streams take together."""
 
-    def __init__(self) -> None:
-        self.batches = 0
-        self.nbytes = 0
-        self.fast = 0
-        """How many fast batches are open; they hold nothing."""
+    batches: int = 0
+    nbytes: int = 0
+    fast: int = 0
+    """How many fast batches are open; they hold nothing."""
 
 
+@dataclass(eq=False)
 class Context:
     """The ports of one engine, and what its parts share."""
 
-    __slots__ = (
-        "advisories",
-        "barrier",
-        "batch_room",
-        "bus",
-        "clock",
-        "options",
-        "quota",
-        "random",
-        "removals",
-        "storage",
-        "taken",
-        "timers",
-    )
+    bus: Bus
+    storage: Storage
+    clock: Clock
+    random: Randomness
+    timers: Timers
+    options: JetStreamOptions
+    barrier: FlushBarrier = field(init=False)
+    quota: StreamQuota = field(init=False)
 
-    barrier: FlushBarrier
-    quota: StreamQuota
-
-    def __init__(
-        self,
-        bus: Bus,
-        storage: Storage,
-        clock: Clock,
-        random: Randomness,
-        timers: Timers,
-        options: JetStreamOptions,
-    ) -> None:
-        self.bus = bus
-        self.storage = storage
-        self.clock = clock
-        self.random = random
-        self.timers = timers
-        self.options = options
+    def __post_init__(self) -> None:
         self.advisories = Advisories(self)
         self.batch_room = BatchRoom()
         self.removals = Removals(self)

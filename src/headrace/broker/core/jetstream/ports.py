@@ -1,9 +1,8 @@
 """What the rooms of JetStream know of those above them, and what passes between them.
 
 ``Reader`` is a consumer and ``Copier`` a source or mirror of another stream, as their stream knows them;
-``StreamView`` is the stream as its consumers see it, ``PublishTarget`` as batches do and ``ScheduleTarget``
-as its schedules do. ``SourcePositions`` is how far a stream has come with what it copies itself. An
-``Arrival`` is a message on its way in.
+``StreamView`` is the stream as its consumers see it, and ``PublishTarget`` as batches do. ``SourcePositions``
+is how far a stream has come with what it copies itself. An ``Arrival`` is a message on its way in.
 """
 
 from __future__ import annotations
@@ -20,15 +19,12 @@ from ..ports import StreamStore
 __all__ = [
     "Arrival",
     "Copier",
-    "DuplicateIds",
     "Pending",
     "PublishTarget",
     "PushSide",
     "Reader",
     "ReaderAcks",
     "ReaderState",
-    "Retries",
-    "ScheduleTarget",
     "SourcePositions",
     "Stager",
     "StreamQuota",
@@ -74,15 +70,6 @@ class Pending(Protocol):
 
     def when_done(self, then: Callable[[Exception | None], None]) -> None:
         """Call ``then`` at its end, at once if that has come."""
-        ...
-
-
-class Retries(Protocol):
-    """Work that waits until the store can read again; see ``tick.retry``."""
-
-    def attempt(self, job: Callable[[], object]) -> None: ...
-
-    def failed(self, error: Exception, job: Callable[[], object]) -> None: ...
 
 
 # -- who reads a stream
@@ -93,94 +80,53 @@ class User(Protocol):
 
     def wants(self, subject: bytes) -> bool:
         """Whether a message on this subject is one for it."""
-        ...
 
     def needs(self, stream_seq: int, subject: bytes) -> bool:
         """Whether the stream has to keep a message for it."""
-        ...
 
 
 class ReaderState(Protocol):
-    """How far a consumer has come."""
+    """How far a consumer has come; see ``consumer.delivery_state``."""
 
     next_seq: int
-    """The sequence it reads next."""
+    delivered_consumer: int
+    floor_stream: int
 
-    @property
-    def delivered_consumer(self) -> int: ...
-
-    @property
-    def floor_stream(self) -> int: ...
-
-    def skip_below(self, stream_seq: int) -> None:
-        """Everything before this sequence left the stream."""
-        ...
+    def skip_below(self, stream_seq: int) -> None: ...
 
 
 class ReaderAcks(Protocol):
-    """The deliveries of a consumer that are not acknowledged."""
+    """The deliveries of a consumer that are not acknowledged; see ``consumer.acks.acks``."""
 
-    def forget(self, stream_seqs: Sequence[int]) -> None:
-        """These messages were removed: deliveries of them are over, and advisories say so."""
-        ...
-
-    def forget_below(self, stream_seq: int) -> None:
-        """Everything before this sequence left the stream by a limit."""
-        ...
-
-    def forget_gone(self, stream_seqs: Sequence[int]) -> None:
-        """These were purged."""
-        ...
-
-    def receive_position(self, consumer_seq: int, stream_seq: int) -> None:
-        """Everything delivered up to here has arrived."""
-        ...
+    def forget(self, stream_seqs: Sequence[int]) -> None: ...
+    def forget_below(self, stream_seq: int) -> None: ...
+    def forget_gone(self, stream_seqs: Sequence[int]) -> None: ...
+    def receive_position(self, consumer_seq: int, stream_seq: int) -> None: ...
 
 
 class PushSide(Protocol):
-    """The deliver subject of a push consumer."""
+    """The deliver subject of a push consumer: whether somebody listens there."""
 
     @property
-    def active(self) -> bool:
-        """Whether somebody listens there."""
-        ...
+    def active(self) -> bool: ...
 
 
 class Reader(User, Protocol):
-    """A consumer, as its stream knows it."""
+    """A consumer, as its stream knows it; a pull consumer has no ``push``."""
 
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def config(self) -> ConsumerConfig: ...
+    name: str
+    config: ConsumerConfig
 
     @property
     def state(self) -> ReaderState: ...
-
     @property
     def acks(self) -> ReaderAcks: ...
-
     @property
-    def push(self) -> PushSide | None:
-        """None for a pull consumer."""
-        ...
-
-    def skip_to(self, next_seq: int) -> None:
-        """Nothing before ``next_seq`` is left for it."""
-        ...
-
-    def wake(self) -> None:
-        """There may be something for it to deliver."""
-        ...
-
-    def touch(self) -> None:
-        """Its state has changed: the next flush journals it."""
-        ...
-
-    def num_pending(self) -> int:
-        """How many messages it has yet to deliver. Raises StoreReadError."""
-        ...
+    def push(self) -> PushSide | None: ...
+    def skip_to(self, next_seq: int) -> None: ...
+    def wake(self) -> None: ...
+    def touch(self) -> None: ...
+    def num_pending(self) -> int: ...
 
 
 class Copier(User, Protocol):
@@ -188,208 +134,94 @@ class Copier(User, Protocol):
 
     def wake(self) -> None:
         """The stream it reads has more messages on disk."""
-        ...
 
     def go_on(self) -> None:
         """What was in its way may be gone."""
-        ...
 
 
 class SourcePositions(Protocol):
-    """How far a stream has come with its sources, or its mirror."""
+    """How far a stream has come with its sources, or its mirror; see ``sourcing.positions``."""
 
-    def touch(self, *, save: bool = True) -> None:
-        """A position has changed; it is journaled to ``save`` it where no stored message tells it."""
-        ...
-
-    def infos(self, *, fresh: bool = False) -> tuple[StreamSourceInfo, ...]:
-        """How far each has come, as the stream's info shows it; ``fresh`` if the stream is just made."""
-        ...
+    def touch(self, *, save: bool = True) -> None: ...
+    def infos(self, *, fresh: bool = False) -> tuple[StreamSourceInfo, ...]: ...
 
 
 # -- a stream, as its consumers see it
 
 
 class _Waiters(Protocol):
-    """Consumers that have had every message so far."""
+    """Consumers that have had every message so far; see ``stream.waiters``."""
 
-    def add(self, reader: Any, filter: SubjectFilter | None, caught_up: int = 0) -> None:
-        """Wake a reader when a message that matches is durable; with no filter, by any flush.
-
-        ``caught_up`` is its next sequence if it has seen everything before that, else 0.
-        """
-        ...
-
+    def add(self, reader: Any, filter: SubjectFilter | None, caught_up: int = 0) -> None: ...
     def discard(self, reader: Any) -> None: ...
 
 
 class _Retention(Protocol):
-    """What decides whether an acknowledged message leaves the stream."""
+    """What decides whether an acknowledged message leaves the stream; see ``stream.retention``."""
 
-    def acknowledged(self, consumer: Any, sequences: Sequence[int]) -> None:
-        """A consumer is done with these. Raises StoreReadError, and then nothing has changed."""
-        ...
-
-    def consumers_changed(self) -> None:
-        """A consumer has gone, or needs less than it did."""
-        ...
+    def acknowledged(self, consumer: Any, sequences: Sequence[int]) -> None: ...
+    def consumers_changed(self) -> None: ...
 
 
 class StreamView(Protocol):
-    """A stream, as its consumers see it."""
+    """A stream, as its consumers see it; see ``stream.stream.Stream``."""
 
     name: str
     config: StreamConfig
     store: StreamStore
     created_ns: int
     removals: int
-    """Counts removals other than by acks and from the head: who counted messages counts anew."""
 
     @property
     def waiters(self) -> _Waiters: ...
-
     @property
     def retention(self) -> _Retention: ...
-
     @property
-    def holding(self) -> MutableMapping[Any, None]:
-        """Consumers with deliveries that are not acknowledged yet."""
-        ...
-
+    def holding(self) -> MutableMapping[Any, None]: ...
     @property
-    def blocked(self) -> MutableMapping[Any, None]:
-        """Consumers that stopped because a receiver has too much unsent output."""
-        ...
-
-    def expire(self) -> None:
-        """Remove what is too old."""
-        ...
-
-    def wake_after_flush(self) -> None:
-        """Let the next flush wake the waiters, even if it carries no message."""
-        ...
+    def blocked(self) -> MutableMapping[Any, None]: ...
+    def expire(self) -> None: ...
+    def wake_after_flush(self) -> None: ...
 
 
 # -- who publishes to a stream
 
 
-class DuplicateIds(Protocol):
-    """The message ids a stream knows."""
-
-    @property
-    def last_id(self) -> bytes:
-        """The id of the newest message that had one …"""
-        ...
-
-    @property
-    def last_sequence(self) -> int:
-        """… and that message."""
-        ...
-
-    def find(self, message_id: bytes, now_ns: int) -> int:
-        """The sequence stored under this id, or 0. Raises StoreReadError."""
-        ...
-
-
 class Stager(Protocol):
-    """The way into a stream's store."""
+    """The way into a stream's store; see ``stream.staging.Staging``."""
 
     is_plain: bool
-    """Whether a message without headers needs no look at all."""
 
-    def time(self) -> int:
-        """Now, as a timestamp of the stream's; it never goes back."""
-        ...
-
-    def renamed(self, subject: bytes) -> bytes:
-        """The subject after the stream's transform."""
-        ...
-
-    def stage(self, subject: bytes, headers: bytes, payload: bytes) -> int:
-        """Stage a message that needs no look; returns its sequence. Raises StoreError."""
-        ...
-
-    def stage_many(self, subjects: Sequence[bytes], payloads: Sequence[bytes]) -> int:
-        """``stage`` for several without headers; returns how many were staged before one could not be."""
-        ...
-
-    def stage_together(self, arrivals: Sequence[Arrival]) -> int:
-        """Stage checked messages, all or none; returns the last one's sequence.
-
-        Raises Refused, StoreError.
-        """
-        ...
+    def time(self) -> int: ...
+    def renamed(self, subject: bytes) -> bytes: ...
+    def stage(self, subject: bytes, headers: bytes, payload: bytes) -> int: ...
+    def stage_many(self, subjects: Sequence[bytes], payloads: Sequence[bytes]) -> int: ...
+    def stage_together(self, arrivals: Sequence[Arrival]) -> int: ...
 
 
 class PublishTarget(Protocol):
-    """A stream, as batches know it."""
+    """A stream, as batches know it; see ``stream.publishes.Publishes``."""
 
     name: str
     store: StreamStore
 
     @property
     def config(self) -> StreamConfig: ...
-
     @property
     def staging(self) -> Stager: ...
-
-    def publish(self, subject: bytes, headers: bytes, payload: bytes) -> tuple[int, Arrival]:
-        """Check a message and stage it, unless it is a duplicate; the sequence it has, or had already.
-
-        Raises Refused, StoreError.
-        """
-        ...
-
+    def publish(self, subject: bytes, headers: bytes, payload: bytes) -> tuple[int, Arrival]: ...
     def confirm(
         self, sequence: int, reply: bytes, extra: bytes = b"", purge: Pending | None = None
-    ) -> None:
-        """Acknowledge with the next flush, or with the one that ends a ``purge``."""
-        ...
-
-    def refuse(self, reply: bytes, error: ErrorSpec) -> None:
-        """Answer at once why something is not stored, if there is a ``reply``."""
-        ...
-
-
-class ScheduleTarget(Protocol):
-    """A stream, as its schedules know it."""
-
-    @property
-    def config(self) -> StreamConfig: ...
-
-    @property
-    def store(self) -> StreamStore: ...
-
-    @property
-    def unread(self) -> Retries: ...
-
-    def writable(self) -> bool:
-        """Whether something can be stored or removed."""
-        ...
-
-    def put_scheduled(self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes) -> None:
-        """Store what a schedule has made. Raises Refused, StoreError."""
-        ...
-
-    def remove(self, sequences: Sequence[int]) -> int:
-        """Remove messages; returns how many there were."""
-        ...
+    ) -> None: ...
+    def refuse(self, reply: bytes, error: ErrorSpec) -> None: ...
 
 
 # -- what an account may store
 
 
 class StreamQuota(Protocol):
-    """What an account may store, as its streams know it."""
+    """What an account may store, as its streams know it; see ``engine.account_limits.Quota``."""
 
-    def bounds(self, storage: str) -> bool:
-        """Whether what is published into a stream of this storage has to be admitted."""
-        ...
-
-    def admit(self, storage: str, content_bytes: int) -> None:
-        """Count a message. Raises Refused if there is no room for it."""
-        ...
-
-    def check_stream(self, config: StreamConfig, before: StreamConfig | None = None) -> None:
-        """Raises Refused if a stream reserves more than there is; ``before`` is what it was."""
-        ...
+    def bounds(self, storage: str) -> bool: ...
+    def admit(self, storage: str, content_bytes: int) -> None: ...
+    def check_stream(self, config: StreamConfig, before: StreamConfig | None = None) -> None: ...

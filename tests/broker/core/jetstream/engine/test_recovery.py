@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.jetstream.engine.keys import CONSUMER, STATE
+from headrace.broker.core.jetstream.engine.lost import CONSUMER, STATE
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
 from jetstream_world import Client, World

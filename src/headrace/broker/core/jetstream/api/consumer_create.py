@@ -27,6 +27,7 @@ from ..config.refused import Refused
 from ..context import Context
 from .consumer_info import consumer_info
 from .dispatcher import Call
+from .ports import stream_of
 
 if TYPE_CHECKING:
     from ..consumer.consumer import Consumer
@@ -87,9 +88,7 @@ class ConsumerCreation:
         return request
 
     def _apply(self, request: CreateConsumerRequest, call: Call, name: str) -> Document:
-        stream = self._assets.streams.get(call.names[0])
-        if stream is None:
-            raise Refused(Errors.STREAM_NOT_FOUND)
+        stream = stream_of(self._assets, call.names[0])
         options = self._context.options
         config = request.config
         if request.pedantic:

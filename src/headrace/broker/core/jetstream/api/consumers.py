@@ -29,9 +29,9 @@ from ..context import Context
 from .consumer_create import ConsumerCreation
 from .consumer_info import consumer_info
 from .dispatcher import Answer, ApiDispatcher, Call
+from .ports import stream_of
 
 if TYPE_CHECKING:
-    from ..stream.stream import Stream
     from .ports import Assets
 
 __all__ = ["ConsumersApi"]
@@ -91,7 +91,7 @@ class ConsumersApi:
         return SuccessResponse()
 
     def names(self, call: Call) -> Document:
-        names = sorted(self._stream(call).consumers)
+        names = sorted(stream_of(self._assets, call.names[0]).consumers)
         offset = min(max(call.read(OffsetRequest).offset, 0), len(names))
         return ConsumerNamesResponse(
             total=len(names),
@@ -101,7 +101,10 @@ class ConsumersApi:
         )
 
     def list_consumers(self, call: Call) -> Document:
-        consumers = [consumer for _, consumer in sorted(self._stream(call).consumers.items())]
+        consumers = [
+            consumer
+            for _, consumer in sorted(stream_of(self._assets, call.names[0]).consumers.items())
+        ]
         offset = min(max(call.read(OffsetRequest).offset, 0), len(consumers))
         page = consumers[offset : offset + INFOS_PER_PAGE]
         return ConsumerListResponse(
@@ -159,14 +162,10 @@ class ConsumersApi:
             self._context.advisories.unpinned(consumer, "admin", None)
         return Answer(None, {})
 
-    def _stream(self, call: Call) -> Stream:
-        stream = self._assets.streams.get(call.names[0])
-        if stream is None:
-            raise Refused(Errors.STREAM_NOT_FOUND)
-        return stream
-
     def _consumer(self, call: Call) -> Consumer:
-        consumer: Consumer | None = self._stream(call).consumers.get(call.names[1])
+        consumer: Consumer | None = stream_of(self._assets, call.names[0]).consumers.get(
+            call.names[1]
+        )
         if consumer is None:
             raise Refused(Errors.CONSUMER_NOT_FOUND)
         return consumer

@@ -21,7 +21,7 @@ from ...ports import Origin, StreamStore
 from ...server_headers import with_place
 from ..config.ranges import check_ranges
 from ..context import Context
-from ..headers.required_level import required_level_too_high
+from ..headers.published import required_level_too_high
 from ..headers.statuses import status, unreadable, with_headers
 from .dispatcher import ApiDispatcher
 from .messages import find_message

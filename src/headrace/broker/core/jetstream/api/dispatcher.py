@@ -24,7 +24,7 @@ from ..config.options import JetStreamOptions
 from ..config.ranges import check_ranges
 from ..config.refused import Refused
 from ..context import Context
-from ..headers.required_level import required_level_too_high
+from ..headers.published import required_level_too_high
 from ..stream.stream import StreamMarks
 from ..tick.flush_barrier import store_refusal
 

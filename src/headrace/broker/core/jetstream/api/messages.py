@@ -19,6 +19,7 @@ from .....message import StoredMessage
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject
 from ..config.refused import Refused
 from .dispatcher import ApiDispatcher, Call
+from .ports import stream_of
 
 if TYPE_CHECKING:
     from ..stream.stream import Stream
@@ -75,7 +76,7 @@ class MessagesApi:
         if not call.payload.strip():
             raise Refused(Errors.BAD_REQUEST)
         request = call.read(GetMessageRequest)
-        stream = self._stream(call)
+        stream = stream_of(self._assets, call.names[0])
         chosen = bool(request.seq or request.last_by_subj or request.next_by_subj)
         conflicting = (
             (request.last_by_subj and (request.seq or request.next_by_subj or request.start_time))
@@ -104,7 +105,7 @@ class MessagesApi:
         if not call.payload.strip():
             raise Refused(Errors.BAD_REQUEST)
         request = call.read(MessageDeleteRequest)
-        stream = self._stream(call)
+        stream = stream_of(self._assets, call.names[0])
         stream.check_not_sealed()
         if stream.config.deny_delete:
             raise Refused(Errors.STREAM_MSG_DELETE_FAILED, err="message delete not permitted")
@@ -116,9 +117,3 @@ class MessagesApi:
         if not stream.remove([request.seq]):
             raise Refused(Errors.SEQUENCE_NOT_FOUND, seq=request.seq)
         return SuccessResponse()
-
-    def _stream(self, call: Call) -> Stream:
-        stream = self._assets.streams.get(call.names[0])
-        if stream is None:
-            raise Refused(Errors.STREAM_NOT_FOUND)
-        return stream

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from .....api.consumers import ConsumerConfig
+from .....api.errors import Errors
 from .....api.streams import StreamConfig
+from ..config.refused import Refused
 from ..consumer.consumer import Consumer
 from ..stream.stream import Stream
 
-__all__ = ["Assets", "LostAssets", "Usage"]
+__all__ = ["Assets", "LostAssets", "Usage", "stream_of"]
 
 
 class Usage(NamedTuple):
@@ -29,44 +31,34 @@ class LostAssets(Protocol):
     @property
     def reasons(self) -> Mapping[str, str]:
         """Why not, by name."""
-        ...
 
 
 class Assets(Protocol):
-    """The streams and consumers of an account. Changes are journaled; what cannot be raises StoreError."""
+    """The streams and consumers of an account; see ``engine.registry.Registry``.
+
+    Changes are journaled; what cannot be raises StoreError.
+    """
 
     @property
     def streams(self) -> Mapping[str, Stream]: ...
-
     @property
     def lost(self) -> LostAssets: ...
-
     def create_stream(self, config: StreamConfig) -> Stream: ...
-
-    def adopt_stream(self, config: StreamConfig) -> Stream:
-        """Make a stream of what is on the disk under its name."""
-        ...
-
+    def adopt_stream(self, config: StreamConfig) -> Stream: ...
     def update_stream(self, stream: Stream, config: StreamConfig) -> None: ...
-
     def delete_stream(self, stream: Stream) -> None: ...
-
-    def drop_lost(self, name: str) -> None:
-        """Delete what is left of a lost stream."""
-        ...
-
+    def drop_lost(self, name: str) -> None: ...
     def create_consumer(self, stream: Stream, name: str, config: ConsumerConfig) -> Consumer: ...
-
-    def restart_consumer(self, consumer: Consumer, sequence: int) -> None:
-        """Let a consumer begin again at a sequence of its stream."""
-        ...
-
+    def restart_consumer(self, consumer: Consumer, sequence: int) -> None: ...
     def journal_consumer(self, consumer: Consumer) -> None: ...
-
     def delete_consumer(self, consumer: Consumer) -> None: ...
-
-    def mirror_of(self, name: str) -> Stream | None:
-        """A mirror that may answer Direct Gets for a stream that is away."""
-        ...
-
+    def mirror_of(self, name: str) -> Stream | None: ...
     def usage(self) -> Usage: ...
+
+
+def stream_of(assets: Assets, name: str) -> Stream:
+    """The stream of this name. Raises Refused."""
+    stream = assets.streams.get(name)
+    if stream is None:
+        raise Refused(Errors.STREAM_NOT_FOUND)
+    return stream

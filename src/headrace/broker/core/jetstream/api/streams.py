@@ -22,12 +22,11 @@ from .....api.streams import (
 from .....api.times import format_time
 from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
 from .....subjects import SubjectFilter, is_valid_pattern, overlaps
-from ..config.features import check_republish
-from ..config.levels import required_level
-from ..config.pedantic import check_pedantic
-from ..config.refused import Refused
+from ..config.features import check_republish, required_level
+from ..config.refused import Refused, invalid
 from ..config.sources import check_copies, check_copies_update
 from ..config.stream import (
+    check_pedantic,
     check_stream,
     check_stream_name,
     check_stream_update,
@@ -37,14 +36,14 @@ from ..config.stream import (
 )
 from ..context import Context
 from .account_info import account_info
-from .consumer_limits import check_consumer_limits
 from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
+from .ports import stream_of
 
 if TYPE_CHECKING:
     from ..stream.stream import Stream
     from .ports import Assets
 
-__all__ = ["StreamsApi", "stream_info"]
+__all__ = ["StreamsApi", "check_consumer_limits", "stream_info"]
 
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
 _NO_NAMES: Final = {**_NO_PAGE, "streams": None}
@@ -115,15 +114,9 @@ class StreamsApi:
     def create(self, call: Call) -> Document:
         config = self._read_config(call)
         if config.sealed:
-            raise Refused(
-                Errors.STREAM_INVALID_CONFIG,
-                err="stream configuration for create can not be sealed",
-            )
+            raise invalid("stream configuration for create can not be sealed")
         if config.mirror_direct and config.mirror is None:
-            raise Refused(
-                Errors.STREAM_INVALID_CONFIG,
-                err="stream has no mirror but does have mirror direct",
-            )
+            raise invalid("stream has no mirror but does have mirror direct")
         existing = self._assets.streams.get(config.name)
         if existing is not None:
             if not same_stream(existing.config, config):
@@ -144,7 +137,7 @@ class StreamsApi:
         config = self._read_config(call)
         if config.name in self._assets.lost.reasons:
             return self._adopt(config)
-        stream = self._stream(call)
+        stream = stream_of(self._assets, call.names[0])
         check_stream_update(stream.config, config)
         check_copies_update(stream.config, config)
         check_consumer_limits(stream, config)
@@ -173,14 +166,14 @@ class StreamsApi:
     def _adopt(self, config: StreamConfig) -> Document:
         """The messages are there, what they are to be used for is not: this says it."""
         if config.storage != "file":
-            raise Refused(Errors.STREAM_INVALID_CONFIG, err="the lost stream is one on disk")
+            raise invalid("the lost stream is one on disk")
         self._check_overlap(config)
         self._context.quota.check_stream(config)
         return stream_info(self._assets.adopt_stream(config), self._context)
 
     def info(self, call: Call) -> Answer:
         request = call.read(StreamInfoRequest)
-        stream = self._stream(call)
+        stream = stream_of(self._assets, call.names[0])
         copies = stream.copy_target.positions is not None
         if copies and stream.store.last_seq > stream.store.durable_seq:
             call.wait = True  # nobody is told otherwise when a copy is on disk
@@ -202,7 +195,7 @@ class StreamsApi:
         if call.names[0] in self._assets.lost.reasons:
             self._assets.drop_lost(call.names[0])
         else:
-            self._assets.delete_stream(self._stream(call))
+            self._assets.delete_stream(stream_of(self._assets, call.names[0]))
         return SuccessResponse()
 
     def purge(self, call: Call) -> None:
@@ -211,7 +204,7 @@ class StreamsApi:
             raise Refused(Errors.INVALID_JSON, err="json: seq and keep can not be negative")
         if request.seq and request.keep:
             raise Refused(Errors.BAD_REQUEST)
-        stream = self._stream(call)
+        stream = stream_of(self._assets, call.names[0])
         stream.check_not_sealed()
         if stream.config.deny_purge:
             raise Refused(Errors.STREAM_PURGE_FAILED, err="stream purge not permitted")
@@ -248,12 +241,6 @@ class StreamsApi:
             limit=INFOS_PER_PAGE,
             streams=tuple(stream_info(stream, self._context, listed=True) for stream in page),
         )
-
-    def _stream(self, call: Call) -> Stream:
-        stream = self._assets.streams.get(call.names[0])
-        if stream is None:
-            raise Refused(Errors.STREAM_NOT_FOUND)
-        return stream
 
     def _read_config(self, call: Call) -> StreamConfig:
         config = call.read(StreamConfig)
@@ -292,6 +279,24 @@ class StreamsApi:
             counts.sort()
         page = counts[offset : offset + SUBJECTS_PER_PAGE]
         return {subject.decode(errors="replace"): count for subject, count in page}, len(counts)
+
+
+def check_consumer_limits(stream: Stream, new: StreamConfig) -> None:
+    """Refuse new limits that a consumer there is already exceeds."""
+    old, limits = stream.config.consumer_limits, new.consumer_limits
+    if old == limits:
+        return
+    exceeding = [
+        name
+        for name, consumer in sorted(stream.consumers.items())
+        if 0 < limits.inactive_threshold < consumer.config.inactive_threshold
+        or 0 < limits.max_ack_pending < consumer.config.max_ack_pending
+    ]
+    if exceeding:
+        raise Refused(
+            Errors.STREAM_UPDATE,
+            err=f"change to limits violates consumers: {', '.join(exceeding)}",
+        )
 
 
 def _filter(pattern: str) -> SubjectFilter | None:

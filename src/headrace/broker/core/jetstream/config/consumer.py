@@ -29,7 +29,7 @@ from .durations import format_duration
 from .options import JetStreamOptions
 from .priority import check_priority, check_priority_update
 from .push import check_direct, check_flow_acks, check_push, check_side
-from .refused import Refused
+from .refused import Refused, invalid
 from .stream import metadata_bytes, without_dynamic_metadata
 
 __all__ = [
@@ -79,10 +79,7 @@ def check_consumer_name(name: str) -> None:
     if "/" in name or "\\" in name:
         raise Refused(Errors.CONSUMER_NAME_PATH_SEPARATORS)
     if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
-        raise Refused(
-            Errors.STREAM_INVALID_CONFIG,  # of a stream, and yet the public server's number
-            err="consumer name can not contain '.', '*', '>', '\\', '/'",
-        )
+        raise invalid("consumer name can not contain '.', '*', '>', '\\', '/'")
     if len(name) > NAME_CHARS_MAX:
         raise Refused(Errors.CONSUMER_NAME_TOO_LONG, max=NAME_CHARS_MAX)
 
@@ -248,7 +245,7 @@ def _check_filters(config: ConsumerConfig) -> None:
     patterns = [pattern.encode() for pattern in filters_of(config)]
     for pattern in patterns:
         if not is_valid_pattern(pattern):
-            raise Refused(Errors.STREAM_INVALID_CONFIG, err="invalid subject")
+            raise invalid("invalid subject")
     if len(patterns) > 1 and _any_subset(patterns):
         raise Refused(Errors.CONSUMER_OVERLAPPING_FILTERS)
 

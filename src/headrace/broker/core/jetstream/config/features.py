@@ -6,19 +6,19 @@ from typing import Final
 
 import msgspec
 
-from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....errors import InvalidSubjectError
 from .....subjects import overlaps
 from .....transforms import SubjectTransform
 from ...ports import Randomness
-from .refused import Refused
+from .refused import invalid
 
 __all__ = [
     "check_counter_config",
     "check_republish",
     "check_schedule_config",
     "compile_republish",
+    "required_level",
     "with_republish_defaults",
 ]
 
@@ -29,7 +29,7 @@ def check_schedule_config(config: StreamConfig) -> None:
     """Refuse what does not go together with schedules."""
     if config.allow_msg_schedules and config.discard == "new":
         text = "message scheduling cannot use discard new"
-        raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+        raise invalid(text)
 
 
 def check_counter_config(config: StreamConfig) -> None:
@@ -37,13 +37,13 @@ def check_counter_config(config: StreamConfig) -> None:
     if not config.allow_msg_counter:
         return
     if config.discard == "new":
-        raise _invalid("counter stream cannot use discard new")
+        raise invalid("counter stream cannot use discard new")
     if config.allow_msg_ttl:
-        raise _invalid("counter stream cannot use message TTLs")
+        raise invalid("counter stream cannot use message TTLs")
     if config.allow_msg_schedules:
-        raise _invalid("counter stream cannot use message schedules")
+        raise invalid("counter stream cannot use message schedules")
     if config.retention != "limits":
-        raise _invalid("counter stream can only use limits retention")
+        raise invalid("counter stream can only use limits retention")
 
 
 def with_republish_defaults(config: StreamConfig) -> StreamConfig:
@@ -66,10 +66,7 @@ def check_republish(config: StreamConfig, random: Randomness) -> None:
         return
     dest = rule.dest.encode()
     if any(overlaps(dest, subject.encode()) for subject in config.subjects):
-        raise Refused(
-            Errors.STREAM_INVALID_CONFIG,
-            err="stream configuration for republish destination forms a cycle",
-        )
+        raise invalid("stream configuration for republish destination forms a cycle")
     compile_republish(config, random)
 
 
@@ -83,12 +80,18 @@ def compile_republish(config: StreamConfig, random: Randomness) -> SubjectTransf
             rule.src.encode(), rule.dest.encode(), random=lambda n: random.getrandbits(32) % n
         )
     except InvalidSubjectError as error:
-        raise Refused(
-            Errors.STREAM_INVALID_CONFIG,
-            err=f"stream configuration for republish with transform from '{rule.src}' to "
-            f"'{rule.dest}' not valid",
+        raise invalid(
+            f"stream configuration for republish with transform from '{rule.src}' to "
+            f"'{rule.dest}' not valid"
         ) from error
 
 
-def _invalid(text: str) -> Refused:
-    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+def required_level(config: StreamConfig) -> int:
+    """0: any server; 1: since 2.11; 2: since 2.12; 4: since 2.14."""
+    if config.allow_batched:
+        return 4
+    if config.allow_msg_counter or config.allow_atomic or config.allow_msg_schedules:
+        return 2
+    if config.persist_mode == "async":
+        return 2
+    return 1 if config.allow_msg_ttl or config.subject_delete_marker_ttl > 0 else 0

@@ -11,7 +11,7 @@ from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....subjects import is_subset, is_valid_subject
-from .refused import Refused
+from .refused import Refused, invalid
 
 __all__ = [
     "check_direct",
@@ -86,7 +86,7 @@ def check_flow_acks(config: ConsumerConfig) -> None:
         raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_FLOW_CONTROL)
     if config.idle_heartbeat != _FLOW_ACKS_HEARTBEAT_S:
         text = "flow control ack policy heartbeat needs to be 1s"
-        raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+        raise invalid(text)
     if config.max_ack_pending <= 0:
         raise Refused(Errors.CONSUMER_FLOW_ACKS_REQUIRE_MAX_ACK_PENDING)
     if config.ack_wait or config.backoff:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .....api.errors import ErrorSpec
+from .....api.errors import Errors, ErrorSpec
 
-__all__ = ["Refused"]
+__all__ = ["Refused", "invalid"]
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
@@ -15,3 +15,8 @@ class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
     def __init__(self, error: ErrorSpec, **values: Any) -> None:
         self.error = error.with_(**values) if values else error
         super().__init__(self.error.description)
+
+
+def invalid(text: str) -> Refused:
+    """The refusal of a stream's configuration, in the public server's words."""
+    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)

@@ -19,7 +19,7 @@ from .....errors import InvalidSubjectError
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
-from .refused import Refused
+from .refused import Refused, invalid
 
 if TYPE_CHECKING:
     from ...ports import Randomness
@@ -267,7 +267,7 @@ def _check_prefixes(config: StreamConfig, streams: Mapping[str, Configured]) -> 
             text = (
                 f'stream external api prefix "{prefix}" must be a valid subject without wildcards'
             )
-            raise Refused(Errors.STREAM_INVALID_CONFIG, err=text)
+            raise invalid(text)
         if overlaps(prefix.encode(), _API):
             raise Refused(Errors.STREAM_EXTERNAL_API_OVERLAP, prefix=prefix, subject=_API.decode())
 
@@ -302,7 +302,7 @@ def _check_cycles(config: StreamConfig, streams: Mapping[str, Configured]) -> No
                 continue  # of the same name, perhaps, but another stream
             if source.name in visited:
                 if current.mirror is not None or _meets(current.subjects, source.filter_subject):
-                    raise Refused(Errors.STREAM_INVALID_CONFIG, err="detected cycle")
+                    raise invalid("detected cycle")
             elif source.name in streams:
                 to_visit.append(streams[source.name].config)
 

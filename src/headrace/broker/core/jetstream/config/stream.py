@@ -26,9 +26,10 @@ from ...ports import Randomness
 from .durations import format_duration
 from .features import check_counter_config, check_schedule_config, with_republish_defaults
 from .options import JetStreamOptions
-from .refused import Refused
+from .refused import Refused, invalid
 
 __all__ = [
+    "check_pedantic",
     "check_stream",
     "check_stream_name",
     "check_stream_update",
@@ -57,16 +58,12 @@ _UNLIMITED_WHEN_ZERO: Final = (
 )
 
 
-def _invalid(text: str) -> Refused:
-    return Refused(Errors.STREAM_INVALID_CONFIG, err=text)
-
-
 def check_stream_name(name: str) -> None:
     """Refuse a name that can not be a token of a subject and a directory."""
     if not name or not _FORBIDDEN_IN_NAMES.isdisjoint(name):
-        raise _invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
+        raise invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if len(name) > NAME_CHARS_MAX:
-        raise _invalid(f"stream name is too long, maximum allowed is {NAME_CHARS_MAX}")
+        raise invalid(f"stream name is too long, maximum allowed is {NAME_CHARS_MAX}")
 
 
 def with_stream_defaults(config: StreamConfig, options: JetStreamOptions) -> StreamConfig:
@@ -111,13 +108,11 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     """Refuse a configuration (after defaults) that can not be."""
     check_stream_name(config.name)
     if len(config.description.encode()) > DESCRIPTION_BYTES_MAX:
-        raise _invalid(
-            f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}"
-        )
+        raise invalid(f"stream description is too long, maximum allowed is {DESCRIPTION_BYTES_MAX}")
     if metadata_bytes(config.metadata) > METADATA_BYTES_MAX:
-        raise _invalid(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
+        raise invalid(f"stream metadata exceeds maximum size of {METADATA_BYTES_MAX} bytes")
     if config.num_replicas > _MAX_REPLICAS:
-        raise _invalid(f"maximum replicas is {_MAX_REPLICAS}")
+        raise invalid(f"maximum replicas is {_MAX_REPLICAS}")
     if config.num_replicas < 0:
         raise Refused(Errors.REPLICAS_NEGATIVE)
     if config.num_replicas > 1:
@@ -130,7 +125,7 @@ def check_stream(config: StreamConfig, options: JetStreamOptions) -> None:
     _check_markers(config)
     _check_subjects(config)
     if config.placement is not None and config.placement.preferred:
-        raise _invalid("preferred server not permitted in placement")
+        raise invalid("preferred server not permitted in placement")
     _check_size(config, options)
 
 
@@ -139,44 +134,44 @@ def _check_persistence(config: StreamConfig) -> None:
     if config.persist_mode != "async":
         return
     if config.storage != "file":
-        raise _invalid("async persist mode is only supported on file storage")
+        raise invalid("async persist mode is only supported on file storage")
     if config.allow_atomic:
-        raise _invalid("async persist mode is not supported with atomic batch publish")
+        raise invalid("async persist mode is not supported with atomic batch publish")
 
 
 def _check_times(config: StreamConfig, most: float) -> None:
     if config.max_age < 0:
-        raise _invalid("max age can not be negative")
+        raise invalid("max age can not be negative")
     if 0 < config.max_age < _MIN_AGE_S:
-        raise _invalid("max age needs to be >= 100ms")
+        raise invalid("max age needs to be >= 100ms")
     if config.duplicate_window < 0:
-        raise _invalid("duplicates window can not be negative")
+        raise invalid("duplicates window can not be negative")
     if config.max_age and config.duplicate_window > config.max_age:
-        raise _invalid("duplicates window can not be larger then max age")
+        raise invalid("duplicates window can not be larger then max age")
     if 0 < most < config.duplicate_window:
         limit = format_duration(round(most * 1e9))
-        raise _invalid(f"duplicates window can not be larger then server limit of {limit}")
+        raise invalid(f"duplicates window can not be larger then server limit of {limit}")
     if 0 < config.duplicate_window < _MIN_AGE_S:
-        raise _invalid("duplicates window needs to be >= 100ms")
+        raise invalid("duplicates window needs to be >= 100ms")
 
 
 def _check_discard(config: StreamConfig) -> None:
     if config.deny_purge and config.allow_rollup_hdrs:
-        raise _invalid("roll-ups require the purge permission")
+        raise invalid("roll-ups require the purge permission")
     if config.discard_new_per_subject:
         if config.discard != "new":
-            raise _invalid("discard new per subject requires discard new policy to be set")
+            raise invalid("discard new per subject requires discard new policy to be set")
         if config.max_msgs_per_subject <= 0:
-            raise _invalid("discard new per subject requires max msgs per subject > 0")
+            raise invalid("discard new per subject requires max msgs per subject > 0")
 
 
 def _check_markers(config: StreamConfig) -> None:
     if config.subject_delete_marker_ttl < 0:
-        raise _invalid("subject delete marker TTL must not be negative")
+        raise invalid("subject delete marker TTL must not be negative")
     if 0 < config.subject_delete_marker_ttl < 1:
-        raise _invalid("subject delete marker TTL must be at least 1 second")
+        raise invalid("subject delete marker TTL must be at least 1 second")
     if config.subject_delete_marker_ttl and config.mirror is not None:
-        raise _invalid("subject delete markers forbidden on mirrors")
+        raise invalid("subject delete markers forbidden on mirrors")
 
 
 def _check_subjects(config: StreamConfig) -> None:
@@ -184,25 +179,25 @@ def _check_subjects(config: StreamConfig) -> None:
     patterns = [subject.encode() for subject in config.subjects]
     for pattern in patterns:
         if not is_valid_pattern(pattern):
-            raise _invalid("invalid subject")
+            raise invalid("invalid subject")
     tree = PatternTree()
     are_apart = are_literal(patterns) and len({*patterns}) == len(patterns)
     for pattern in () if are_apart else patterns:
         other = tree.overlapping(pattern)
         if other is not None:
-            raise _invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')
+            raise invalid(f'subject "{other.decode()}" overlaps with "{pattern.decode()}"')
         tree.add(pattern)
     if config.no_ack:
         return
     if b">" in patterns:
-        raise _invalid("capturing all subjects requires no-ack to be true")
+        raise invalid("capturing all subjects requires no-ack to be true")
     for pattern in patterns:
         if pattern[:1] not in _MAY_BE_SYSTEM:
             continue
         if any(overlaps(pattern, taken) for taken in _API) and not is_subset(pattern, _EVENTS):
-            raise _invalid("subjects that overlap with jetstream api require no-ack to be true")
+            raise invalid("subjects that overlap with jetstream api require no-ack to be true")
         if overlaps(pattern, _SYSTEM) and not is_subset(pattern, _SYSTEM_ACCOUNTS):
-            raise _invalid("subjects that overlap with system api require no-ack to be true")
+            raise invalid("subjects that overlap with system api require no-ack to be true")
 
 
 def _check_size(config: StreamConfig, options: JetStreamOptions) -> None:
@@ -229,30 +224,66 @@ def compile_transform(config: StreamConfig, random: Randomness) -> SubjectTransf
         raise Refused(Errors.STREAM_TRANSFORM_INVALID_DESTINATION, err=error) from error
 
 
+_AT_LEAST_UNLIMITED: Final = (
+    "max_msgs",
+    "max_msgs_per_subject",
+    "max_bytes",
+    "max_msg_size",
+    "max_consumers",
+)
+
+
+def check_pedantic(config: StreamConfig, options: JetStreamOptions) -> None:
+    """Refuse a configuration, as it was asked for, that needs to be set right; texts as nats-server's."""
+    for name in _AT_LEAST_UNLIMITED:
+        if getattr(config, name) < -1:
+            raise Refused(Errors.PEDANTIC, err=f"{name} must be set to -1")
+    copies = config.mirror is not None or bool(config.sources)
+    if (
+        0 < options.assets.duplicate_window < DUPLICATE_WINDOW_S_DEFAULT
+        and not copies
+        and not config.duplicate_window
+    ):
+        text = "duplicate window limits are higher than current limits"
+        raise Refused(Errors.PEDANTIC, err=text)
+    short = 0 < config.max_age < DUPLICATE_WINDOW_S_DEFAULT
+    if short and not copies and not config.duplicate_window:
+        raise Refused(Errors.PEDANTIC, err="duplicate window cannot be bigger than max age")
+    if config.subject_delete_marker_ttl >= 1:
+        if not config.allow_msg_ttl:
+            raise invalid("subject delete marker cannot be set if message TTLs are disabled")
+        if not config.allow_rollup_hdrs:
+            raise invalid("subject delete marker cannot be set if roll-ups are disabled")
+    if config.allow_msg_schedules and not config.allow_rollup_hdrs:
+        raise invalid("message scheduling cannot be set if roll-ups are disabled")
+    if config.republish is not None and not config.republish.src:
+        raise Refused(Errors.PEDANTIC, err="republish source can not be empty")
+
+
 def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
     """Refuse an update that changes what can not change."""
     if old.name != new.name:
-        raise _invalid("stream configuration name must match original")
+        raise invalid("stream configuration name must match original")
     if old.storage != new.storage:
-        raise _invalid("stream configuration update can not change storage type")
+        raise invalid("stream configuration update can not change storage type")
     if old.retention != new.retention and "workqueue" in (old.retention, new.retention):
-        raise _invalid(
+        raise invalid(
             "stream configuration update can not change retention policy to/from workqueue"
         )
     if old.sealed and not new.sealed:
-        raise _invalid("stream configuration update can not unseal a sealed stream")
+        raise invalid("stream configuration update can not unseal a sealed stream")
     if old.deny_delete and not new.deny_delete:
-        raise _invalid("stream configuration update can not cancel deny message deletes")
+        raise invalid("stream configuration update can not cancel deny message deletes")
     if old.deny_purge and not new.deny_purge:
-        raise _invalid("stream configuration update can not cancel deny purge")
+        raise invalid("stream configuration update can not cancel deny purge")
     if old.allow_msg_schedules and not new.allow_msg_schedules:
-        raise _invalid("message schedules can not be disabled")
+        raise invalid("message schedules can not be disabled")
     if old.allow_msg_counter != new.allow_msg_counter:
-        raise _invalid("stream configuration update can not change message counter setting")
+        raise invalid("stream configuration update can not change message counter setting")
     if old.persist_mode != new.persist_mode:
-        raise _invalid("stream configuration update can not change persist mode")
+        raise invalid("stream configuration update can not change persist mode")
     if old.allow_msg_ttl and not new.allow_msg_ttl:
-        raise _invalid("message TTL status can not be disabled")
+        raise invalid("message TTL status can not be disabled")
 
 
 def same_stream(one: StreamConfig, other: StreamConfig) -> bool:

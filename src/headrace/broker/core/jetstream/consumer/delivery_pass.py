@@ -37,31 +37,24 @@ class Recipients(Protocol):
 
     def begin(self) -> PassEnd | None:
         """A pass begins; why nothing can go out, if that is clear already."""
-        ...
 
     def obstacle(self) -> PassEnd | None:
         """What keeps the next message from going out, if anything."""
-        ...
 
     def wanted(self) -> int:
         """How many new messages to read; 0 when nobody there can have one now."""
-        ...
 
     def hand_out(self, rows: list[StoredRow]) -> PassEnd | None:
         """Send a batch of new messages, or some of it; why the pass ends with that, if it does."""
-        ...
 
     def resend(self, row: StoredRow) -> PassEnd | None:
         """Send one message again; why the pass ends with that, if it does."""
-        ...
 
     def stopped(self) -> PassEnd:
         """Why nobody could have a message."""
-        ...
 
     def end(self) -> None:
         """The pass is over."""
-        ...
 
 
 class DeliveryPass:

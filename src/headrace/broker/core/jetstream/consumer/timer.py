@@ -19,11 +19,9 @@ class Timed(Protocol):
 
     def next_time_ns(self) -> int | None:
         """When ``run_due`` has something to do; None while nothing waits for time."""
-        ...
 
     def run_due(self, now_ns: int) -> None:
         """Do what is due by now."""
-        ...
 
 
 class ConsumerTimer:

@@ -17,7 +17,7 @@ __all__ = ["ConsumerView"]
 
 
 class ConsumerView(Protocol):
-    """What the rooms ``acks``, ``pull`` and ``push`` know of the consumer they are parts of."""
+    """What the rooms ``acks``, ``pull`` and ``push`` know of the ``consumer.Consumer`` they are parts of."""
 
     context: Context
     stream: StreamView
@@ -28,24 +28,9 @@ class ConsumerView(Protocol):
     timer: ConsumerTimer
     inactivity: Inactivity
     unread: Unread
-    """Delivery waits here while the store cannot read what comes next."""
 
-    def wake(self) -> None:
-        """There may be something to deliver: ask for a delivery pass."""
-        ...
-
-    def touch(self) -> None:
-        """The delivery state changed: journal it with the next flush."""
-        ...
-
-    def report_later(self) -> None:
-        """Let the stream's retention know, at the end of the tick, what is finished."""
-        ...
-
-    def forgot(self, entries: Sequence[Entry]) -> None:
-        """Deliveries are over because their messages left the stream, unless the flush fails."""
-        ...
-
-    def deliver_at_once(self) -> None:
-        """Deliver now, unless that was done in this tick already and nothing has changed."""
-        ...
+    def wake(self) -> None: ...
+    def touch(self) -> None: ...
+    def report_later(self) -> None: ...
+    def forgot(self, entries: Sequence[Entry]) -> None: ...
+    def deliver_at_once(self) -> None: ...

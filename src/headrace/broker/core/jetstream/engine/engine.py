@@ -25,7 +25,6 @@ from ..consumer.consumer import Consumer
 from ..consumer.delivery_state import Entry
 from ..consumer.push.push import FLOW, FlowDispatch
 from ..context import Context
-from ..sourcing.copies import Copies, Elsewhere
 from ..stream.stream import Stream
 from ..tick.commits import Commits
 from ..tick.flush_barrier import FlushBarrier
@@ -58,6 +57,7 @@ class JetStream:
         self._context = context
         self._acks = AckDispatch()
         self.registry = Registry(context, self._acks)
+        self.copies = self.registry.copies
         context.barrier = FlushBarrier(
             bus, commits or Commits(storage), clock, timers, self._stage, self._completed
         )
@@ -81,15 +81,6 @@ class JetStream:
         bus.add_sink(FLOW, FlowDispatch(self.registry.streams).sink)
         bus.on_unblocked(self._unblocked)
 
-    @property
-    def copies(self) -> Copies:
-        """All copying into the streams of this engine."""
-        return self.registry.copies
-
-    def can_reach(self, elsewhere: Elsewhere) -> None:
-        """Copy from streams of other accounts, too: those that ``elsewhere`` finds."""
-        self.registry.copies.elsewhere = elsewhere
-
     def recover(self) -> None:
         """Open the streams and consumers the storage holds. Raises StoreError."""
         self.registry.recover()
@@ -106,8 +97,8 @@ class JetStream:
     def work(self) -> None:
         """The work of a tick without its flush."""
         self._quota.new_tick()
-        if self.registry.copies.ready:
-            self.registry.copies.copy_some()
+        if self.copies.ready:
+            self.copies.copy_some()
         if self._streams.dirty:
             streams, self._streams.dirty = self._streams.dirty, []
             for stream in streams:
@@ -212,7 +203,7 @@ class JetStream:
         if self._consumers.to_report:
             self._report()
         self.registry.stage_consumers()
-        self.registry.copies.stage()
+        self.copies.stage()
         self._flushing, self._streams.appended = self._streams.appended, {}
         for stream in self._flushing:
             stream.flush_begins()
@@ -229,7 +220,7 @@ class JetStream:
         if error is not None:
             new.update(self._consumers.new)
             self.registry.take_back(removed, forgotten, new)
-        self.registry.copies.completed(error)
+        self.copies.completed(error)
         for stream in streams:
             try:
                 stream.on_durable()

@@ -7,18 +7,22 @@ configuration back to one that has none, STREAM.DELETE removes what there is, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from .....errors import StoreError
 from ..sourcing.positions import POSITIONS
-from .keys import CONSUMER, STATE, STREAM
 
 if TYPE_CHECKING:
     from ..context import Context
 
-__all__ = ["LostStreams", "keys_of"]
+__all__ = ["CONSUMER", "STATE", "STREAM", "LostStreams", "keys_of"]
+
+
+STREAM: Final = "stream/"
+CONSUMER: Final = "consumer/"
+STATE: Final = "state/"
 
 
 class LostStreams:

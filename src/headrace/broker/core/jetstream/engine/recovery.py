@@ -17,8 +17,7 @@ from .....api.consumers import ConsumerConfig
 from .....api.streams import StreamConfig
 from .....errors import StoreError, StoreFormatError, StoreFullError
 from ..sourcing.positions import POSITIONS
-from .keys import CONSUMER, STATE, STREAM
-from .lost import keys_of
+from .lost import CONSUMER, STATE, STREAM, keys_of
 
 if TYPE_CHECKING:
     from ..context import Context

@@ -23,8 +23,7 @@ from ..sourcing.copies import Copies
 from ..sourcing.positions import POSITIONS
 from ..stream.stream import Stream, StreamMarks
 from ..tick.removals import Disposal
-from .keys import CONSUMER, STATE, STREAM
-from .lost import LostStreams
+from .lost import CONSUMER, STATE, STREAM, LostStreams
 from .recovery import Recovery
 
 if TYPE_CHECKING:

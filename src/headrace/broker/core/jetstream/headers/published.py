@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from ..config.ranges import read_number
+
 __all__ = [
     "MARK",
     "header_value",
     "message_id",
     "read_headers",
+    "required_level_too_high",
     "sole_message_id",
     "sole_message_ids",
 ]
@@ -95,3 +98,14 @@ def _line(block: bytes, start: int) -> bytes:
     """The rest of a line, without surrounding blanks; of the last one if its end is missing."""
     end = block.find(b"\r\n", start)
     return block[start : end if end >= 0 else len(block)].strip()
+
+
+_LEVEL: Final = b"Nats-Required-Api-Level"
+
+
+def required_level_too_high(headers: bytes, level: int) -> bool:
+    """Whether a request demands a higher level than ours."""
+    if _LEVEL not in headers:
+        return False
+    wanted = read_number(read_headers(headers).get(_LEVEL, b""))
+    return wanted is None or wanted > level

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .....api.streams import StreamConfig
     from ...ports import StreamStore
     from ..context import Context
-    from ..ports import DuplicateIds
+    from .duplicate_window import DuplicateWindow
 
 __all__ = ["Checks", "Overlay"]
 
@@ -78,14 +78,16 @@ class Overlay:
 
 
 _ALONE: Final = Overlay(is_batch=False)
-_Check = Callable[[Arrival, Mapping[bytes, bytes], Overlay], None]
+_Found = Mapping[bytes, bytes]
+"""The headers of the server's own in a message."""
+_Check = Callable[[Arrival, _Found, Overlay], None]
 
 
 class Checks:
     """The checks of one stream."""
 
     def __init__(
-        self, context: Context, config: StreamConfig, store: StreamStore, ids: DuplicateIds
+        self, context: Context, config: StreamConfig, store: StreamStore, ids: DuplicateWindow
     ) -> None:
         self._context = context
         self._store = store
@@ -221,35 +223,27 @@ class Checks:
 
     # -- the checks
 
-    def _read_increment(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _read_increment(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         arrival.increment = read_increment(found, arrival.payload, allowed=self._counts)
 
-    def _expect_stream(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _expect_stream(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         expected = found.get(_EXPECTED_STREAM)
         if expected and expected != self._config.name.encode():
             raise Refused(Errors.STREAM_NOT_MATCH)
 
-    def _allow_ttl(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+    def _allow_ttl(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         ttl = found.get(_TTL)
         if ttl and not self._config.allow_msg_ttl and read_ttl(ttl):
             raise Refused(Errors.MESSAGE_TTL_DISABLED)
 
-    def _allow_valid_ttl(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _allow_valid_ttl(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         ttl = found.get(_TTL)
         if ttl and not self._config.allow_msg_ttl:
             raise Refused(Errors.MESSAGE_TTL_DISABLED)
         if ttl and read_ttl(ttl) is None:
             raise Refused(Errors.MESSAGE_TTL_INVALID)
 
-    def _expect_subject_last(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _expect_subject_last(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         wanted, other = found.get(_EXPECTED_SUBJECT_LAST), found.get(_EXPECTED_SUBJECT)
         if not wanted:
             if other:
@@ -275,7 +269,7 @@ class Checks:
             return 0
         return self._store.last_matching(SubjectFilter([subject]))
 
-    def _expect_last(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+    def _expect_last(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         wanted = found.get(_EXPECTED_LAST)
         if not wanted:
             return
@@ -285,9 +279,7 @@ class Checks:
         if before.count:  # only the first message of a batch may say so
             raise Refused(Errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT)
 
-    def _read_schedule(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _read_schedule(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         subject, config = arrival.subject, self._config
         zone_of = self._context.options.time_zone
         arrival.is_schedule = check_schedule(found, subject, config, zone_of, arrival.timestamp_ns)
@@ -303,15 +295,11 @@ class Checks:
         last = self._store.get(state.last_seq) if state is not None else None
         return (last.headers, last.payload) if last is not None else None
 
-    def _allow_source(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _allow_source(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         if _SOURCE in found:
             raise Refused(Errors.MESSAGE_SOURCE_HEADER_NOT_ALLOWED)
 
-    def _find_duplicate(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _find_duplicate(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         name = found.get(_MSG_ID)
         if not name:
             return
@@ -323,15 +311,11 @@ class Checks:
             raise Refused(Errors.BATCH_DUPLICATE_ID)
         arrival.duplicate_of = duplicate_of
 
-    def _allow_last_id(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _allow_last_id(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         if found.get(_EXPECTED_LAST_ID):
             raise Refused(Errors.BATCH_UNSUPPORTED_HEADER, header=_EXPECTED_LAST_ID.decode())
 
-    def _expect_last_id(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _expect_last_id(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         wanted, ids = found.get(_EXPECTED_LAST_ID), self._ids
         if not wanted:
             return
@@ -339,7 +323,7 @@ class Checks:
         if wanted != last:
             raise Refused(Errors.STREAM_WRONG_LAST_MSG_ID, id=last.decode(errors="replace"))
 
-    def _read_rollup(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+    def _read_rollup(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         config = self._config
         value = found.get(_ROLLUP) or (b"sub" if arrival.is_schedule else b"")
         if not value:
@@ -355,7 +339,7 @@ class Checks:
         if rollup == b"all" and before.count:
             raise Refused(Errors.STREAM_ROLLUP_FAILED, err="batch rollup all invalid")
 
-    def _count(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+    def _count(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         if arrival.increment is None:
             return
         last = before.totals.get(arrival.subject) or self._last_message(arrival.subject)
@@ -365,20 +349,16 @@ class Checks:
         arrival.headers, arrival.payload = headers, body
         arrival.extra = b',"val":"%b"' % value
 
-    def _require_increment(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _require_increment(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         if self._counts and arrival.increment is None:
             raise Refused(Errors.MESSAGE_INCR_MISSING)
 
-    def _read_ttl(self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay) -> None:
+    def _read_ttl(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         ttl = found.get(_TTL)
         if ttl and arrival.increment is None:
             self.set_lifetime(arrival, ttl)
 
-    def _mark_schedule(
-        self, arrival: Arrival, found: Mapping[bytes, bytes], before: Overlay
-    ) -> None:
+    def _mark_schedule(self, arrival: Arrival, found: _Found, before: Overlay) -> None:
         """A schedule takes the place of another of its subject, and is found again after a restart."""
         if arrival.is_schedule:
             if not found.get(_ROLLUP):

@@ -32,27 +32,6 @@ class FastBatch:
         touched_ns: when something came last.
     """
 
-    __slots__ = (
-        "_expected",
-        "acked",
-        "batch_id",
-        "closed",
-        "durable",
-        "durable_seq",
-        "ending",
-        "expected",
-        "flow",
-        "flow_max",
-        "flying",
-        "gap_ok",
-        "received",
-        "reply",
-        "staged",
-        "stream_seq",
-        "timer",
-        "touched_ns",
-    )
-
     def __init__(self, first: FastReply, reply: bytes, now_ns: int, sharing: int) -> None:
         """``sharing`` batches, this one included, are open on the stream."""
         self.batch_id = first.batch_id

@@ -7,9 +7,9 @@ firing that is on disk is not repeated. Source: delayed message scheduling of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from .....api.base import DocumentError
 from .....api.errors import Errors
@@ -18,7 +18,7 @@ from .....api.times import format_time, parse_time
 from .....errors import StoreError, StoreReadError
 from .....message import StoredMessage
 from .....subjects import is_literal, is_valid_subject, overlaps
-from ...ports import Timer
+from ...ports import StreamStore, Timer
 from ..config.refused import Refused
 from ..headers.published import header_value
 from ..headers.statuses import with_headers
@@ -28,7 +28,7 @@ from .patterns import Firing, next_firing
 
 if TYPE_CHECKING:
     from ..context import Context
-    from ..ports import ScheduleTarget
+    from ..tick.retry import Unread
 
 __all__ = ["Schedules", "check_schedule", "check_scheduler"]
 
@@ -142,6 +142,20 @@ def _text(value: bytes) -> str:
 class _Entry(NamedTuple):
     sequence: int
     time_ns: int
+
+
+class ScheduleTarget(Protocol):
+    """A stream, as its schedules know it; see ``stream.stream.Stream``."""
+
+    config: StreamConfig
+    store: StreamStore
+    unread: Unread
+
+    def writable(self) -> bool: ...
+    def put_scheduled(
+        self, subject: bytes, headers: bytes, payload: bytes, rollup: bytes
+    ) -> None: ...
+    def remove(self, sequences: Sequence[int]) -> int: ...
 
 
 class Schedules:

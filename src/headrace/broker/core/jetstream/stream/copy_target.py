@@ -25,11 +25,8 @@ class _Staging(Protocol):
     last_ns: int
 
     def time(self) -> int: ...
-
     def renamed(self, subject: bytes) -> bytes: ...
-
     def check_quota(self, size: int) -> None: ...
-
     def stage(
         self,
         subject: bytes,

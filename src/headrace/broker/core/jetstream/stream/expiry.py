@@ -7,18 +7,13 @@ The store knows the truth: a reminder of a message that is gone, or that is anot
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from .....errors import StoreReadError
 from ...ports import Timer
 from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from ..schedule.due_times import DueTimes
-
-if TYPE_CHECKING:
-    from .....api.streams import StreamConfig
-    from ...ports import StreamStore
-    from ..context import Context
-    from ..ports import Retries
+from .subject_limit import Limited
 
 __all__ = ["Expiry"]
 
@@ -33,32 +28,14 @@ _MARKED_MAX: Final = 512  # … and so many if each may leave a marker
 _READ_BYTES: Final = 1 << 22
 
 
-class _Removing(Protocol):
-    def trim_old(self, before_ns: int) -> None: ...
-
-
 class _Staging(Protocol):
     def put(self, subject: bytes, headers: bytes, payload: bytes, ttl_ns: int = 0) -> int: ...
 
 
-class _Aging(Protocol):
-    """What this asks of its stream."""
-
-    config: StreamConfig
-    context: Context
-    store: StreamStore
-
-    @property
-    def unread(self) -> Retries: ...
-
-    @property
-    def removing(self) -> _Removing: ...
-
+class _Aging(Limited, Protocol):
     @property
     def staging(self) -> _Staging: ...
-
     def expire(self) -> None: ...
-
     def remove(self, sequences: Sequence[int]) -> int: ...
 
 

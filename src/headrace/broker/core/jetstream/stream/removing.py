@@ -9,9 +9,8 @@ from .....subjects import SubjectFilter
 from ..tick.removals import SLICE, Limits, Purge
 
 if TYPE_CHECKING:
-    from ...ports import Removal, StreamStore
+    from ...ports import Removal
     from ..ports import Reader
-    from ..tick.retry import Unread
     from .stream import Stream
 
 __all__ = ["Removing"]
@@ -27,17 +26,9 @@ class Removing:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._context = stream.context
+        self.store = stream.store
+        self.unread = stream.unread
         self._behind: Limits | None = None  # goes on with the limits, if they take more than a turn
-
-    @property
-    def store(self) -> StreamStore:
-        """The stream's messages."""
-        return self._stream.store
-
-    @property
-    def unread(self) -> Unread:
-        """What could not be done because the store cannot read now."""
-        return self._stream.unread
 
     def writable(self) -> bool:
         """False once the store has failed: then limits rest, and monitoring shows the failure."""

@@ -32,19 +32,15 @@ class Retention(Protocol):
 
     def wanted(self, subject: bytes) -> bool:
         """Whether a new message on this subject is kept at all."""
-        ...
 
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
         """``consumer`` is done with these: remove what need not stay."""
-        ...
 
     def consumers_changed(self) -> None:
         """A consumer went or changed its filters; one that comes makes nothing superfluous."""
-        ...
 
     def rolled_back(self) -> None:
         """A flush failed: what it had removed is back."""
-        ...
 
 
 class LimitsRetention:

@@ -16,35 +16,33 @@ if TYPE_CHECKING:
     from .....api.streams import StreamConfig
     from ...ports import StreamStore, Thinning
     from ..context import Context
-    from ..ports import Retries
+    from ..tick.retry import Unread
 
-__all__ = ["SubjectLimit"]
+__all__ = ["Limited", "SubjectLimit"]
 
 
 class _Removing(Protocol):
     def removed(self, sequences: Sequence[int]) -> None: ...
+    def trim_old(self, before_ns: int) -> None: ...
 
 
-class _Limited(Protocol):
-    """What this asks of its stream."""
+class Limited(Protocol):
+    """A stream, as its limits know it; see ``stream.Stream``."""
 
     config: StreamConfig
     context: Context
     store: StreamStore
-
-    @property
-    def unread(self) -> Retries: ...
+    unread: Unread
 
     @property
     def removing(self) -> _Removing: ...
-
     def writable(self) -> bool: ...
 
 
 class SubjectLimit:
     """``max_msgs_per_subject`` of one stream."""
 
-    def __init__(self, stream: _Limited) -> None:
+    def __init__(self, stream: Limited) -> None:
         self._stream = stream
         self.over: dict[bytes, None] = {}
         """Subjects that may have too many messages."""

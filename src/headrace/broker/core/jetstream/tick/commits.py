@@ -26,16 +26,13 @@ class Member(Protocol):
     @property
     def wanted(self) -> bool:
         """Whether something waits for a flush."""
-        ...
 
     @property
     def has_staged(self) -> bool:
         """Whether something was staged that no flush has carried yet, wanted or not."""
-        ...
 
     def begin(self) -> Done:
         """Stage the last changes; returns what is called when they are on disk, or are not."""
-        ...
 
 
 class Commits:

@@ -19,8 +19,6 @@ from .....clock import Clock
 from .....errors import StoreFullError, StoreReadError
 from ...ports import Bus, Timer, Timers
 from .commits import Commits
-from .paced_calls import PacedCalls
-from .turns import Turns
 
 __all__ = ["Awaiting", "FlushBarrier", "PubAcks", "store_refusal"]
 
@@ -42,7 +40,6 @@ class Awaiting(Protocol):
 
     def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
         """A flush begins that carries what was staged: returns what to call with its outcome."""
-        ...
 
 
 class PubAcks:
@@ -136,17 +133,11 @@ class FlushBarrier:
         self._replies: list[_Reply] = []
         self._soon: Timer | None = None
         self.wanted = False
-        commits.join(self)
-
-    @property
-    def turns(self) -> Turns:
+        self.turns = commits.turns
         """Turns of the loop, shared with the other engines of the storage."""
-        return self._commits.turns
-
-    @property
-    def paced(self) -> PacedCalls:
+        self.paced = commits.paced
         """Calls that make or remove directories, of all engines of the storage."""
-        return self._commits.paced
+        commits.join(self)
 
     @property
     def has_staged(self) -> bool:

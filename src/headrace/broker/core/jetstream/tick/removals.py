@@ -37,44 +37,23 @@ class Task(Protocol):
         """Do one slice; whether it was the last. Raises StoreError; if it is a StoreReadError,
         nothing was removed.
         """
-        ...
 
     def stall(self, error: StoreReadError) -> Unread | None:
         """The store cannot read what this slice takes: what tries it again later; None to give it up."""
-        ...
 
     def end(self, error: Exception | None) -> None:
         """All is removed, durable with the next flush; or it was given up."""
-        ...
 
 
-class Purged(Protocol):
-    """A stream, as its purges know it."""
+class Shrinking(Protocol):
+    """A stream, as its removals know it; see ``stream.removing.Removing``."""
 
-    @property
-    def store(self) -> StreamStore: ...
+    store: StreamStore
+    unread: Unread
 
-    @property
-    def unread(self) -> Unread: ...
-
-    def purge_some(self, removal: Removal) -> bool:
-        """One slice of a purge; whether it was the last. Raises StoreError."""
-        ...
-
-
-class Limited(Protocol):
-    """A stream on its way down to its limits."""
-
-    @property
-    def unread(self) -> Unread: ...
-
-    def catch_up(self) -> bool:
-        """Remove some of what is beyond a limit; whether nothing is left. Raises StoreReadError."""
-        ...
-
-    def caught_up(self) -> None:
-        """The limits are met, or catching up was given up."""
-        ...
+    def purge_some(self, removal: Removal) -> bool: ...
+    def catch_up(self) -> bool: ...
+    def caught_up(self) -> None: ...
 
 
 class _Context(Protocol):
@@ -190,7 +169,7 @@ class Purge:
 
     def __init__(
         self,
-        stream: Purged,
+        stream: Shrinking,
         removal: Removal,
         then: Then | None = None,
         *,
@@ -238,7 +217,7 @@ class Purge:
 class Limits:
     """A stream on its way down to its limits, as after an update or when much expires at once."""
 
-    def __init__(self, stream: Limited) -> None:
+    def __init__(self, stream: Shrinking) -> None:
         self._stream = stream
         self.waiting: list[Then] = []
         self.waits = False

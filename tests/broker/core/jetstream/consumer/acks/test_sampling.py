@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.core.jetstream.consumer.acks.sampling import percentage
+from headrace.broker.core.jetstream.consumer.acks.acks import percentage
 from jetstream_world import Client, Inbox, World
 
 SECOND = 1_000_000_000

@@ -33,7 +33,6 @@ class Policy(Protocol):
 
     def configure(self, config: ConsumerConfig) -> None:
         """Take an updated configuration; the kind of policy stays."""
-        ...
 
     def lane(self, request: WaitingRequest) -> int: ...
 
@@ -44,15 +43,12 @@ class Policy(Protocol):
 
         ``pending`` counts the message in question, ``ack_pending`` does not.
         """
-        ...
 
     def header(self) -> bytes:
         """A header line for the message about to be delivered, or ``b""``."""
-        ...
 
     def rejected(self, request: WaitingRequest) -> None:
         """The message was too large for the request that was to have it."""
-        ...
 
 
 class Standard:

@@ -9,7 +9,7 @@ from ......api import names
 from ......errors import StoreReadError
 from ....ports import Origin
 from ...headers import statuses
-from ...headers.required_level import required_level_too_high
+from ...headers.published import required_level_too_high
 from ..view import ConsumerView
 from .pinning import Pinning
 from .policy import PinnedClient, Policy
