@@ -72,15 +72,12 @@ class Authenticator(Protocol):
     @property
     def required(self) -> bool:
         """Whether a connection must authenticate before anything else."""
-        ...
 
     def new_nonce(self) -> str:
         """What a new connection is to sign; empty where nobody has a key."""
-        ...
 
     def authenticate(self, options: ConnectOptions, peer: Peer = NOWHERE) -> Verdict:
         """Whom these credentials belong to. Before CONNECT they are ``UNSAID``, and decided at once."""
-        ...
 
 
 class KeyChecker(Protocol):
@@ -90,7 +87,6 @@ class KeyChecker(Protocol):
 
     def signed(self, key: str, signature: str, nonce: str) -> bool:
         """Whether ``signature``, as CONNECT has it, is that of the public key over the nonce."""
-        ...
 
 
 class NoAuthentication:

@@ -34,11 +34,9 @@ class PasswordChecker(Protocol):
 
     def known(self, hashed: str, password: str) -> bool:
         """Whether the two were found to belong together before; quick."""
-        ...
 
     def matches(self, hashed: str, password: str) -> bool:
         """Whether the two belong together; slow, for any thread."""
-        ...
 
 
 class SlowDecisions(Protocol):
@@ -54,7 +52,6 @@ class SlowDecisions(Protocol):
 
         If ``decide`` raises, nobody is let in.
         """
-        ...
 
 
 class AtOnce:

@@ -42,4 +42,3 @@ class Monitored(Host, Protocol):
     @property
     def storage_error(self) -> Exception | None:
         """Why the store accepts nothing more; None if it does."""
-        ...

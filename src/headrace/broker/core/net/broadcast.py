@@ -29,43 +29,23 @@ def parts_of(route: Route) -> tuple[Route, ...]:
 class Broadcast:
     """The rest of one publish. Later parts skip subscriptions that have ended since the first."""
 
-    __slots__ = (
-        "_at",
-        "_headers",
-        "_origin",
-        "_parts",
-        "_payload",
-        "_reply",
-        "_router",
-        "_skip_client",
-        "_subject",
-    )
-
     def __init__(
         self, router: Router, route: Route, publish: Frame, origin: Origin, skip_client: int
     ) -> None:
-        self._router = router
-        self._parts = route.parts
-        _, self._subject, self._reply, self._headers, self._payload = publish
-        self._origin = origin
-        self._skip_client = skip_client
-        self._at = 0
+        self._deliver = router.deliver
+        self._parts = iter(route.parts)
+        self._message = publish[1:]
+        self._origin, self._skip_client = origin, skip_client
+        self._has_begun = False
 
     def step(self) -> int:
         """Deliver to one more part. Returns its weight in a turn, 0 when everybody has the message."""
-        if self._at == len(self._parts):
+        part = next(self._parts, None)
+        if part is None:
             return 0
-        part = self._parts[self._at]
-        if self._at and any([s.closed for s in part.plain]):  # noqa: C419 - quicker as a list
+        if self._has_begun and any([s.closed for s in part.plain]):  # noqa: C419 - quicker as a list
             part = type(part)(tuple([s for s in part.plain if not s.closed]))
-        self._at += 1
-        self._router.deliver(
-            part,
-            self._subject,
-            self._reply,
-            self._headers,
-            self._payload,
-            self._origin,
-            self._skip_client,
-        )
+        self._has_begun = True
+        subject, reply, headers, payload = self._message
+        self._deliver(part, subject, reply, headers, payload, self._origin, self._skip_client)
         return part.weight

@@ -20,7 +20,7 @@ __all__ = ["Host", "HostedAccount", "HostedAccounts"]
 
 
 class HostedAccount(Protocol):
-    """The account a session belongs to."""
+    """The account a session belongs to; see ``accounts.accounts.Account``."""
 
     name: str
     router: Router
@@ -28,25 +28,17 @@ class HostedAccount(Protocol):
     """Kept by the sessions."""
 
     @property
-    def is_full(self) -> bool:
-        """Whether one more connection would be too many."""
-        ...
-
+    def is_full(self) -> bool: ...
     @property
-    def may_subscribe(self) -> bool:
-        """Whether there is room for one more subscription."""
-        ...
+    def may_subscribe(self) -> bool: ...
 
 
 class HostedAccounts(Protocol):
-    """Where a session finds its account."""
+    """Where a session finds its account; see ``accounts.accounts.Accounts``."""
 
     @property
     def default(self) -> HostedAccount: ...
-
-    def get(self, name: str) -> HostedAccount | None:
-        """The account of this name; an empty one means the default account."""
-        ...
+    def get(self, name: str) -> HostedAccount | None: ...
 
 
 class Host(Protocol):
@@ -70,12 +62,9 @@ class Host(Protocol):
 
     def info(self, session: Session, *, entered: bool = False) -> bytes:
         """The INFO document for one client; one that has ``entered`` learns which account it is in."""
-        ...
 
     def entered(self, session: Session) -> None:
         """A client has logged in."""
-        ...
 
     def ended(self, session: Session) -> None:
         """A session is over."""
-        ...

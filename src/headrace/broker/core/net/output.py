@@ -24,7 +24,6 @@ class Reader(Protocol):
 
     def overflow(self) -> None:
         """The client reads too slowly."""
-        ...
 
 
 R_co = TypeVar("R_co", bound=Reader, covariant=True)

@@ -22,19 +22,15 @@ class Origin(Protocol):
     @property
     def round_trip_ns(self) -> int:
         """How long its last ping took; 0 before the first answer."""
-        ...
 
     def describe(self) -> dict[str, Any]:
         """Who this is, as advisories show it; made anew by each call."""
-        ...
 
     def hold(self) -> None:
         """Handle nothing more of what it says, until ``release`` was called as often."""
-        ...
 
     def release(self) -> None:
         """Go on."""
-        ...
 
 
 Sink = Callable[[bytes, bytes, bytes, bytes, Origin | None], bool | None]
@@ -68,21 +64,17 @@ class Target(Protocol):
         replies are sent regardless. ``Bus.on_unblocked`` tells when to try again. Who ignores it gets
         the receiver closed as a slow consumer at ``OUTBOUND_BYTES_MAX``.
         """
-        ...
 
     @property
     def room(self) -> int:
         """How many bytes fit in before a receiver is closed as a slow consumer."""
-        ...
 
     @property
     def steady(self) -> bool:
         """Whether it takes any number of messages: no receiver ends after a count."""
-        ...
 
     def send(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
         """Put one frame into the output of each receiver; ``subject`` is what the frame shows."""
-        ...
 
     def send_stored(
         self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
@@ -92,14 +84,12 @@ class Target(Protocol):
         The reply subject of each is ``reply % (sequence, its consumer sequence, timestamp_ns, how many
         are pending after it)``; ``consumer_seq`` and ``pending`` are those of the first.
         """
-        ...
 
     def send_many(self, messages: Iterable[tuple[bytes, bytes, bytes, bytes]]) -> None:
         """``send`` for several messages: subject, reply, headers and payload of each.
 
         A receiver that may end on the way takes them one by one, so that a generator can stop there.
         """
-        ...
 
 
 class Bus(Protocol):
@@ -107,27 +97,22 @@ class Bus(Protocol):
 
     def resolve(self, subject: bytes) -> Target | None:
         """Who receives a message sent to ``subject`` now (queue groups: one member), or None."""
-        ...
 
     def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> int:
         """Route an ordinary message from inside; returns how many received it."""
-        ...
 
     def publish_many(self, messages: Sequence[tuple[bytes, bytes]]) -> None:
         """Route ``(subject, payload)`` messages: quick when many go to inboxes of one client."""
-        ...
 
     def has_interest(self, subject: bytes) -> bool: ...
 
     def watch(self, watch: Watch) -> None:
         """Answer a watch now, and tell it of every change until ``unwatch``."""
-        ...
 
     def unwatch(self, watch: Watch) -> None: ...
 
     def add_sink(self, pattern: bytes, sink: Sink, many: ManySink | None = None) -> None:
         """Register a handler; ``many`` does the same for a batch, quicker."""
-        ...
 
     def add_sinks(
         self, patterns: Sequence[bytes], sink: Sink, many: ManySink | None, run: RunSink
@@ -140,4 +125,3 @@ class Bus(Protocol):
 
     def on_unblocked(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` each time some receiver that was ``blocked`` no longer is."""
-        ...

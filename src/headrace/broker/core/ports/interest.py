@@ -18,15 +18,12 @@ class Elsewhere(Protocol):
 
     def name_of(self, subject: bytes) -> bytes | None:
         """Its subject there; None if it does not get there."""
-        ...
 
     def watch(self, watch: Watch) -> None:
         """Answer a watch there."""
-        ...
 
     def unwatch(self, watch: Watch) -> None:
         """No longer."""
-        ...
 
 
 class Watch:

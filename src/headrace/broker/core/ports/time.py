@@ -25,4 +25,3 @@ class Timers(Protocol):
 
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
         """Call once at or after this reading of ``Clock.monotonic_ns``."""
-        ...

@@ -86,28 +86,22 @@ def parse_config(
     return _Parser(text, file, environ, read, (file,), ()).document()
 
 
+@dataclass
 class _Parser:
     """One file. A recursive descent with one position."""
 
-    def __init__(
-        self,
-        text: str,
-        file: str,
-        environ: Mapping[str, str],
-        read: Callable[[str, str], tuple[str, str]],
-        including: tuple[str, ...],
-        looking_up: tuple[str, ...],
-    ) -> None:
-        self.text = text
-        self.file = file
-        self.environ = environ
-        self.read = read
-        self.including = including
-        self.looking_up = looking_up
-        self.at = 0
+    text: str
+    file: str
+    environ: Mapping[str, str]
+    read: Callable[[str, str], tuple[str, str]]
+    including: tuple[str, ...]
+    looking_up: tuple[str, ...]
+    at: int = 0
+    depth: int = 0
+
+    def __post_init__(self) -> None:
         self.scopes: list[ConfigMap] = []
-        self.depth = 0
-        self.newlines = [found.start() for found in re.finditer("\n", text)]
+        self.newlines = [found.start() for found in re.finditer("\n", self.text)]
 
     # Documents, maps, arrays
 

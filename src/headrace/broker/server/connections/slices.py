@@ -30,7 +30,6 @@ class Guest(Protocol):
 
     def use_slice(self) -> None:
         """Go on; ``Slices.begin`` was called. To be told again, ask again."""
-        ...
 
 
 class Slices:

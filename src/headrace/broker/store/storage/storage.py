@@ -242,7 +242,7 @@ class FileStorage:
         return log
 
     def holds(self, name: str, store: object) -> bool:
-        """Whether this is what it keeps under the name."""
+        """Whether this is what it keeps under the name: not after a deletion or a failed creation."""
         return self._logs.get(name) is store
 
     def barred(self) -> dict[str, str]:
