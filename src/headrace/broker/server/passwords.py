@@ -10,13 +10,11 @@ import logging
 import secrets
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...errors import ConfigurationError
 from ..core.auth.authentication import Identity
-
-if TYPE_CHECKING:
-    from ..core.net.session import Session
+from ..core.net.session import Session
 
 __all__ = ["DecisionThreads", "Passwords", "password_checker"]
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ...clock import Clock
+from ..store import FileStorage
+from ..store.io.files import FileSystem
+from ..store.io.findings import Finding
 from ..store.storage.scrub import ScrubState, scrub
-
-if TYPE_CHECKING:
-    from ..store import FileStorage
-    from ..store.io.files import FileSystem
-    from ..store.io.findings import Finding
 
 __all__ = ["Scrubbing"]
 

@@ -8,17 +8,14 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ...api.times import format_time
 from ...clock import SystemClock
-from ..store import MemoryStorage
+from ..store import FileStorage, MemoryStorage
 from .config.options import BrokerOptions
 from .connections.pump import Pump
 from .scrubbing import Scrubbing
-
-if TYPE_CHECKING:
-    from ..store import FileStorage
 
 __all__ = ["OpenStorage", "open_storage"]
 

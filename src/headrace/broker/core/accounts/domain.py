@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ....errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from ..net.router import Router
-    from ..ports import Origin
+from ..net.router import Router
+from ..ports import Origin
 
 __all__ = ["DomainApi", "check_domain"]
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ....clock import Clock
+from ..ports import Bus, Randomness, Storage, Timers
 from .advisories import Advisories
+from .config.options import JetStreamOptions
 from .config.taken import TakenSubjects
+from .ports import StreamQuota
+from .tick.flush_barrier import FlushBarrier
 from .tick.removals import Removals
-
-if TYPE_CHECKING:
-    from ....clock import Clock
-    from ..ports import Bus, Randomness, Storage, Timers
-    from .config.options import JetStreamOptions
-    from .ports import StreamQuota
-    from .tick.flush_barrier import FlushBarrier
 
 __all__ = ["BatchRoom", "Context"]
 

@@ -6,18 +6,16 @@ No event is made unless somebody listens. ``sent`` and ``received`` count as in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from ....api.times import format_time
+from ..accounts.accounts import Account
+from ..net.host import HostedAccount
+from ..net.session import Session
 from .accounts import traffic_of
-
-if TYPE_CHECKING:
-    from ..accounts.accounts import Account
-    from ..net.host import HostedAccount
-    from ..net.session import Session
-    from .monitored import Monitored
+from .monitored import Monitored
 
 __all__ = ["AccountEvents"]
 

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ....api.times import format_time
 from ....errors import ConfigurationError
 from ....subjects import is_valid_subject, matches
 from ..accounts.accounts import Account
+from ..net.host import HostedAccount
+from ..net.session import Session
 from ..options import COMPATIBLE_API_LEVEL
 from .connections import subscription_detail
 from .monitored import Monitored
-
-if TYPE_CHECKING:
-    from ..net.host import HostedAccount
-    from ..net.session import Session
 
 __all__ = ["account_details", "accountz", "accstatz", "subsz", "traffic_of"]
 

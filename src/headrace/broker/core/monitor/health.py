@@ -5,10 +5,9 @@ The shapes and the sentences are those of nats-server's ``/healthz``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from .monitored import Monitored
+from .monitored import Monitored
 
 __all__ = ["HealthQuestion", "healthz"]
 

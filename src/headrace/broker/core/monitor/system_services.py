@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from ....api.times import format_time
 from ....errors import ConfigurationError
-from ..auth.permissions import written
+from ..accounts.accounts import Account
+from ..auth.permissions import Permissions, written
 from ..options import COMPATIBLE_VERSION
+from ..ports import Origin
 from . import accounts, connections, server
 from .account_events import AccountEvents
 from .health import HealthQuestion, healthz
-
-if TYPE_CHECKING:
-    from ..accounts.accounts import Account
-    from ..auth.permissions import Permissions
-    from ..ports import Origin
-    from .monitored import Monitored
+from .monitored import Monitored
 
 __all__ = ["SystemServices"]
 

@@ -7,14 +7,12 @@ a second of work, and nobody waits for it.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ....clock import Clock
 from ..timers import TimerQueue
+from .router import Router
 from .subscription import Subscription
-
-if TYPE_CHECKING:
-    from .router import Router
 
 __all__ = ["AT_ONCE_MAX", "Leaving"]
 

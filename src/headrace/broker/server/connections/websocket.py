@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 from ....errors import ConfigurationError
 from ..config.options import WebSocketOptions
 from .connection import EOF_SLICES, LINGER_S, REFUSED_LINGER_MAX, Connection
-
-if TYPE_CHECKING:
-    import socket
-
-    from .pump import Pump
+from .pump import Pump
 
 __all__ = ["WebSocketListener"]
 

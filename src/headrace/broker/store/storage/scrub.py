@@ -10,16 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ..format.record import HEAD_BYTES, OVERHEAD, U32, resync, try_decode
 from ..format.segment import HEADER_BYTES
 from ..io.files import FileSystem
 from ..io.findings import Finding
-
-if TYPE_CHECKING:
-    from ..log.file_log import FileLog
-    from ..log.memory_log import MemoryLog
+from ..log.file_log import FileLog
+from ..log.memory_log import MemoryLog
 
 __all__ = [
     "PIECE_BYTES",

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from .....api.messages import AccountInfo, AccountLimits, AccountTier, ApiStats
 from ...account_options import JetStreamLimits
 from ..config.options import JetStreamOptions
-
-if TYPE_CHECKING:
-    from .ports import Usage
+from .ports import Usage
 
 __all__ = ["account_info"]
 

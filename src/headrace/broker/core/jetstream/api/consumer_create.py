@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -24,15 +24,12 @@ from ..config.priority import with_explicit_acks
 from ..config.push import check_rate, with_flow_control
 from ..config.ranges import check_ranges
 from ..config.refused import Refused
+from ..consumer.consumer import Consumer
 from ..context import Context
+from ..stream.stream import Stream
 from .consumer_info import consumer_info
 from .dispatcher import Call
-from .ports import stream_of
-
-if TYPE_CHECKING:
-    from ..consumer.consumer import Consumer
-    from ..stream.stream import Stream
-    from .ports import Assets
+from .ports import Assets, stream_of
 
 __all__ = ["ConsumerCreation"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -29,10 +29,7 @@ from ..context import Context
 from .consumer_create import ConsumerCreation
 from .consumer_info import consumer_info
 from .dispatcher import Answer, ApiDispatcher, Call
-from .ports import stream_of
-
-if TYPE_CHECKING:
-    from .ports import Assets
+from .ports import Assets, stream_of
 
 __all__ = ["ConsumersApi"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from .....api import names
 from .....api.base import DocumentError, decode
@@ -23,12 +23,10 @@ from ..config.ranges import check_ranges
 from ..context import Context
 from ..headers.published import required_level_too_high
 from ..headers.statuses import status, unreadable, with_headers
+from ..stream.stream import Stream
 from .dispatcher import ApiDispatcher
 from .messages import find_message
-
-if TYPE_CHECKING:
-    from ..stream.stream import Stream
-    from .ports import Assets
+from .ports import Assets
 
 __all__ = ["DirectGet"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING
 
 from .....api.base import Document
 from .....api.errors import Errors
@@ -18,12 +17,9 @@ from .....api.times import format_time, parse_time
 from .....message import StoredMessage
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject
 from ..config.refused import Refused
+from ..stream.stream import Stream
 from .dispatcher import ApiDispatcher, Call
-from .ports import stream_of
-
-if TYPE_CHECKING:
-    from ..stream.stream import Stream
-    from .ports import Assets
+from .ports import Assets, stream_of
 
 __all__ = ["MessagesApi", "find_message"]
 

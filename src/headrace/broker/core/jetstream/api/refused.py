@@ -6,17 +6,15 @@ A tool that asks learns at once what is not to be had, instead of waiting for an
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from .....api.base import Document, decode
 from .....api.errors import Errors
 from ..config.refused import Refused
-
-if TYPE_CHECKING:
-    from .dispatcher import ApiDispatcher, Call
-    from .ports import Assets
+from .dispatcher import ApiDispatcher, Call
+from .ports import Assets
 
 __all__ = ["RefusedApi"]
 

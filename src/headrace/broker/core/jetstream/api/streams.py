@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -35,13 +35,10 @@ from ..config.stream import (
     with_stream_defaults,
 )
 from ..context import Context
+from ..stream.stream import Stream
 from .account_info import account_info
 from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
-from .ports import stream_of
-
-if TYPE_CHECKING:
-    from ..stream.stream import Stream
-    from .ports import Assets
+from .ports import Assets, stream_of
 
 __all__ = ["StreamsApi", "check_consumer_limits", "stream_info"]
 

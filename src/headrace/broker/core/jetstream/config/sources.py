@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -19,10 +19,8 @@ from .....errors import InvalidSubjectError
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
+from ...ports import Randomness
 from .refused import Refused, invalid
-
-if TYPE_CHECKING:
-    from ...ports import Randomness
 
 __all__ = [
     "Route",

@@ -7,15 +7,13 @@ an account without limits on a server without limits pays one look at a boolean 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConfig
 from ...account_options import JetStreamLimits
+from ..api.ports import Usage
 from ..config.refused import Refused
-
-if TYPE_CHECKING:
-    from ..api.ports import Usage
 
 __all__ = ["Quota", "ServerStore"]
 

@@ -7,15 +7,13 @@ configuration back to one that has none, STREAM.DELETE removes what there is, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
 from .....errors import StoreError
+from ..context import Context
 from ..sourcing.positions import POSITIONS
-
-if TYPE_CHECKING:
-    from ..context import Context
 
 __all__ = ["CONSUMER", "STATE", "STREAM", "LostStreams", "keys_of"]
 

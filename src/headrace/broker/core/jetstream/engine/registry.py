@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,6 +14,7 @@ from .....api.streams import StreamConfig
 from .....errors import StoreError
 from ..api.ports import Usage
 from ..config.refused import Refused
+from ..consumer.acks.dispatch import AckDispatch
 from ..consumer.consumer import Consumer, ConsumerMarks
 from ..consumer.delivery_state import Entry
 from ..context import Context
@@ -25,9 +25,6 @@ from ..stream.stream import Stream, StreamMarks
 from ..tick.removals import Disposal
 from .lost import CONSUMER, STATE, STREAM, LostStreams
 from .recovery import Recovery
-
-if TYPE_CHECKING:
-    from ..consumer.acks.dispatch import AckDispatch
 
 __all__ = ["Registry"]
 

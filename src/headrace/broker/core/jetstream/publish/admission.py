@@ -8,25 +8,23 @@ as it decides which refusal is told. A message of a batch is looked at as if tho
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .....api.errors import Errors
+from .....api.streams import StreamConfig
 from .....limits import HEADER_BYTES_MAX
 from .....subjects import SubjectFilter, is_literal, is_valid_pattern
+from ...ports import StreamStore
 from ..config.ranges import read_number
 from ..config.refused import Refused
+from ..context import Context
 from ..headers.published import MARK, read_headers
 from ..headers.statuses import with_headers
 from ..headers.ttl import NEVER, NEVER_NS, NOTED_NS, expires_at, read_ttl, with_ttl
 from ..ports import Arrival
 from ..schedule.schedules import check_schedule, check_scheduler
 from .counters import counted, counted_copy, read_increment
-
-if TYPE_CHECKING:
-    from .....api.streams import StreamConfig
-    from ...ports import StreamStore
-    from ..context import Context
-    from .duplicate_window import DuplicateWindow
+from .duplicate_window import DuplicateWindow
 
 __all__ = ["Checks", "Overlay"]
 

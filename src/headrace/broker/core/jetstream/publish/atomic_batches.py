@@ -7,7 +7,7 @@ finds all of them or none. An idle batch is abandoned, and so is one with a gap;
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -23,15 +23,13 @@ from .....limits import (
 from ...ports import Timer
 from ..config.ranges import read_number
 from ..config.refused import Refused
+from ..context import Context
 from ..headers.published import MARK, header_value, read_headers
 from ..headers.statuses import with_headers
 from ..headers.ttl import without_header
+from ..ports import PublishTarget
 from ..tick.flush_barrier import store_refusal
 from .admission import Checks, Overlay
-
-if TYPE_CHECKING:
-    from ..context import Context
-    from ..ports import PublishTarget
 
 __all__ = ["BATCH_MARK", "AtomicBatches"]
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .....limits import FAST_BATCH_FLOW_MAX
+from ...ports import Timer
 from ..headers.fast_reply import FAST, FastReply
-
-if TYPE_CHECKING:
-    from ...ports import Timer
 
 __all__ = ["FastBatch"]
 

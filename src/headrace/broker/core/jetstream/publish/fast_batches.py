@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -25,16 +25,14 @@ from ...ports import Bus
 from ...server_headers import without_requester
 from ..config.ranges import read_number
 from ..config.refused import Refused
+from ..context import Context
 from ..headers.fast_reply import COMMIT, END, PING, START, FastReply, read_fast_reply
 from ..headers.published import header_value
 from ..headers.ttl import without_header
+from ..ports import PublishTarget
 from ..tick.flush_barrier import store_refusal
+from .admission import Checks
 from .fast_batch import FastBatch
-
-if TYPE_CHECKING:
-    from ..context import Context
-    from ..ports import PublishTarget
-    from .admission import Checks
 
 __all__ = ["FastBatches"]
 

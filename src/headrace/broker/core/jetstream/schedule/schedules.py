@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from .....api.base import DocumentError
 from .....api.errors import Errors
@@ -20,15 +20,13 @@ from .....message import StoredMessage
 from .....subjects import is_literal, is_valid_subject, overlaps
 from ...ports import StreamStore, Timer
 from ..config.refused import Refused
+from ..context import Context
 from ..headers.published import header_value
 from ..headers.statuses import with_headers
 from ..headers.ttl import read_ttl
+from ..tick.retry import Unread
 from .due_times import DueTimes
 from .patterns import Firing, next_firing
-
-if TYPE_CHECKING:
-    from ..context import Context
-    from ..tick.retry import Unread
 
 __all__ = ["Schedules", "check_schedule", "check_scheduler"]
 

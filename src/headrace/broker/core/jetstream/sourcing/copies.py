@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from .....api.errors import Errors
+from .....api.errors import Errors, ErrorSpec
+from .....api.streams import StreamSource
 from ...ports import Timer
+from ..context import Context
+from ..stream.stream import Stream
 from .copy import Copy, MirrorCopy
 from .positions import POSITIONS, Positions
-
-if TYPE_CHECKING:
-    from .....api.errors import ErrorSpec
-    from .....api.streams import StreamSource
-    from ..context import Context
-    from ..stream.stream import Stream
 
 __all__ = ["Copies", "Elsewhere", "Reach"]
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from .....message import StoredMessage
+from ...ports import StreamStore
 from ..headers.published import MARK
 from ..headers.source import without_expectations
 from ..headers.ttl import expires_at
-
-if TYPE_CHECKING:
-    from .....message import StoredMessage
-    from ...ports import StreamStore
-    from ..ports import Arrival, Copier, SourcePositions
-    from ..publish.admission import Checks
+from ..ports import Arrival, Copier, SourcePositions
+from ..publish.admission import Checks
 
 __all__ = ["CopyTarget"]
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from .....api.errors import Errors
+from .....api.streams import StreamConfig
 from .....errors import StoreReadError
+from ...ports import StreamStore
 from ..config.refused import Refused
 from ..config.stream import compile_transform
+from ..context import Context
 from ..headers.published import message_id
+from ..ports import Copier, Reader
 from ..publish.duplicate_window import DuplicateWindow
 from ..publish.republish import Republisher, republisher_of
 from ..schedule.schedules import Schedules
@@ -29,12 +33,6 @@ from .retention import retention_of
 from .staging import Staging
 from .subject_limit import SubjectLimit
 from .waiters import Waiters
-
-if TYPE_CHECKING:
-    from .....api.streams import StreamConfig
-    from ...ports import StreamStore
-    from ..context import Context
-    from ..ports import Copier, Reader
 
 __all__ = ["Stream", "StreamMarks"]
 

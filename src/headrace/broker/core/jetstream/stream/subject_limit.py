@@ -7,16 +7,14 @@ message marks its subject. If each subject keeps one, the store notes which mess
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from .....api.streams import StreamConfig
 from .....errors import StoreReadError
+from ...ports import StreamStore, Thinning
+from ..context import Context
 from ..tick.removals import SLICE
-
-if TYPE_CHECKING:
-    from .....api.streams import StreamConfig
-    from ...ports import StreamStore, Thinning
-    from ..context import Context
-    from ..tick.retry import Unread
+from ..tick.retry import Unread
 
 __all__ = ["Limited", "SubjectLimit"]
 

@@ -7,13 +7,11 @@ once for all waiters; those that wait for other subjects are not touched, howeve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from .....subjects import SubjectFilter
 from ...net.trie import Trie
-
-if TYPE_CHECKING:
-    from ..ports import Reader
+from ..ports import Reader
 
 __all__ = ["Waiters"]
 

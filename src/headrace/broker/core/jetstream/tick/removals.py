@@ -11,16 +11,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-from ...ports import Bus, Removal, StreamStore
-
-if TYPE_CHECKING:
-    from .....clock import Clock
-    from ...ports import Timers
-    from .flush_barrier import FlushBarrier
-    from .retry import Unread
+from ...ports import Bus, Removal, StreamStore, Timers
+from .flush_barrier import FlushBarrier
+from .retry import Unread
 
 __all__ = ["SLICE", "Disposal", "Limits", "Purge", "Removals", "Task"]
 

@@ -7,14 +7,12 @@ the log says so at once, then once a minute, and when it is over.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
+from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-
-if TYPE_CHECKING:
-    from .....clock import Clock
-    from ...ports import Timer, Timers
-    from ..config.options import JetStreamOptions
+from ...ports import Timer, Timers
+from ..config.options import JetStreamOptions
 
 __all__ = ["Unread"]
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 import heapq
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from ......api.consumers import PullRequest
-
-if TYPE_CHECKING:
-    from ....ports import Origin, Target
+from ....ports import Origin, Target
 
 __all__ = ["EndRequest", "PullQueue", "WaitingRequest"]
 
