@@ -34,7 +34,7 @@ ENTERED = (
 )
 TOLD_EVERY = 1000
 # Not ``punch``: room inside a file is given back on a full disk alone, and the broker of these lives has
-# room without end, for a fault to be what stops it. Each of its faults is in broker/store/test_holes.py.
+# room without end, for a fault to be what stops it. Each of its faults is in broker/store/test_chores.py.
 KINDS = {
     "allocate",
     "create",

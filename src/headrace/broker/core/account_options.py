@@ -97,7 +97,6 @@ class Import:
 
     @property
     def pattern(self) -> bytes:
-        """The local subjects as a pattern."""
         return b".".join(b"*" if _is_reference(t) else t for t in self.local.split(b"."))
 
     def transform(self) -> SubjectTransform:

@@ -34,7 +34,6 @@ class Budget:
         self.spent = False
 
     def begin(self) -> None:
-        """Begin another slice."""
         self.left = self.grain
         self.spent = False
 

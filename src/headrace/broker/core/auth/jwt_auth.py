@@ -68,7 +68,6 @@ class TrustedTokens:
 
     @property
     def accounts(self) -> list[AccountOptions]:
-        """The accounts there are."""
         return [account.options for account in self._accounts.values()]
 
     def new_nonce(self) -> str:

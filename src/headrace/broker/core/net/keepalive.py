@@ -71,14 +71,12 @@ class KeepAlive:
                 session.output.write(encode.info(self._hub.info(session, entered=True)))
 
     def pong(self) -> None:
-        """The client answered a ping."""
         self._pings_out = 0
         if self._awaiting_pong_ns:
             self.round_trip_ns = self._hub.clock.monotonic_ns() - self._awaiting_pong_ns
             self._awaiting_pong_ns = 0
 
     def end(self) -> None:
-        """The session is over."""
         for timer in (self._timer, self._expiry):
             if timer is not None:
                 timer.cancel()

@@ -258,7 +258,6 @@ class Session:
         return last_words
 
     def disconnected(self, reason: str = "Client Closed") -> None:
-        """The socket is gone."""
         self._end(reason)
 
     def close(self, error: str, reason: str = "") -> None:

@@ -96,7 +96,6 @@ class SessionInput:
         self._frames += frames
 
     def clear(self) -> None:
-        """The session is over."""
         self._frames.clear()
         self._chunks.clear()
         self.kept_bytes = 0

@@ -77,7 +77,6 @@ class SessionSubscriptions:
                 self.drop(subscription)
 
     def drop(self, subscription: Subscription) -> None:
-        """End a subscription now."""
         if self.by_sid.pop(subscription.name, None) is not None:
             self._close(subscription)
             self._listener.router.unsubscribe(subscription)

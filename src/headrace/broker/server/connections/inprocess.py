@@ -52,7 +52,6 @@ class InProcessConnection:
     # What the client calls
 
     def receive(self, chunks: list[Chunk]) -> None:
-        """Handle what the client says, now."""
         session = self._session
         if self._over or session.closed:
             return
@@ -65,7 +64,6 @@ class InProcessConnection:
         self._regulate()
 
     def close(self) -> None:
-        """The client leaves."""
         self._end("Client Closed")
 
     # What the pump and the broker call
@@ -112,7 +110,6 @@ class InProcessConnection:
         """The broker stops: there is nothing to hurry, frames are taken at once."""
 
     def abort(self) -> None:
-        """Close now, whatever is unsent."""
         self._end("Client Closed")
 
     # Private

@@ -66,7 +66,6 @@ class Pump:
 
     @property
     def connections_max(self) -> int:
-        """How many connections there may be."""
         return self.hub.options.connections_max
 
     @property

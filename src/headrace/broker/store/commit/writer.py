@@ -326,7 +326,6 @@ class Writer:
         changed[source.rpartition("/")[0]] = None
 
     def forget(self, path: str) -> None:
-        """The file is going away."""
         self.handles.drop(path)
         self._allocated.pop(path, None)
         self._unsynced.pop(path, None)

@@ -76,7 +76,6 @@ def split_stamp(stamp: int) -> tuple[int, int]:
 
 
 def encode_entry(entry: Entry, number: int, salt: int) -> bytes:
-    """The record of an entry."""
     kind, key, value, stamp = entry
     size = OVERHEAD + len(key) + len(value)
     body = HEAD.pack(size, MARK, kind, 0, number, stamp, len(key)) + key + value

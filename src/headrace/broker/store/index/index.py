@@ -128,7 +128,6 @@ class Segment:
         return self.base + (position if self.rel is None else self.rel[position])
 
     def sequences(self, positions: Sequence[int]) -> list[int]:
-        """The sequences of several positions."""
         rel = positions if self.rel is None else map(self.rel.__getitem__, positions)
         return list(map(self.base.__add__, rel))
 

@@ -27,7 +27,6 @@ class Occurrences:
         self._heads: list[int] = [0] * subjects
 
     def add(self, sid: int, sequence: int) -> None:
-        """A message of ``sid`` was appended."""
         while sid >= len(self._lists):
             self._lists.append(array("Q"))
             self._heads.append(0)

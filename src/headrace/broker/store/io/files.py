@@ -316,7 +316,6 @@ class Handles:
             self._fs.close(handle)
 
     def drop_under(self, directory: str) -> None:
-        """Close every handle below ``directory``."""
         for path in [path for path in self._open if path.startswith(directory + "/")]:
             self.drop(path)
 

@@ -3,5 +3,5 @@
 A log is handed the segments and subjects that recovery found, and a ``SegmentCache`` with what the file
 streams of one storage share. Begin with ``log`` (the questions), then ``removals`` (removing, and taking
 back what a failed flush had done) and ``file_log`` (the files). ``limits`` and ``bulk`` remove by limit and
-some at a time; ``compaction`` and ``holes`` give back room.
+some at a time; ``compaction`` and ``chores`` give back room.
 """

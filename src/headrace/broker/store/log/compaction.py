@@ -261,7 +261,6 @@ class Compactor:
         self._refused: set[Segment] = set()  # no room, or unreadable: not tried before a restart
 
     def note(self, log: FileLog, segment: Segment) -> None:
-        """The segment has become sparse."""
         if segment not in self._refused:
             self._waiting[segment] = log
 

@@ -35,13 +35,12 @@ from ..index.spans import (
     subtract,
 )
 from . import appends
-from .appends import SUBJECT_MAX, Staged
+from .appends import SUBJECT_MAX
+from .chores import hole_before, punch_chore, seal_chore, unlink_chore
 from .compaction import Compaction, is_sparse
-from .holes import hole_before, punch_chore
 from .log import StreamLog
 from .reader import RecordReader
 from .removals import Part
-from .seal import seal_chore, unlink_chore
 from .segment_cache import SegmentCache
 
 __all__ = ["FileLog"]
@@ -55,6 +54,11 @@ _ROLL_DEAD: Final = 64 * 1024  # a tail with so many bytes and no message is lef
 class FileLog(StreamLog):
     """One stream on disk; see ``StreamStore`` in ``core/ports/storage.py``."""
 
+    append_expiring = appends.append_expiring
+    append_together = appends.append_together
+    reset_first = appends.reset_first
+    skip_to = appends.skip_to
+
     def __init__(
         self,
         name: str,
@@ -65,13 +69,13 @@ class FileLog(StreamLog):
         *,
         last_seq: int,
         first: int,
-        nbytes: int,
-        end: int,
-        cut_tail: bool,
-        unfit_tail: bool,
+        nbytes: int = 0,
+        end: int = HEADER_BYTES,
+        cut_tail: bool = False,
+        unfit_tail: bool = False,
         jump: bool,
-        missing: list[tuple[int, int]],
-        unrecorded: list[tuple[int, int]],
+        missing: Sequence[tuple[int, int]] = (),
+        unrecorded: Sequence[tuple[int, int]] = (),
         last_serial: int,
     ) -> None:
         super().__init__(name, segments[-1], cache.mark_dirty)
@@ -100,7 +104,7 @@ class FileLog(StreamLog):
         self._cut_bytes = 0  # what those writes hold
         self._opened: list[Segment] = []
         self._sealed: list[Segment] = []
-        self._relog = unrecorded  # removals to be recorded, though nothing is removed
+        self._relog = [*unrecorded]  # removals to be recorded, though nothing is removed
         self._holes: list[tuple[Segment, int]] = []  # to be given back after the next flush
         self.clean = segments[-1].durable and not unrecorded
         self.retarget()
@@ -190,24 +194,6 @@ class FileLog(StreamLog):
         self.messages += total
         self.bytes += end - self._end
         self._end = end
-
-    def append_expiring(
-        self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
-    ) -> int:
-        """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
-        return appends.append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
-
-    def append_together(self, messages: Sequence[Staged]) -> int:
-        """Stage messages of which a restart finds all or none; see ``appends.append_together``."""
-        return appends.append_together(self, messages)
-
-    def reset_first(self, sequence: int) -> None:
-        """On an empty stream only: the next message gets this sequence; see ``appends``."""
-        appends.reset_first(self, sequence)
-
-    def skip_to(self, sequence: int) -> None:
-        """The next message gets this sequence; those in between are never used; see ``appends``."""
-        appends.skip_to(self, sequence)
 
     def make_room(self, nbytes: int) -> None:
         """Make room for so many bytes in one piece. Raises StoreError if nothing may be changed."""

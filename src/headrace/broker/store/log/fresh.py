@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..format.segment import HEADER_BYTES
+from collections.abc import Sequence
+
 from ..index.index import Segment, SubjectTable
 from ..index.spans import segment_path
 from .file_log import FileLog
@@ -18,7 +19,7 @@ def new_log(
     *,
     serial: int = 1,
     last_seq: int = 0,
-    missing: list[tuple[int, int]] | None = None,
+    missing: Sequence[tuple[int, int]] = (),
 ) -> FileLog:
     """An empty stream; its first segment is created by the next flush."""
     segment = Segment(serial, last_seq + 1, salt=cache.salt(), path=segment_path(directory, serial))
@@ -31,12 +32,7 @@ def new_log(
         SubjectTable(),
         last_seq=last_seq,
         first=last_seq + 1,
-        nbytes=0,
-        end=HEADER_BYTES,
-        cut_tail=False,
-        unfit_tail=False,
         jump=last_seq > 0,
-        missing=missing or [],
-        unrecorded=[],
+        missing=missing,
         last_serial=serial,
     )

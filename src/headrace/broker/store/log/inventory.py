@@ -25,7 +25,7 @@ from ..format.segment import (
 from ..index.index import Segment, SubjectTable
 from ..io.files import is_full, read_around, unreadable
 from ..meta.spare import SPARE
-from .seal import unlink_chore
+from .chores import unlink_chore
 from .segment_cache import SegmentCache
 
 __all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file", "read_now", "twice"]

@@ -29,7 +29,6 @@ class SubjectLimits:
             self._log.superseded = []
 
     def renumber(self, places: Sequence[int]) -> None:
-        """Subjects have new numbers."""
         if self._log.superseded:
             noted = self._log.superseded
             self._log.superseded = [(places[sid], sequence) for sid, sequence in noted]

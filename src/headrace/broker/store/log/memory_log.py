@@ -11,7 +11,6 @@ from ....message import StoredRow
 from ..commit.writer import Work
 from ..index.index import Segment
 from . import appends
-from .appends import Staged
 from .log import StreamLog
 from .removals import Part
 
@@ -24,6 +23,11 @@ _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 i
 class MemoryLog(StreamLog):
     """One stream in memory; see ``StreamStore`` in ``core/ports/storage.py``."""
 
+    append_expiring = appends.append_expiring
+    append_together = appends.append_together
+    reset_first = appends.reset_first
+    skip_to = appends.skip_to
+
     def __init__(self, name: str, mark_dirty: Callable[[StreamLog], None]) -> None:
         super().__init__(name, Segment(0, 1), mark_dirty)
         self.segments[0].durable = True
@@ -34,7 +38,6 @@ class MemoryLog(StreamLog):
         return 0
 
     def append(self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int) -> int:
-        """Stage one message; return its sequence. Raises StoreError once the stream is deleted."""
         if self.clean:
             self.check_writable()
         sequence = self.last_seq + 1
@@ -71,7 +74,6 @@ class MemoryLog(StreamLog):
         timestamp_ns: int,
         blocks: Sequence[bytes] = (),
     ) -> None:
-        """``append`` for messages of one subject, a segment's worth at a time."""
         if self.search.occurrences is not None or self.superseded is not None:
             appends.append_each(self, subject, payloads, timestamp_ns, blocks)
             return
@@ -104,24 +106,6 @@ class MemoryLog(StreamLog):
             self.bytes += sum(sizes)
             self.last_seq = last
             position += count
-
-    def append_expiring(
-        self, subject: bytes, headers: bytes, payload: bytes, timestamp_ns: int, expires_ns: int
-    ) -> int:
-        """Stage one message that expires by itself; return its sequence. Raises as ``append`` does."""
-        return appends.append_expiring(self, subject, headers, payload, timestamp_ns, expires_ns)
-
-    def append_together(self, messages: Sequence[Staged]) -> int:
-        """Stage messages of which a restart finds all or none; see ``appends.append_together``."""
-        return appends.append_together(self, messages)
-
-    def reset_first(self, sequence: int) -> None:
-        """On an empty stream only: the next message gets this sequence; see ``appends``."""
-        appends.reset_first(self, sequence)
-
-    def skip_to(self, sequence: int) -> None:
-        """The next message gets this sequence; those in between are never used; see ``appends``."""
-        appends.skip_to(self, sequence)
 
     def make_room(self, nbytes: int) -> None:
         """There is always room. Raises StoreError if nothing may be changed."""

@@ -120,7 +120,6 @@ class Removals:
         self.renumber_if_worth()
 
     def _drop_many(self, segment: Segment, positions: Sequence[int]) -> None:
-        """``drop`` for several ascending positions."""
         log = self._log
         if isinstance(positions, range):
             sids: Sequence[int] = segment.sids[positions.start : positions.stop]

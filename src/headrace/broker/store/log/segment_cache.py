@@ -46,7 +46,6 @@ class Recent:
         self.nbytes += nbytes
 
     def discard(self, segment: Segment) -> None:
-        """The segment is gone."""
         for chunk in segment.chunks:
             self._drop(chunk)
         segment.chunks.clear()
@@ -119,7 +118,6 @@ class Blocks:
         self._blocks.pop((segment, number), None)
 
     def discard(self, segment: Segment) -> None:
-        """The segment is gone or has changed."""
         self._handles.drop(segment.path)
         for key in [key for key in self._blocks if key[0] is segment]:
             del self._blocks[key]
@@ -162,7 +160,6 @@ class SegmentCache:
         self.blocks = Blocks(fs, self.handles, cache_bytes // 8)
 
     def discard(self, segment: Segment) -> None:
-        """Nothing of the segment stays in memory or open."""
         self.compactor.forget(segment)
         self.recent.discard(segment)
         self.blocks.discard(segment)

@@ -55,7 +55,6 @@ class Journal:
         self.unstamped = False  # it has entries from before there were stamps
 
     def play(self, found: Found, data: bytes) -> None:
-        """Take over one entry."""
         key, value = key_and_value(data, found.offset, found.size, found.subject_len)
         version, number = split_stamp(found.timestamp_ns)
         self.changes = max(self.changes, version)

@@ -210,7 +210,6 @@ class Spares:
             self._dirty[home] = None
 
     def changed(self, entry: Entry, key: str) -> None:
-        """A key was set or deleted."""
         home = self._homes.get(key)
         if home is None:
             return
@@ -248,7 +247,6 @@ class Spares:
         return writes
 
     def complete(self) -> None:
-        """The oldest batch is done."""
         if self._flying:
             del self._flying[0]
 

@@ -36,11 +36,10 @@ from ..index.spans import coalesce, subtract
 from ..io.files import read_start
 from ..io.findings import Quarantine, damage
 from ..log.appends import ExpiryOf
+from ..log.chores import has_hole, seal_chore
 from ..log.file_log import FileLog
 from ..log.fresh import new_log
-from ..log.holes import has_hole
 from ..log.inventory import ArrayLoader, Inventory, SegmentFile, read_file, twice
-from ..log.seal import seal_chore
 from ..log.segment_cache import SegmentCache
 from .blanks import Blanks
 from .later import Later

@@ -95,7 +95,6 @@ class Layout:
         self._trash_number = max(taken, default=0)
 
     def stream(self, name: str) -> str:
-        """The directory of a stream."""
         return f"{self._streams}/{directory_name(name)}"
 
     def is_unfinished(self, directory: str) -> bool:

@@ -26,19 +26,15 @@ class MemoryMeta:
         self._values: dict[str, tuple[bytes, list[bytes]]] = {}
 
     def load(self) -> Mapping[str, tuple[bytes, list[bytes]]]:
-        """Every key with its value and the deltas since that value was put."""
         return self._values
 
     def put(self, key: str, value: bytes) -> None:
-        """Set a key's value and drop its deltas."""
         self._values[key] = (value, [])
 
     def append(self, key: str, delta: bytes) -> None:
-        """Add a delta to a key; one that was never put has the value ``b""``."""
         self._values.setdefault(key, (b"", []))[1].append(delta)
 
     def delete(self, key: str) -> None:
-        """Forget a key; one that is not there is none the worse."""
         self._values.pop(key, None)
 
     staged: Final = False
@@ -73,25 +69,21 @@ class MemoryStorage:
         return self._meta
 
     def streams(self) -> list[str]:
-        """The names of all streams, sorted."""
         return sorted(self._streams)
 
     def create_stream(self, name: str, *, memory: bool = True) -> MemoryLog:
-        """Make an empty stream. Raises StoreError if there is one of this name."""
         if name in self._streams:
             raise StoreError(f"stream {name!r} exists already")
         log = self._streams[name] = MemoryLog(name, self._mark_dirty)
         return log
 
     def open_stream(self, name: str, expiry_of: ExpiryOf | None = None) -> MemoryLog:
-        """The stream of this name. Raises StoreError if there is none."""
         log = self._streams.get(name)
         if log is None:
             raise StoreError(f"no stream {name!r} in the store")
         return log
 
     def delete_stream(self, name: str) -> None:
-        """Drop a stream with all its messages. Raises StoreError if there is none."""
         log = self.open_stream(name)
         del self._streams[name]
         self._dirty.pop(log, None)
@@ -106,7 +98,6 @@ class MemoryStorage:
         return {}
 
     def location(self, name: str) -> str:
-        """Where a stream lies."""
         return "memory"
 
     def is_unfinished(self, name: str) -> bool:
@@ -114,7 +105,6 @@ class MemoryStorage:
         return False
 
     def note(self, what: str, stream: str = "") -> None:
-        """Add to ``report`` what whoever uses the metadata found wrong with it."""
         self.report.append(Finding(self.location(stream), 0, what, stream))
 
     def flush(self, done: Callable[[Exception | None], None]) -> None:

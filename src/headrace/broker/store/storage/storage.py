@@ -170,7 +170,6 @@ class FileStorage:
 
     @property
     def stats(self) -> CommitStats:
-        """Counters of the commit thread."""
         return self._committer.stats
 
     @property

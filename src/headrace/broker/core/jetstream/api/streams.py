@@ -31,7 +31,6 @@ from ..config.stream import (
     check_stream_name,
     check_stream_update,
     compile_transform,
-    same_stream,
     with_stream_defaults,
 )
 from ..context import Context
@@ -116,7 +115,7 @@ class StreamsApi:
             raise invalid("stream has no mirror but does have mirror direct")
         existing = self._assets.streams.get(config.name)
         if existing is not None:
-            if not same_stream(existing.config, config):
+            if existing.config != config:
                 raise Refused(Errors.STREAM_NAME_EXISTS)
             return stream_info(existing, self._context, did_create=True)
         self._check_overlap(config)

@@ -35,7 +35,6 @@ __all__ = [
     "check_stream_update",
     "compile_transform",
     "metadata_bytes",
-    "same_stream",
     "with_stream_defaults",
     "without_dynamic_metadata",
 ]
@@ -284,8 +283,3 @@ def check_stream_update(old: StreamConfig, new: StreamConfig) -> None:
         raise invalid("stream configuration update can not change persist mode")
     if old.allow_msg_ttl and not new.allow_msg_ttl:
         raise invalid("message TTL status can not be disabled")
-
-
-def same_stream(one: StreamConfig, other: StreamConfig) -> bool:
-    """Whether two configurations (after defaults) ask for the same stream."""
-    return one == other

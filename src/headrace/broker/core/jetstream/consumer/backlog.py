@@ -82,14 +82,12 @@ class Backlog:
         """Holds messages back that are replayed at their original pace, until that has caught up."""
 
     def configure(self, config: ConsumerConfig) -> None:
-        """Take a checked configuration."""
         self.filter = filter_of(config)
         self._pending = PendingCount(self._stream, self.filter)
         self._max_ack_pending = config.max_ack_pending if self._state.tracks else -1
         self._replays = config.replay_policy == "original"
 
     def close(self) -> None:
-        """Let go of the list at once: the garbage collector would free many consumers' lists in one go."""
         self.last_per_subject.begin(())
 
     def begin_replay(self) -> None:
@@ -129,7 +127,6 @@ class Backlog:
         return 0 < self._max_ack_pending <= len(self._state.pending)
 
     def num_pending(self) -> int:
-        """How many messages are left."""
         state, first = self._state, self.last_per_subject
         left = first.count(state.delivered_stream)
         return left + self._pending.value(max(state.next_seq, first.after))
@@ -137,11 +134,9 @@ class Backlog:
     # -- time
 
     def next_time_ns(self) -> int | None:
-        """When the replay lets the next message go."""
         return self.replay.due_ns or None if self.replay is not None else None
 
     def run_due(self, now_ns: int) -> None:
-        """The time of the next message has come."""
         if self.replay is not None and 0 < self.replay.due_ns <= now_ns:
             self.replay.due_ns = 0
             self._wake()

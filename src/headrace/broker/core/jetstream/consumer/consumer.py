@@ -85,7 +85,7 @@ class Consumer:
             self.state,
             is_listened=self._is_listened,
             is_awaited=None if config.deliver_subject else self._is_awaited,
-            end=self._end_inactive,
+            end=lambda: self.on_inactive(self),
         )
         self.pause = Pause(context.clock, self._pause_ended)
         self.policy = make_policy(config, lambda: context.new_name(_PIN_ID_CHARS))
@@ -223,9 +223,6 @@ class Consumer:
     def _is_awaited(self) -> bool:
         self.pulls.drop_abandoned()
         return self.queue.waiting > 0
-
-    def _end_inactive(self) -> None:
-        self.on_inactive(self)
 
     def _pause_ended(self, until_ns: int) -> None:
         self.context.advisories.paused(self, until_ns)

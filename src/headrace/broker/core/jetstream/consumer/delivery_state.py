@@ -283,7 +283,6 @@ class DeliveryState:
         return [sequence for sequence in stream_seqs if self.acknowledge(sequence)]
 
     def pending_below(self, stream_seq: int) -> list[int]:
-        """The pending messages before ``stream_seq``."""
         pending = self.pending
         return [seq for seq in takewhile(stream_seq.__gt__, self._order) if seq in pending]
 

@@ -41,7 +41,6 @@ class Sender:
     # -- the account
 
     def begin(self, now_ns: int) -> None:
-        """A pass begins."""
         self.now_ns = now_ns
         self.left = _PASS_MESSAGES
         self.delivered = False

@@ -55,7 +55,6 @@ class ConsumerTimer:
             self._timer = None
 
     def close(self) -> None:
-        """Stop the timer for good."""
         self._is_closed = True
         self.cancel()
 

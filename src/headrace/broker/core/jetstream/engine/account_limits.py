@@ -59,7 +59,6 @@ class Quota:
         self._counts: dict[tuple[str, str], int] = {}
 
     def new_tick(self) -> None:
-        """Count anew when asked next."""
         if self._counts:
             self._counts.clear()
 

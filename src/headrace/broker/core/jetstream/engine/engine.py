@@ -112,7 +112,6 @@ class JetStream:
             self._report()
 
     def flush(self) -> None:
-        """Commit what was staged, by whichever engine of this storage."""
         self._barrier.flush()
 
     def reconfigure(self, options: JetStreamOptions) -> None:

@@ -71,7 +71,6 @@ class DuplicateWindow:
         return len(different) == len(message_ids) and self._sequences.keys().isdisjoint(different)
 
     def add(self, message_id: bytes, sequence: int, now_ns: int) -> None:
-        """Remember a stored message."""
         self.last_id, self.last_sequence = message_id, sequence
         if self.window_ns:
             self._sequences[message_id] = sequence

@@ -300,7 +300,6 @@ class FastBatches:
         self._say(batch.reply, self._total(batch, batch.durable, batch.durable_seq))
 
     def _total(self, batch: FastBatch, count: int, sequence: int) -> bytes:
-        """The answer to a whole batch."""
         name = msgspec.json.encode(self._stream.name)
         return b'{"stream":%b,"seq":%d%b}' % (name, sequence, _count(batch.batch_id, count))
 

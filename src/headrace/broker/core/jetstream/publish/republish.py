@@ -24,10 +24,6 @@ __all__ = [
 ]
 
 
-def _nowhere(subject: bytes) -> None:
-    return None
-
-
 class _Entry(NamedTuple):
     sequence: int
     target: bytes
@@ -52,7 +48,7 @@ class Republisher:
         if not self._waiting:
             return other
         if other is None:
-            self._apply = _nowhere
+            self._apply = lambda subject: None
             return self
         other._waiting = self._waiting
         return other
@@ -75,7 +71,6 @@ class Republisher:
         self._waiting.append(_Entry(sequence, target, *message, before))
 
     def release(self, durable_seq: int, bus: Bus) -> None:
-        """Send what has become durable."""
         waiting = self._waiting
         while waiting and waiting[0].sequence <= durable_seq:
             entry = waiting.popleft()

@@ -255,7 +255,6 @@ class Schedules:
         self._timer = self._timers.call_at(deadline_ns, self._on_timer)
 
     def cancel(self) -> None:
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -108,7 +108,6 @@ class Copies:
                 copy.manager.attach(copy, stream)
 
     def changed(self, stream: Stream) -> None:
-        """A stream has another configuration."""
         config = stream.config
         if stream in self._unrestored:
             return  # it will find the configuration as it is then
@@ -319,7 +318,6 @@ class Copies:
             positions.stage()
 
     def completed(self, error: Exception | None) -> None:
-        """The flush is over."""
         flying, self._flying = self._flying, {}
         if error is None:
             for positions in flying:

@@ -57,12 +57,10 @@ class Feed:
 
     @property
     def name(self) -> str:
-        """The consumer's."""
         return self._source.name
 
     @property
     def consumer(self) -> Reader | None:
-        """The consumer, where it exists."""
         origin = self._copy.origin
         return None if origin is None else origin.consumers.get(self.name)
 
@@ -116,7 +114,6 @@ class Feed:
         return _FeedTarget(inbox, self)
 
     def receive(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        """One delivery, heartbeat or request."""
         if not self.listening:
             return  # it ended in the middle of a batch
         if not payload and headers.startswith(_CONTROL):

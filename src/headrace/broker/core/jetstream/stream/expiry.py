@@ -59,7 +59,6 @@ class Expiry:
         self._marker_ns = 0
 
     def configure(self) -> None:
-        """Take over the stream's configuration."""
         config = self._stream.config
         self._age_ns = round(config.max_age * _NS)
         self._marker_ns = round(config.subject_delete_marker_ttl * _NS)
@@ -123,7 +122,6 @@ class Expiry:
         self._timer = self._stream.context.timers.call_at(deadline_ns, self._on_timer)
 
     def cancel(self) -> None:
-        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -54,7 +54,6 @@ class Publishes:
 
     @property
     def config(self) -> StreamConfig:
-        """The stream's configuration."""
         return self._stream.config
 
     def configure(self) -> None:
@@ -66,7 +65,6 @@ class Publishes:
             self.fast.close()
 
     def close(self) -> None:
-        """Forget every open batch."""
         self.atomic.close()
         self.fast.close()
 

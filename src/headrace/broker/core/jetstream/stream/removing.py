@@ -167,7 +167,6 @@ class Removing:
             reader.touch()
 
     def removed(self, sequences: Sequence[int]) -> None:
-        """These are gone from the store."""
         stream = self._stream
         stream.removals += 1
         self._context.barrier.want_soon()

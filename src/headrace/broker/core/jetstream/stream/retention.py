@@ -39,9 +39,6 @@ class Retention(Protocol):
     def consumers_changed(self) -> None:
         """A consumer went or changed its filters; one that comes makes nothing superfluous."""
 
-    def rolled_back(self) -> None:
-        """A flush failed: what it had removed is back."""
-
 
 class LimitsRetention:
     """Messages stay until a limit removes them."""
@@ -53,9 +50,6 @@ class LimitsRetention:
         return
 
     def consumers_changed(self) -> None:
-        return
-
-    def rolled_back(self) -> None:
         return
 
 
@@ -100,9 +94,6 @@ class InterestRetention:
         self._sweep = _Sweep(self._stream, self._users, self._swept)
         self._stream.context.removals.begin(self._sweep)
 
-    def rolled_back(self) -> None:
-        self.consumers_changed()
-
     def _swept(self) -> None:
         self._sweep = None
 
@@ -130,7 +121,6 @@ class _Sweep:
         self._everything: Removal | None = None
 
     def restart(self) -> None:
-        """Look at all of them again."""
         self._next = 0
 
     def step(self) -> bool:

@@ -40,7 +40,6 @@ class Staging:
         """Whether a message without headers needs no look at all."""
 
     def configure(self) -> None:
-        """Take over the stream's configuration."""
         stream, config = self._stream, self._stream.config
         self.is_plain = (
             stream.transform is None

@@ -107,7 +107,6 @@ class Stream:
     # -- lifecycle
 
     def open(self) -> None:
-        """Start listening on the stream's subjects."""
         self._listen([] if self.config.mirror else self.config.subjects)
         self.removing.apply_limits()  # a crash may have kept a message and not what it removed
         self.arm()
@@ -245,7 +244,7 @@ class Stream:
             self.republisher.roll_back(self.store.last_seq)
         self.window.forget_after(self.store.last_seq)
         self.unread.attempt(partial(self.removing.remove_done, done))
-        self.retention.rolled_back()
+        self.retention.consumers_changed()  # what the flush had removed is back
         self.removing.apply_limits()
 
     def resume_blocked(self) -> None:
@@ -257,7 +256,6 @@ class Stream:
     # -- what others ask of it
 
     def check_not_sealed(self) -> None:
-        """Refuse when the stream is sealed."""
         if self.config.sealed:
             raise Refused(Errors.STREAM_SEALED)
 

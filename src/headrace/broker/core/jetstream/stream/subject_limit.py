@@ -52,7 +52,6 @@ class SubjectLimit:
         self._pass: Thinning | None = None
 
     def configure(self) -> None:
-        """Take over the stream's configuration."""
         stream, config = self._stream, self._stream.config
         bounds = stream.context.quota.bounds(config.storage)
         self.is_deferred = config.discard == "old" and not bounds

@@ -71,7 +71,6 @@ class Waiters:
             self._tree.add(pattern, b"", reader)
 
     def discard(self, reader: Reader) -> None:
-        """Let a reader wait no more."""
         self._anything.pop(reader, None)
         self._forget_place(reader)
 

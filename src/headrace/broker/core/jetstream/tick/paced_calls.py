@@ -38,7 +38,6 @@ class PacedCalls:
         self._staged = 0
 
     def __len__(self) -> int:
-        """How many calls wait."""
         return len(self._waiting)
 
     def carry_out(

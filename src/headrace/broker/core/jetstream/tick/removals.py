@@ -70,7 +70,6 @@ class Removals:
         self._asked = False
 
     def __len__(self) -> int:
-        """How many are under way."""
         return len(self._tasks) + len(self._parked)
 
     def begin(self, task: Task) -> None:

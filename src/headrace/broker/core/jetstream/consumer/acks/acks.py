@@ -115,7 +115,6 @@ class Acks:
             self.last_ns = self._clock.now_ns()  # an ack all the same, if not the first one
 
     def _done_with(self, stream_seqs: list[int]) -> None:
-        """The consumer is done with these."""
         if self._reports:
             self._finished += stream_seqs
             self._consumer.report_later()
@@ -150,7 +149,6 @@ class Acks:
             consumer.timer.arm()
 
     def _freed(self) -> None:
-        """Pending deliveries became fewer."""
         consumer = self._consumer
         consumer.touch()
         consumer.inactivity.acked_lately = True
@@ -175,7 +173,6 @@ class Acks:
     # -- time
 
     def next_time_ns(self) -> int | None:
-        """When a delivery runs out of time."""
         return self._consumer.state.next_deadline_ns()
 
     def run_due(self, now_ns: int) -> None:

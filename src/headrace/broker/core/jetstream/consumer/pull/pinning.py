@@ -130,7 +130,6 @@ class Pinning:
     # -- time
 
     def next_time_ns(self) -> int | None:
-        """When ``run_due`` has something to do."""
         if self._handover is not None:
             return self._handover.until_ns
         return self._policy.deadline_ns if self._policy.pin_id else None

@@ -108,7 +108,6 @@ class Pulls:
                 queue.finish(request)
 
     def say(self, inbox: bytes, block: bytes) -> None:
-        """Send a status."""
         self._bus.publish(inbox, b"", block, b"")
 
     def end(self, request: WaitingRequest, block: bytes, *, with_pending: bool = True) -> None:
@@ -120,7 +119,6 @@ class Pulls:
         self.say(request.inbox, block)
 
     def end_all(self, block: bytes, *, with_pending: bool) -> None:
-        """Finish every waiting request with a status."""
         for request in list(self._queue):
             self.end(request, block, with_pending=with_pending)
 
@@ -137,7 +135,6 @@ class Pulls:
                 self.end(request, block, with_pending=False)
 
     def next_time_ns(self) -> int | None:
-        """When ``run_due`` has something to do."""
         return self._queue.next_time_ns()
 
     def run_due(self, now_ns: int) -> None:

@@ -214,7 +214,6 @@ class PullQueue:
             self._sweep()
 
     def next_time_ns(self) -> int | None:
-        """When ``due`` may have something."""
         times = self._times
         while times and not times[0][2].waiting:
             heapq.heappop(times)

@@ -78,7 +78,6 @@ class Push:
         self.rate = RateLimit(bits_per_second, burst, now_ns) if bits_per_second else None
 
     def close(self) -> None:
-        """Watch no more."""
         self._bus.unwatch(self._watch)
 
     @property
@@ -167,7 +166,6 @@ class Push:
             self._ask(at_once=True)  # nothing else would ever make room
 
     def next_time_ns(self) -> int | None:
-        """When ``run_due`` has something to do."""
         if not self.active:
             return None
         times = []

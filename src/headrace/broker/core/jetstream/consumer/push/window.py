@@ -44,7 +44,6 @@ class FlowWindow:
         return max(edge - self.outstanding, 0) + 1
 
     def sent(self, size: int) -> None:
-        """So many bytes went out."""
         self.outstanding += size
 
     def ask(self, request: bytes) -> None:
@@ -83,6 +82,5 @@ class RateLimit:
         """From when on the next message may go."""
 
     def sent(self, size: int, now_ns: int) -> None:
-        """A message went out."""
         earliest_ns = max(self.due_ns, now_ns - self._burst_ns)
         self.due_ns = earliest_ns + size * _NS // self._bytes_per_second

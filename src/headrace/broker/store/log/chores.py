@@ -1,8 +1,9 @@
-"""Giving back room inside a file: on a full disk there is none for the copy that a compaction makes.
+"""Work on the segment files of a stream that no flush waits for: finishing, emptying and removing them.
 
-What a stream has lost from its head leaves zeros at the beginning of a segment, in place: the file keeps its
-length, and its blocks go. Before that, whatever else those bytes say is said again at the end of the stream,
-so that opening it finds nothing missing.
+On a full disk there is no room for the copy that a compaction makes. What a stream has lost from its head
+leaves zeros at the beginning of a segment, in place: the file keeps its length, and its blocks go. Before
+that, whatever else those bytes say is said again at the end of the stream, so that opening it finds nothing
+missing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Final
 from ....errors import StoreReadError
 from ..commit.commit import Chore
 from ..commit.writer import Writer
-from ..format.segment import HEADER_BYTES
+from ..format.segment import HEADER_BYTES, encode_footer
 from ..index.index import Segment
 from ..index.spans import coalesce
 from ..io.files import PUNCH_BYTES, explain, is_full, write_all
 
-__all__ = ["has_hole", "hole_before", "punch_chore"]
+__all__ = ["has_hole", "hole_before", "punch_chore", "seal_chore", "unlink_chore"]
 
 _HOLE_WORTH: Final = 64 * 1024  # fewer bytes are not worth a hole
 _HOLE_RANGES: Final = 256  # more removals are not said again: the room for it may be missing
@@ -74,3 +75,42 @@ def punch_chore(segment: Segment, end: int) -> Chore:
                 raise explain(error, f"giving back room in {path}") from error
 
     return punch
+
+
+def seal_chore(segment: Segment, names: list[bytes]) -> Chore:
+    """Write the footer of a segment whose records are all durable, and give back unused space.
+
+    On a full disk the segment simply stays without: opening the stream will read its records.
+    """
+    path, data_end, last_seq = segment.path, segment.data_end, segment.final_seq
+    arrays = (segment.offsets, segment.sizes, segment.sids, segment.stamps, segment.rel)
+    removals = list(segment.removals)
+    expiries = segment.expiries.copy() if segment.expiries else None
+    bare = segment.bare
+
+    def seal(writer: Writer) -> None:
+        footer = encode_footer(data_end, last_seq, arrays, names, removals, expiries, bare=bare)
+        fs = writer.fs
+        if not fs.exists(path):
+            return  # its stream was deleted meanwhile
+        try:
+            handle = writer.handles.get(path)
+            try:
+                write_all(fs, handle, footer, data_end)
+                fs.truncate(handle, data_end + len(footer))
+            except OSError as error:
+                if not is_full(error):
+                    raise
+                fs.truncate(handle, data_end)
+            fs.fdatasync(handle)
+        except OSError as error:
+            if not is_full(error):
+                raise explain(error, f"sealing {path}") from error
+        writer.forget(path)
+
+    return seal
+
+
+def unlink_chore(path: str) -> Chore:
+    """Remove the file of a dead segment."""
+    return lambda writer: writer.remove(path)
