@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterator
 from itertools import islice
 from typing import Any, Final
 
-from ....api.times import format_time
 from ....errors import ConfigurationError
 from ....subjects import is_valid_subject, matches
 from ..accounts.accounts import Account
 from ..net.host import HostedAccount
 from ..net.session import Session
 from ..options import COMPATIBLE_API_LEVEL
-from .connections import subscription_detail
+from .connections import head_of, subscription_detail
 from .monitored import Monitored
 
 __all__ = ["account_details", "accountz", "accstatz", "subsz", "traffic_of"]
@@ -27,8 +26,7 @@ PER_PAGE: Final = 1024
 def accountz(hub: Monitored, name: str = "") -> dict[str, Any] | None:
     """The names of all accounts, or the account of this name; None if there is none."""
     document: dict[str, Any] = {
-        "server_id": hub.server_id,
-        "now": format_time(hub.clock.now_ns()),
+        **head_of(hub),
         "system_account": hub.accounts.system_name,
     }
     if not name:
@@ -45,8 +43,7 @@ def accstatz(
     ``unused``: of accounts without any, too; ``names``: only of these accounts.
     """
     return {
-        "server_id": hub.server_id,
-        "now": format_time(hub.clock.now_ns()),
+        **head_of(hub),
         "account_statz": [
             traffic_of(hub, account)
             for account in hub.accounts
@@ -161,8 +158,7 @@ def subsz(
     accounts = [account for account in hub.accounts if not name or account.name == name]
     count = sum(account.router.subscriptions for account in accounts)
     document: dict[str, Any] = {
-        "server_id": hub.server_id,
-        "now": format_time(hub.clock.now_ns()),
+        **head_of(hub),
         "num_subscriptions": count,
         "num_cache": sum(len(account.router.exact) for account in accounts),
         "total": 0,

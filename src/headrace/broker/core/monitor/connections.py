@@ -26,6 +26,7 @@ __all__ = [
     "EndedConnections",
     "connz",
     "format_uptime",
+    "head_of",
     "subscription_detail",
 ]
 
@@ -87,8 +88,7 @@ def connz(
     page = found[max(0, offset) : max(0, offset) + limit]
     now_ns = hub.clock.now_ns()
     return {
-        "server_id": hub.server_id,
-        "now": format_time(now_ns),
+        **head_of(hub),
         "num_connections": len(page),
         "total": len(found),
         "offset": max(0, offset),
@@ -100,6 +100,11 @@ def connz(
             for each in page
         ],
     }
+
+
+def head_of(hub: Monitored) -> dict[str, Any]:
+    """What every page begins with: whose it is, and of when."""
+    return {"server_id": hub.server_id, "now": format_time(hub.clock.now_ns())}
 
 
 def _sorts() -> dict[str, Callable[[Session | EndedConnection], Any]]:
@@ -143,7 +148,11 @@ def _listens(each: Session | EndedConnection, subject: bytes) -> bool:
 
 
 def _ended(record: EndedConnection) -> dict[str, Any]:
-    lasted_ns = record.stopped_ns - record.started_ns
+    return _shown(record, {"stop": format_time(record.stopped_ns), "reason": record.reason})
+
+
+def _shown(record: EndedConnection, end: dict[str, Any], subscriptions: int = 0) -> dict[str, Any]:
+    """What is shown of every connection; ``end`` says when and why it ended, if it did."""
     document: dict[str, Any] = {
         "cid": record.client_id,
         "kind": "Client",
@@ -151,15 +160,14 @@ def _ended(record: EndedConnection) -> dict[str, Any]:
         "ip": record.host,
         "port": record.port,
         "start": format_time(record.started_ns),
-        "stop": format_time(record.stopped_ns),
-        "reason": record.reason,
-        "uptime": format_uptime(lasted_ns),
+        **end,
+        "uptime": format_uptime(record.stopped_ns - record.started_ns),
         "pending_bytes": 0,
         "in_msgs": record.in_messages,
         "out_msgs": record.out_messages,
         "in_bytes": record.in_bytes,
         "out_bytes": record.out_bytes,
-        "subscriptions": 0,
+        "subscriptions": subscriptions,
     }
     if record.round_trip_ns:
         document["rtt"] = f"{record.round_trip_ns / 1000:g}µs"
@@ -170,32 +178,10 @@ def _ended(record: EndedConnection) -> dict[str, Any]:
 
 
 def _open(session: Session, now_ns: int, subscriptions: Subscriptions) -> dict[str, Any]:
-    options = session.options
-    document: dict[str, Any] = {
-        "cid": session.client_id,
-        "kind": "Client",
-        "type": session.peer.transport,
-        "ip": session.peer.host,
-        "port": session.peer.port,
-        "start": format_time(session.started_ns),
-        "uptime": format_uptime(now_ns - session.started_ns),
-        "pending_bytes": _pending(session),
-        "in_msgs": session.in_messages,
-        "out_msgs": session.out_messages,
-        "in_bytes": session.in_bytes,
-        "out_bytes": session.output.written,
-        "subscriptions": len(session.subscriptions),
-    }
-    if session.round_trip_ns:
-        document["rtt"] = f"{session.round_trip_ns / 1000:g}µs"
-    for name in ("name", "lang", "version"):
-        if value := getattr(options, name):
-            document[name] = value
-    document["account"] = session.account.name
-    if session.identity.name:
-        document["authorized_user"] = session.identity.name
+    document = _shown(_record_of(session, now_ns), {}, len(session.subscriptions))
+    document["pending_bytes"] = _pending(session)
     if session.peer.is_tls:
-        document["tls_version"] = session.peer.tls_version
+        document["tls_version"] = session.peer.tls_version  # empty before the handshake
     if subscriptions == "list" and session.subscriptions:
         document["subscriptions_list"] = [
             subscription.pattern.decode(errors="backslashreplace")
@@ -277,26 +263,29 @@ class EndedConnections:
 
     def add(self, session: Session, now_ns: int) -> None:
         """Remember a session that has just ended."""
-        peer, options = session.peer, session.options
-        self._ended.append(
-            EndedConnection(
-                session.client_id,
-                peer.transport,
-                peer.host,
-                peer.port,
-                session.started_ns,
-                now_ns,
-                session.close_reason,
-                session.round_trip_ns,
-                session.in_messages,
-                session.out_messages,
-                session.in_bytes,
-                session.output.written,
-                options.name,
-                options.lang,
-                options.version,
-                session.account.name,
-                session.identity.name,
-                peer.tls_version if peer.is_tls else "",
-            )
-        )
+        self._ended.append(_record_of(session, now_ns))
+
+
+def _record_of(session: Session, now_ns: int) -> EndedConnection:
+    """What there would be left of a session that ends now."""
+    peer, options = session.peer, session.options
+    return EndedConnection(
+        session.client_id,
+        peer.transport,
+        peer.host,
+        peer.port,
+        session.started_ns,
+        now_ns,
+        session.close_reason,
+        session.round_trip_ns,
+        session.in_messages,
+        session.out_messages,
+        session.in_bytes,
+        session.output.written,
+        options.name,
+        options.lang,
+        options.version,
+        session.account.name,
+        session.identity.name,
+        peer.tls_version if peer.is_tls else "",
+    )

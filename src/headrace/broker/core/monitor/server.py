@@ -13,7 +13,7 @@ from ...._version import __version__
 from ....api.times import format_time
 from ..options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 from .accounts import account_details
-from .connections import format_uptime
+from .connections import format_uptime, head_of
 from .monitored import Monitored
 
 __all__ = ["gatewayz", "jsz", "leafz", "routez", "varz"]
@@ -91,10 +91,7 @@ def jsz(
 
     Any of the switches, or the name of an account, adds the details of accounts.
     """
-    document: dict[str, Any] = {
-        "server_id": hub.server_id,
-        "now": format_time(hub.clock.now_ns()),
-    }
+    document = head_of(hub)
     if not hub.accounts.engines:
         return {**document, "disabled": True}
     snapshots = [engine.snapshot() for engine in hub.accounts.engines]
@@ -177,18 +174,14 @@ def _jetstream_stats(hub: Monitored) -> dict[str, Any]:
 
 def routez(hub: Monitored) -> dict[str, Any]:
     """No routes to other servers of a cluster."""
-    return {**_head(hub), "server_name": hub.server_name, "num_routes": 0, "routes": []}
+    return {**head_of(hub), "server_name": hub.server_name, "num_routes": 0, "routes": []}
 
 
 def gatewayz(hub: Monitored) -> dict[str, Any]:
     """No gateways to other clusters."""
-    return {**_head(hub), "outbound_gateways": {}, "inbound_gateways": {}}
+    return {**head_of(hub), "outbound_gateways": {}, "inbound_gateways": {}}
 
 
 def leafz(hub: Monitored) -> dict[str, Any]:
     """No leaf nodes."""
-    return {**_head(hub), "leafnodes": 0, "leafs": []}
-
-
-def _head(hub: Monitored) -> dict[str, Any]:
-    return {"server_id": hub.server_id, "now": format_time(hub.clock.now_ns())}
+    return {**head_of(hub), "leafnodes": 0, "leafs": []}

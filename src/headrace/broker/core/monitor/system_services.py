@@ -98,7 +98,9 @@ class SystemServices:
         if identity.until_ns:
             left_ns = max(0, identity.until_ns - self._hub.clock.now_ns())
             data["expires"] = left_ns
-        self._reply(account, reply, {"data": {k: v for k, v in data.items() if v}})
+        if reply:  # what is not sent is not counted
+            content = {"data": {k: v for k, v in data.items() if v}}
+            self._send(reply, {"server": self._server_info(), **content}, account)
 
     def _server(
         self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
@@ -251,15 +253,11 @@ class SystemServices:
     def _answer(self, reply: bytes, **content: Any) -> None:
         self._send(reply, {"server": self._server_info(), **content})
 
-    def _send(self, reply: bytes, document: dict[str, Any]) -> None:
-        """Answer in the account that asks."""
-        assert self._serving is not None, "it was asked there"
+    def _send(self, reply: bytes, document: dict[str, Any], account: Account | None = None) -> None:
+        """Answer in the account that asks: the system account, if it is not another one."""
+        account = account or self._serving
+        assert account is not None, "it was asked there"
         if reply:
-            self._serving.router.publish(reply, b"", b"", msgspec.json.encode(document))
-
-    def _reply(self, account: Account, reply: bytes, content: dict[str, Any]) -> None:
-        if reply:
-            document = {"server": self._server_info(), **content}
             account.router.publish(reply, b"", b"", msgspec.json.encode(document))
 
     def _server_info(self) -> dict[str, Any]:

@@ -68,8 +68,7 @@ def _account(name: str, entry: ConfigValue) -> tuple[AccountOptions, list[User]]
     exports, imports = fields.take("exports"), fields.take("imports")
     limits = fields.take("limits")
     connections, subscriptions = _limits(limits, name)
-    for key, unknown in fields.rest():
-        refuse(unknown, key, f"not supported in an account; accepted are {_KNOWN}")
+    fields.no_more(f"not supported in an account; accepted are {_KNOWN}")
     options = AccountOptions(
         name=name,
         jetstream=None if streams is None else read_jetstream_limits(streams),
@@ -88,12 +87,7 @@ def _limits(value: ConfigValue | None, name: str) -> tuple[int, int]:
     fields = Fields(value, f"accounts.{name}.limits")
     connections = fields.number("max_connections", "max_conn")
     subscriptions = fields.number("max_subscriptions", "max_subs")
-    for key, unknown in fields.rest():
-        refuse(
-            unknown,
-            key,
-            "not supported in limits; accepted are max_connections and max_subscriptions",
-        )
+    fields.no_more("not supported in limits; accepted are max_connections and max_subscriptions")
     return (
         -1 if connections is None else connections,
         -1 if subscriptions is None else subscriptions,
@@ -122,8 +116,7 @@ def read_jetstream_limits(value: ConfigValue) -> JetStreamLimits | None:
         max_stream_storage=_limit(fields, "disk_max_stream_bytes", "store_max_stream_bytes"),
         max_bytes_required=bool(required),
     )
-    for key, unknown in fields.rest():
-        refuse(unknown, key, "no limit of an account's JetStream; see docs/configuration.md")
+    fields.no_more("no limit of an account's JetStream; see docs/configuration.md")
     return None if enabled is False else limits
 
 
@@ -147,12 +140,9 @@ def _export(value: ConfigValue) -> Export:
     allowed = fields.take("accounts")
     answers = fields.take("response", "response_type")
     fields.take("threshold", "response_threshold")
-    for key, unknown in fields.rest():
-        refuse(
-            unknown,
-            key,
-            "not supported in exports; accepted are stream or service, accounts and response",
-        )
+    fields.no_more(
+        "not supported in exports; accepted are stream or service, accounts and response"
+    )
     many = False
     if answers is not None:
         word = answers.content.lower() if isinstance(answers.content, str) else ""
@@ -235,10 +225,9 @@ def read_asset_limits(value: ConfigValue) -> AssetSettings:
         batch_messages=_asset_limit(batches, "max_msgs"),
         batch_idle=(batches.seconds("timeout") if batches is not None else None) or 0.0,
     )
-    for key, unknown in fields.rest():
-        refuse(unknown, f"limits.{key}", f"no limit of JetStream; accepted are {_KNOWN_LIMITS}")
-    for key, unknown in batches.rest() if batches is not None else ():
-        refuse(unknown, f"limits.batch.{key}", f"no limit; accepted are {_KNOWN_BATCH_LIMITS}")
+    fields.no_more(f"no limit of JetStream; accepted are {_KNOWN_LIMITS}", "limits.")
+    if batches is not None:
+        batches.no_more(f"no limit; accepted are {_KNOWN_BATCH_LIMITS}", "limits.batch.")
     return AssetSettings(limits, ignored)
 
 

@@ -68,6 +68,11 @@ class Fields:
         """Keys nobody took, as they are written. Keys that only serve as variables are not listed."""
         return [(key, value) for key, value in self._values.values() if not value.is_variable]
 
+    def no_more(self, what: str, within: str = "") -> None:
+        """Refuse the first key that nobody took."""
+        for key, value in self.rest():
+            refuse(value, within + key, what)
+
     def text(self, *names: str) -> str | None:
         value = self.take(*names)
         if value is None:

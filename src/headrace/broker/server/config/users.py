@@ -39,12 +39,7 @@ def read_users(
         nkey = fields.text("nkey")
         of_account = fields.text("account")
         granted = fields.take("permissions", "permission", "authorization")
-        for key, unknown in fields.rest():
-            refuse(
-                unknown,
-                key,
-                "not supported in users; accepted are user, password, nkey and permissions",
-            )
+        fields.no_more("not supported in users; accepted are user, password, nkey and permissions")
         if nkey is not None:
             _check_key(entry, nkey, alone=name is None and password is None)
             name = nkey
@@ -87,10 +82,7 @@ def read_permissions(value: ConfigValue) -> Permissions:
     publish = _rules(fields.take("publish", "pub", "import"), "publish")
     subscribe = _rules(fields.take("subscribe", "sub", "export"), "subscribe")
     responses = _responses(fields.take("allow_responses", "publish_allow_responses"))
-    for key, unknown in fields.rest():
-        refuse(
-            unknown, key, "no such permission; accepted are publish, subscribe and allow_responses"
-        )
+    fields.no_more("no such permission; accepted are publish, subscribe and allow_responses")
     publish_deny = publish.deny
     if responses is not None and publish.allow is None:
         publish_deny = (
@@ -125,8 +117,7 @@ def _rules(value: ConfigValue | None, name: str) -> _Rules:
         return _Rules(subjects, None, queues)
     fields = Fields(value, name)
     allow, deny = fields.take("allow"), fields.take("deny")
-    for key, unknown in fields.rest():
-        refuse(unknown, key, f"not known in {name}; accepted are allow and deny")
+    fields.no_more(f"not known in {name}; accepted are allow and deny")
     allowed, queues_allowed = (None, ()) if allow is None else _entries(allow, f"{name}.allow")
     denied, queues_denied = (None, ()) if deny is None else _entries(deny, f"{name}.deny")
     return _Rules(allowed, denied, queues_allowed, queues_denied)
@@ -163,8 +154,7 @@ def _responses(value: ConfigValue | None) -> ResponsePermission | None:
         most = most if said is None else said
         when = fields.take("expires", "expiration", "ttl")
         expires = expires if when is None else seconds_of(when, "expires")
-        for key, unknown in fields.rest():
-            refuse(unknown, key, "not known in allow_responses; accepted are max and expires")
+        fields.no_more("not known in allow_responses; accepted are max and expires")
     elif isinstance(value.content, int) and not isinstance(value.content, bool):
         most = value.content
     elif value.content is not True:

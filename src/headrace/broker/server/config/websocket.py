@@ -21,13 +21,10 @@ def read_websocket(value: ConfigValue) -> WebSocketOptions | None:
     origins = fields.take("allowed_origins", "allowed_origin", "allow_origins", "origins")
     compression = fields.switch("compression")
     timeout = fields.seconds("handshake_timeout")
-    for key, unknown in fields.rest():
-        refuse(
-            unknown,
-            key,
-            "not supported in websocket; accepted are host, port, listen, no_tls, tls, same_origin, "
-            "allowed_origins, compression and handshake_timeout",
-        )
+    fields.no_more(
+        "not supported in websocket; accepted are host, port, listen, no_tls, tls, same_origin, "
+        "allowed_origins, compression and handshake_timeout"
+    )
     if listen is not None:
         host, _, digits = listen.rpartition(":")
         if not digits.removeprefix("-").isdecimal():
@@ -55,8 +52,7 @@ def read_tls(value: ConfigValue) -> TlsOptions:
     certificate, key = fields.text("cert_file"), fields.text("key_file")
     options = {"ca_file": fields.text("ca_file"), "verify": fields.switch("verify")}
     timeout = fields.seconds("timeout")
-    for name, unknown in fields.rest():
-        refuse(unknown, name, "not supported in tls of websocket")
+    fields.no_more("not supported in tls of websocket")
     if certificate is None or key is None:
         refuse(value, "tls", "needs both cert_file and key_file")
     ca_file = options["ca_file"]
