@@ -242,7 +242,7 @@ def test_who_waits_for_a_flush_is_called_although_another_one_goes_wrong(tmp_pat
     assert called == ["wrong", "0 None", "1 None", "2 None"]
     assert storage.pending_bytes == 0
     assert store.durable_seq == 3
-    assert storage._meta._inflight == []
+    assert storage.meta._inflight == []
     storage.close()
 
 

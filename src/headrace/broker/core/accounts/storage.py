@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from ..ports import Finding, MetaJournal, Storage, StreamStore
+from ..ports import MetaJournal, Storage, StreamStore
 
 __all__ = ["AccountStorage"]
 
@@ -26,15 +26,10 @@ class AccountStorage:
     def __init__(self, storage: Storage, account: str = "") -> None:
         self._storage = storage
         self._prefix = f"{quote(account, safe='')}/" if account else ""
-        self._meta = _AccountMeta(storage.meta, self._prefix) if account else storage.meta
-
-    @property
-    def meta(self) -> MetaJournal:
-        return self._meta
-
-    @property
-    def report(self) -> Sequence[Finding]:
-        return self._storage.report
+        self.meta: MetaJournal = storage.meta
+        if account:
+            self.meta = _AccountMeta(storage.meta, self._prefix)
+        self.report = storage.report
 
     @property
     def failed(self) -> Exception | None:

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ....subjects import is_valid_pattern
 from ....wire import encode
 from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
-    from ..auth.authentication import Identity
-    from ..auth.permissions import ExpectedAnswers
     from ..options import HubOptions
-    from .host import HostedAccount
-    from .output import Output, Reader
     from .router import Router
+    from .session import Session
 
-__all__ = ["Listener", "SessionSubscriptions", "shown"]
-
-
-class Listener(Protocol):
-    """The session, as far as its subscriptions care."""
-
-    client_id: int
-    identity: Identity
-    account: HostedAccount
-    router: Router
-    answers: ExpectedAnswers | None
-
-    @property
-    def output(self) -> Output[Reader]: ...
+__all__ = ["SessionSubscriptions", "shown"]
 
 
 class SessionSubscriptions:
@@ -39,7 +23,7 @@ class SessionSubscriptions:
 
     def __init__(
         self,
-        listener: Listener,
+        listener: Session,
         plain: type[Subscription] | None,
         guarded: type[GuardedSubscription],
     ) -> None:

@@ -32,7 +32,7 @@ class Pump:
         self._tick_is_due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ns = 0
-        self._reading_paused = False
+        self.reading_paused = False
         self._stopped = False
 
     def wake(self) -> None:
@@ -68,17 +68,13 @@ class Pump:
     def connections_max(self) -> int:
         return self.hub.options.connections_max
 
-    @property
-    def reading_paused(self) -> bool:
-        return self._reading_paused
-
     def _on_turn(self) -> None:
         """The tick of a turn of the loop."""
         self._tick_is_due = False
         try:
             self._tick()
         finally:
-            if self.slices.awaited and not (self._reading_paused or self._stopped):
+            if self.slices.awaited and not (self.reading_paused or self._stopped):
                 self.wake()
                 self.slices.serve_waiting()
             else:
@@ -98,9 +94,9 @@ class Pump:
 
     def _regulate_reading(self) -> None:
         blocked = self.hub.ingest_blocked
-        if blocked == self._reading_paused:
+        if blocked == self.reading_paused:
             return
-        self._reading_paused = blocked
+        self.reading_paused = blocked
         logger.debug("reading %s: the disk is behind", "paused" if blocked else "resumed")
         for connection in self.connections.values():
             connection.hold_reading(blocked)

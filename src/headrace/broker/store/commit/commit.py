@@ -10,14 +10,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
 from ....clock import Clock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import COMMIT_BATCH_BYTES_MAX
 from .writer import Work, Writer
 
-__all__ = ["Batch", "Chore", "CommitStats", "Committer"]
+__all__ = ["Batch", "Chore", "Committer"]
 
 Done = Callable[[Exception | None], None]
 Chore = Callable[[Writer], bool | None]
@@ -37,17 +36,6 @@ class Batch:
     nbytes: int = 0
     error: StoreError | None = None
     finished: bool = False  # set last, by the commit thread
-
-
-@dataclass(slots=True)
-class CommitStats:
-    """Counters for monitoring; written by the commit thread alone."""
-
-    commits: int = 0
-    batches: int = 0
-    bytes: int = 0
-    commit_ns: int = 0
-    commit_ns_max: int = 0
 
 
 class Committer:
@@ -79,7 +67,6 @@ class Committer:
         self._stopped = False
         self._refused: tuple[int, StoreError] | None = None
         self.failed: StoreFailedError | None = None
-        self.stats: Final = CommitStats()
 
     def submit(self, item: Batch | Chore) -> None:
         """Hand over a batch or a chore; without a thread, or after its end, carry it out now."""
@@ -172,7 +159,6 @@ class Committer:
             epoch, error = self._refused
             if batches[0].epoch <= epoch:
                 return error
-        begun = self._clock.monotonic_ns()
         try:
             self._writer.commit([batch.work for batch in batches])
         except StoreFullError as full:
@@ -181,12 +167,6 @@ class Committer:
         except StoreFailedError as failed:
             self._fail(failed)
             return failed
-        stats, took = self.stats, self._clock.monotonic_ns() - begun
-        stats.commits += 1
-        stats.batches += len(batches)
-        stats.bytes += sum(batch.nbytes for batch in batches)
-        stats.commit_ns += took
-        stats.commit_ns_max = max(stats.commit_ns_max, took)
         return None
 
     def run_chore(self, chore: Chore) -> bool:

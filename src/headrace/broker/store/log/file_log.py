@@ -472,7 +472,7 @@ class FileLog(StreamLog):
         return seal_chore(tail, self.table.names)
 
     def let_go(self, segment: Segment, chunk: Chunk) -> bool:
-        """Whether the cache may drop the chunk; see ``segment_cache.Recent``."""
+        """Whether the chunk may leave the memory now: it is durable and not being filled."""
         last = segment.sequence(chunk.first + len(chunk.parts) - 1) if chunk.parts else 0
         if last > self.durable_seq or not segment.durable:
             return False

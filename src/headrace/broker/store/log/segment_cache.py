@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from ....clock import Clock
 from ..commit.commit import Chore
@@ -15,17 +15,13 @@ from ..io.findings import Finding
 from .compaction import Compactor
 from .log import StreamLog
 
+if TYPE_CHECKING:
+    from .file_log import FileLog
+
 __all__ = ["BLOCK_BYTES", "Blocks", "Recent", "SegmentCache"]
 
 BLOCK_BYTES: Final = 256 * 1024
 _BLOCKS_MIN: Final = 8
-
-
-class Evictable(Protocol):
-    """A stream, as the cache of recent records sees it."""
-
-    def let_go(self, segment: Segment, chunk: Chunk) -> bool:
-        """Whether the chunk may leave the memory now: it is durable and not being filled."""
 
 
 class Recent:
@@ -33,10 +29,10 @@ class Recent:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._chunks: OrderedDict[int, tuple[Evictable, Segment, Chunk]] = OrderedDict()
+        self._chunks: OrderedDict[int, tuple[FileLog, Segment, Chunk]] = OrderedDict()
         self.nbytes = 0
 
-    def add(self, owner: Evictable, segment: Segment, chunk: Chunk) -> None:
+    def add(self, owner: FileLog, segment: Segment, chunk: Chunk) -> None:
         """A chunk that is going to be filled."""
         self._chunks[id(chunk)] = (owner, segment, chunk)
 

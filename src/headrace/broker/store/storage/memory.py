@@ -59,14 +59,10 @@ class MemoryStorage:
     pending_bytes: Final = 0
 
     def __init__(self) -> None:
-        self._meta = MemoryMeta()
+        self.meta = MemoryMeta()
         self.report: list[Finding] = []
         self._streams: dict[str, MemoryLog] = {}
         self._dirty: dict[MemoryLog, None] = {}
-
-    @property
-    def meta(self) -> MemoryMeta:
-        return self._meta
 
     def streams(self) -> list[str]:
         return sorted(self._streams)

@@ -11,7 +11,7 @@ from typing import Final
 from ....clock import Clock, SystemClock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import PAYLOAD_CACHE_BYTES_DEFAULT, SEGMENT_BYTES
-from ..commit.commit import Batch, CommitStats, Committer
+from ..commit.commit import Batch, Committer
 from ..commit.writer import Writer
 from ..io.files import FileSystem, LocalFiles, explain
 from ..io.findings import Finding, Quarantine
@@ -119,7 +119,7 @@ class FileStorage:
         self._spares = Spares(
             found.spares, self._directory_of, self._writer.stale_spares, self._salt
         )
-        self._meta = Meta(opened, self._spares, self._check)
+        self.meta = Meta(opened, self._spares, self._check)
         self._committer = Committer(
             self._writer,
             clock=clock,
@@ -159,18 +159,9 @@ class FileStorage:
     # -- the port
 
     @property
-    def meta(self) -> Meta:
-        """Small durable values by key, committed by the same flushes."""
-        return self._meta
-
-    @property
     def failed(self) -> Exception | None:
         """The error after which nothing can be changed any more, or None."""
         return self._committer.failed
-
-    @property
-    def stats(self) -> CommitStats:
-        return self._committer.stats
 
     @property
     def pending_bytes(self) -> int:
@@ -401,14 +392,14 @@ class FileStorage:
         work.directories, work.retired = staged.work.directories, staged.work.retired
         for log in staged.dirty:
             flight.parts.append((log, log.stage(work)))
-        work.meta = self._meta.take()
+        work.meta = self.meta.take()
         batch.nbytes = sum([sum(map(len, write.buffers)) for write in work.writes])
         self._pending_bytes += batch.nbytes
 
     def _succeed(self, flight: Flight) -> None:
         change = flight.batch.work.meta
         if change is not None:
-            self._meta.complete(change)
+            self.meta.complete(change)
         for log, part in flight.parts:
             log.complete(part)
         if flight.batch.work.retired:
@@ -428,7 +419,7 @@ class FileStorage:
         for log in logs:
             if self._logs.get(log.name) is log:
                 log.fail()
-        self._meta.fail()
+        self.meta.fail()
         if isinstance(error, StoreFullError) and not flight.own:
             self._cache.is_full = True
             for log in self._logs.values():

@@ -7,7 +7,7 @@ an account without limits on a server without limits pays one look at a boolean 
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConfig
@@ -15,15 +15,12 @@ from ...account_options import JetStreamLimits
 from ..api.ports import Usage
 from ..config.refused import Refused
 
+if TYPE_CHECKING:
+    from .registry import Registry
+
 __all__ = ["Quota", "ServerStore"]
 
 _RECORD_BYTES: Final = 30  # what nats-server counts for a message beside its content
-
-
-class _Counted(Protocol):
-    """Whoever knows what is used: a registry of streams."""
-
-    def usage(self) -> Usage: ...
 
 
 class ServerStore:
@@ -32,7 +29,7 @@ class ServerStore:
     def __init__(self, max_memory: int = -1, max_storage: int = -1) -> None:
         self.max_memory = max_memory
         self.max_storage = max_storage
-        self.members: list[_Counted] = []
+        self.members: list[Registry] = []
 
     def used(self, storage: str) -> int:
         """Bytes used by every account."""
@@ -50,7 +47,7 @@ class Quota:
     """One account's limits, asked by its streams."""
 
     def __init__(
-        self, registry: _Counted, limits: JetStreamLimits, server: ServerStore | None = None
+        self, registry: Registry, limits: JetStreamLimits, server: ServerStore | None = None
     ) -> None:
         self._registry = registry
         self._server = server or ServerStore()

@@ -6,7 +6,7 @@ configuration back to one that has none, STREAM.DELETE removes what there is, an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -28,21 +28,17 @@ class LostStreams:
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._why: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
         self._remnants: set[str] = set()
 
     @property
     def names(self) -> set[str]:
         """All of them, remnants included."""
-        return {*self._why, *self._remnants}
-
-    @property
-    def reasons(self) -> Mapping[str, str]:
-        return self._why
+        return {*self.reasons, *self._remnants}
 
     def add(self, name: str, why: str) -> None:
         """A stream that cannot be served, until it is removed or found."""
-        self._why[name] = why
+        self.reasons[name] = why
 
     def add_remnant(self, name: str) -> None:
         """What is left of a creation that was cut off: nobody was told of it, it makes room if need be."""
@@ -50,11 +46,11 @@ class LostStreams:
 
     def found(self, name: str) -> None:
         """It is served again."""
-        self._why.pop(name, None)
+        self.reasons.pop(name, None)
 
     def check(self, name: str) -> None:
         """Make room for a new stream of this name. Raises StoreError if one is lost."""
-        why = self._why.get(name)
+        why = self.reasons.get(name)
         if why is not None:
             raise StoreError(f"the name {name!r} is taken: {why}")
         if name in self._remnants:
@@ -68,7 +64,7 @@ class LostStreams:
             storage.meta.delete(key)
         if name in storage.barred() or name in storage.streams():
             storage.delete_stream(name)
-        del self._why[name]
+        del self.reasons[name]
         self._context.barrier.want()
 
     def created_ns(self, name: str) -> int:

@@ -47,6 +47,7 @@ class Feed:
         """``other_policy`` and ``failed`` are the refusals of this kind of copy."""
         self._copy = copy
         self._source = source
+        self.name = source.name
         self._subject = source.deliver_subject.encode()
         self._bus = copy.context.bus
         self._other_policy = other_policy
@@ -54,10 +55,6 @@ class Feed:
         self._last = 0  # the consumer sequence of the last delivery
         self._owed: _Owed | None = None
         self.listening = False
-
-    @property
-    def name(self) -> str:
-        return self._source.name
 
     @property
     def consumer(self) -> Reader | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from .....errors import StoreReadError
 from ...ports import Removal
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "InterestRetention",
-    "LimitsRetention",
     "Retention",
     "WorkQueueRetention",
     "retention_of",
@@ -27,33 +26,21 @@ _LOOKS_MIN: Final = 64  # … but at least about so many messages
 _WANTED_MAX: Final = 32_768  # one more subject: the ones known are asked about anew
 
 
-class Retention(Protocol):
-    """What a stream's retention policy decides."""
+class Retention:
+    """What a retention policy decides; this one is ``limits``: messages stay until a limit removes them."""
 
     def wanted(self, subject: bytes) -> bool:
         """Whether a new message on this subject is kept at all."""
+        return True
 
     def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
-        """``consumer`` is done with these: remove what need not stay."""
+        """``consumer`` is done with these: remove what need not stay. Raises StoreReadError."""
 
     def consumers_changed(self) -> None:
         """A consumer went or changed its filters; one that comes makes nothing superfluous."""
 
 
-class LimitsRetention:
-    """Messages stay until a limit removes them."""
-
-    def wanted(self, subject: bytes) -> bool:
-        return True
-
-    def acknowledged(self, consumer: User, sequences: Sequence[int]) -> None:
-        return
-
-    def consumers_changed(self) -> None:
-        return
-
-
-class WorkQueueRetention(LimitsRetention):
+class WorkQueueRetention(Retention):
     """A message leaves when its one consumer is done with it."""
 
     def __init__(self, stream: Stream) -> None:
@@ -63,7 +50,7 @@ class WorkQueueRetention(LimitsRetention):
         self._stream.removing.remove_done(sequences)
 
 
-class InterestRetention:
+class InterestRetention(Retention):
     """A message stays while some consumer whose filter matches is not done with it."""
 
     def __init__(self, stream: Stream) -> None:
@@ -157,4 +144,4 @@ def retention_of(stream: Stream) -> Retention:
         return WorkQueueRetention(stream)
     if stream.config.retention == "interest":
         return InterestRetention(stream)
-    return LimitsRetention()
+    return Retention()

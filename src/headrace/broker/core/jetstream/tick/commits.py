@@ -9,30 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from ...ports import Storage
 from .paced_calls import PacedCalls
 from .turns import Turns
 
+if TYPE_CHECKING:
+    from .flush_barrier import FlushBarrier
+
 __all__ = ["Commits"]
 
 Done = Callable[[Exception | None], None]
-
-
-class Member(Protocol):
-    """A flush barrier: what one engine has waiting for the disk."""
-
-    @property
-    def wanted(self) -> bool:
-        """Whether something waits for a flush."""
-
-    @property
-    def has_staged(self) -> bool:
-        """Whether something was staged that no flush has carried yet, wanted or not."""
-
-    def begin(self) -> Done:
-        """Stage the last changes; returns what is called when they are on disk, or are not."""
 
 
 class Commits:
@@ -40,7 +28,7 @@ class Commits:
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
-        self._members: list[Member] = []
+        self._members: list[FlushBarrier] = []
         self.in_flight = False
         self._flushing = False
         self.turns = Turns()
@@ -52,7 +40,7 @@ class Commits:
         """Whether the storage takes nothing more: a flush is then nothing's."""
         return self._storage.failed is not None
 
-    def join(self, member: Member) -> None:
+    def join(self, member: FlushBarrier) -> None:
         """From here on, take part in every flush for which something was staged."""
         self._members.append(member)
 

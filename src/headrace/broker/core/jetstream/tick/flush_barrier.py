@@ -133,6 +133,7 @@ class FlushBarrier:
         self._replies: list[_Reply] = []
         self._soon: Timer | None = None
         self.wanted = False
+        """Whether something waits for a flush."""
         self.turns = commits.turns
         """Turns of the loop, shared with the other engines of the storage."""
         self.paced = commits.paced
@@ -141,6 +142,7 @@ class FlushBarrier:
 
     @property
     def has_staged(self) -> bool:
+        """Whether something was staged that no flush has carried yet, wanted or not."""
         return self.wanted or self._soon is not None
 
     def want(self, acks: Awaiting | None = None) -> None:
