@@ -26,7 +26,7 @@ from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.session import Peer, Session
 from headrace.broker.core.net.subscription import GuardedSubscription
-from headrace.broker.core.ports import Target
+from headrace.broker.core.ports.bus import Target
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.message import StoredRow
 from headrace.testing.faultfs import FaultFS

@@ -25,7 +25,8 @@ from .net.leaving import Leaving
 from .net.output import Output
 from .net.session import Peer, Session
 from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
-from .ports import Randomness, Storage
+from .ports.bus import Randomness
+from .ports.storage import Storage
 from .timers import TimerQueue
 
 if TYPE_CHECKING:

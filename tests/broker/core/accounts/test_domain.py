@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headrace.broker import Broker
-from headrace.broker.core.accounts.domain import check_domain
+from headrace.broker.core.accounts.accounts import check_domain
 from headrace.broker.core.jetstream.config.options import JetStreamOptions
 from headrace.errors import ConfigurationError
 from jetstream_world import World

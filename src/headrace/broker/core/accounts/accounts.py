@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
+from ....errors import ConfigurationError
 from ..account_options import (
     DEFAULT_ACCOUNT,
     SYSTEM_ACCOUNT,
@@ -19,7 +20,7 @@ from ..account_options import (
     check_accounts,
 )
 from ..net.router import Router
-from .domain import DomainApi
+from ..ports.bus import Origin
 from .links import Links
 from .storage import AccountStorage
 
@@ -29,12 +30,14 @@ if TYPE_CHECKING:
     from ..jetstream.engine.account_limits import ServerStore
     from ..jetstream.engine.engine import JetStream
     from ..jetstream.tick.commits import Commits
-    from ..ports import Randomness, Sink, Storage, Timers
+    from ..ports.bus import Randomness, Sink, Timers
+    from ..ports.storage import Storage
     from .origins import Origins
 
-__all__ = ["Account", "Accounts"]
+__all__ = ["Account", "Accounts", "DomainApi", "check_domain"]
 
-_API: Final = b"$JS.API.>"
+_CALLS: Final = b"$JS.API."
+_API: Final = _CALLS + b">"
 
 
 class Account:
@@ -221,3 +224,26 @@ class _Shared:
         from ..jetstream.engine.engine import JetStream
 
         return JetStream(Router(random), self._storage, clock, random, timers, self._options)
+
+
+def check_domain(domain: str) -> None:
+    """Raise ConfigurationError for a name that cannot be one token of a subject."""
+    if domain == "API" or any(c in ".*>" or c.isspace() or not c.isprintable() for c in domain):
+        raise ConfigurationError(
+            f"domain: {domain!r}; accepted is a name without blanks, '.', '*' and '>', other than API"
+        )
+
+
+class DomainApi:
+    """A sink that hands what comes for the domain to the API of the same account."""
+
+    def __init__(self, router: Router, domain: str) -> None:
+        self._router = router
+        self._prefix = f"$JS.{domain}.API.".encode()
+        router.add_sink(self._prefix + b">", self)
+
+    def __call__(
+        self, subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
+    ) -> bool:
+        router, ours = self._router, _CALLS + subject[len(self._prefix) :]
+        return router.deliver(router.find(ours), ours, reply, headers, payload, origin, 0) > 0

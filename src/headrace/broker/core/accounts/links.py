@@ -19,7 +19,7 @@ from ....transforms import SubjectTransform
 from ..account_options import Import
 from ..jetstream.headers.fast_reply import FAST
 from ..net.targets import SinkTarget
-from ..ports import Origin, Randomness, Sink, Target, Watch
+from ..ports.bus import Origin, Randomness, Sink, Target, Watch
 from ..server_headers import with_requester
 
 if TYPE_CHECKING:

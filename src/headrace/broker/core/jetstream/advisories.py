@@ -9,7 +9,7 @@ import msgspec
 from ....api.consumers import ConsumerConfig
 from ....api.times import ZERO_TIME, format_time
 from ....clock import Clock
-from ..ports import Bus
+from ..ports.bus import Bus
 from .config.options import JetStreamOptions
 
 __all__ = ["API_AUDIT", "Advisories"]

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ....clock import Clock
-from ..ports import Bus, Randomness, Storage, Timers
+from ..ports.bus import Bus, Randomness, Timers
+from ..ports.storage import Storage
 from .advisories import Advisories
 from .config.options import JetStreamOptions
 from .config.taken import TakenSubjects

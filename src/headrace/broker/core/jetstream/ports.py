@@ -14,7 +14,7 @@ from ....api.consumers import ConsumerConfig
 from ....api.errors import ErrorSpec
 from ....api.streams import StreamConfig, StreamSourceInfo
 from ....subjects import SubjectFilter
-from ..ports import StreamStore
+from ..ports.storage import StreamStore
 
 __all__ = [
     "Arrival",

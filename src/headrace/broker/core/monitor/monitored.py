@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
     from ..accounts.accounts import Accounts
     from ..net.session import Session
-    from ..ports import Randomness, Storage
+    from ..ports.bus import Randomness
+    from ..ports.storage import Storage
     from .connections import EndedConnections
 
 __all__ = ["Monitored"]

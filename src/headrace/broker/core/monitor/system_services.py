@@ -19,7 +19,7 @@ from ....errors import ConfigurationError
 from ..accounts.accounts import Account
 from ..auth.permissions import Permissions, written
 from ..options import COMPATIBLE_VERSION
-from ..ports import Origin
+from ..ports.bus import Origin
 from . import accounts, connections, server
 from .account_events import AccountEvents
 from .health import HealthQuestion, healthz

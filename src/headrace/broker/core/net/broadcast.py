@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from ....wire.frames import Frame
 
 if TYPE_CHECKING:
-    from ..ports import Origin
+    from ..ports.bus import Origin
     from .router import Route, Router
 
 __all__ = ["BROADCAST", "PART_RECEIVERS", "Broadcast", "parts_of"]

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ..auth.passwords import SlowDecisions
     from ..budget import Budget
     from ..options import HubOptions
-    from ..ports import Timers
+    from ..ports.bus import Timers
     from .leaving import Leaving
     from .output import Output
     from .router import Router

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..ports import Elsewhere, Watch
+from ..ports.bus import Elsewhere, Watch
 
 __all__ = ["InterestWatches"]
 

@@ -13,7 +13,7 @@ from ....wire.frames import PUB, Frame
 
 if TYPE_CHECKING:
     from ..auth.permissions import Permissions
-    from ..ports import Origin
+    from ..ports.bus import Origin
     from .router import Router
 
 __all__ = [

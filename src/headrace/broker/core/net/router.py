@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from ..budget import LOOK_AT_ONCE
-from ..ports import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
+from ..ports.bus import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
 from .broadcast import PART_RECEIVERS, parts_of
 from .interest import InterestWatches
 from .output import head_of, tail_of

@@ -1,7 +1,7 @@
 """What one client has said and the session has not handled yet.
 
 There are three reasons to keep input: it is not decided yet who the client is (``login``), something it
-asked for waits for the disk (``jetstream/tick/paced_calls``), or its turn is over (``budget``) and others
+asked for waits for the disk (``jetstream/tick/turns``), or its turn is over (``budget``) and others
 come first. Whichever it is, the input is handled later in the order it came. The shell reads no more while
 some is kept, so never more is kept than one read of a socket brings.
 

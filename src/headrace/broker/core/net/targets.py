@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from ....limits import OUTBOUND_BYTES_MAX
 from ....message import StoredRow
-from ..ports import Sink, Target
+from ..ports.bus import Sink, Target
 
 __all__ = ["FanOut", "Outgoing", "SinkTarget", "answered"]
 

@@ -8,9 +8,20 @@ from typing import Any, Protocol
 from ....message import StoredRow
 from ....wire.frames import Frame
 from ....wire.inprocess import PublishRun
-from .interest import Watch
 
-__all__ = ["Bus", "ManySink", "Origin", "RunSink", "Sink", "Target"]
+__all__ = [
+    "Bus",
+    "Elsewhere",
+    "ManySink",
+    "Origin",
+    "Randomness",
+    "RunSink",
+    "Sink",
+    "Target",
+    "Timer",
+    "Timers",
+    "Watch",
+]
 
 
 class Origin(Protocol):
@@ -92,6 +103,61 @@ class Target(Protocol):
         """
 
 
+class Elsewhere(Protocol):
+    """A place where the same message is known by another subject: an importing account."""
+
+    def name_of(self, subject: bytes) -> bytes | None:
+        """Its subject there; None if it does not get there."""
+
+    def watch(self, watch: Watch) -> None:
+        """Answer a watch there."""
+
+    def unwatch(self, watch: Watch) -> None:
+        """No longer."""
+
+
+class Watch:
+    """One question: does anybody listen on ``subject`` in ``queue`` (``b""``: plainly)?
+
+    ``listened`` is the answer; ``changed`` is called with each new one, and must not publish.
+    """
+
+    __slots__ = ("_here", "_there", "changed", "listened", "queue", "subject")
+
+    def __init__(self, subject: bytes, queue: bytes, changed: Callable[[bool], None]) -> None:
+        self.subject = subject
+        self.queue = queue
+        self.listened = False
+        self.changed = changed
+        self._here = False
+        self._there: list[tuple[Elsewhere, Watch]] = []
+
+    def answer(self, here: bool) -> bool:
+        """Take what is known here; returns whether that changes the answer."""
+        self._here = here
+        listened = here or any(watch.listened for _, watch in self._there)
+        changed = listened != self.listened
+        self.listened = listened
+        return changed
+
+    def ask_elsewhere(self, places: Iterable[Elsewhere]) -> bool:
+        """Ask in these places, and no longer in others; returns whether the answer changes."""
+        for place, watch in self._there:
+            place.unwatch(watch)
+        self._there = []
+        for place in places:
+            subject = place.name_of(self.subject)
+            if subject is not None:
+                watch = Watch(subject, self.queue, self._heard)
+                place.watch(watch)
+                self._there.append((place, watch))
+        return self.answer(self._here)
+
+    def _heard(self, _listened: bool) -> None:
+        if self.answer(self._here):
+            self.changed(self.listened)
+
+
 class Bus(Protocol):
     """The router as JetStream sees it."""
 
@@ -125,3 +191,22 @@ class Bus(Protocol):
 
     def on_unblocked(self, callback: Callable[[], None]) -> None:
         """Call ``callback`` each time some receiver that was ``blocked`` no longer is."""
+
+
+class Randomness(Protocol):
+    """A source of identifiers; ``random.Random`` and ``random.SystemRandom`` match."""
+
+    def getrandbits(self, k: int, /) -> int: ...
+
+
+class Timer(Protocol):
+    """A callback that was asked for; cancelling one that has run or was cancelled does nothing."""
+
+    def cancel(self) -> None: ...
+
+
+class Timers(Protocol):
+    """Where the core asks to be called later; the hub runs what is due in order of deadline."""
+
+    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
+        """Call once at or after this reading of ``Clock.monotonic_ns``."""

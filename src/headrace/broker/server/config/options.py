@@ -20,7 +20,7 @@ from ...core.account_options import (
     JetStreamLimits,
     check_accounts,
 )
-from ...core.accounts.domain import check_domain
+from ...core.accounts.accounts import check_domain
 from ...core.auth.authentication import (
     Authenticator,
     NoAuthentication,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.core.jetstream.schedule.cron import parse_cron
-from headrace.broker.core.jetstream.schedule.patterns import next_firing
+from headrace.broker.core.jetstream.schedule.patterns import next_firing, parse_cron
 
 SECOND = 1_000_000_000
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -20,7 +20,7 @@ from .....api.errors import Errors
 from .....api.messages import SuccessResponse
 from .....api.times import ZERO_TIME, format_time, parse_time
 from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE
-from ...ports import Origin
+from ...ports.bus import Origin
 from ..config.priority import check_group_name
 from ..config.ranges import check_ranges
 from ..config.refused import Refused

@@ -17,7 +17,8 @@ from .....api.times import format_time, parse_time
 from .....errors import StoreReadError
 from .....message import StoredMessage
 from .....subjects import SubjectFilter, is_valid_pattern
-from ...ports import Origin, StreamStore
+from ...ports.bus import Origin
+from ...ports.storage import StreamStore
 from ...server_headers import with_place
 from ..config.ranges import check_ranges
 from ..context import Context

@@ -18,7 +18,7 @@ from .....api.envelope import encode_response
 from .....api.errors import Errors, ErrorSpec
 from .....errors import StoreError
 from .....pattern_tree import TooManyPatternsError
-from ...ports import Bus, Origin, Sink
+from ...ports.bus import Bus, Origin, Sink
 from ..advisories import API_AUDIT
 from ..config.options import JetStreamOptions
 from ..config.ranges import check_ranges

@@ -8,7 +8,7 @@ import msgspec
 
 from .....api.base import Document
 from .....api.errors import Errors
-from .....api.messages import ApiStats, SuccessResponse
+from .....api.messages import AccountInfo, AccountLimits, AccountTier, ApiStats, SuccessResponse
 from .....api.streams import (
     PurgeRequest,
     PurgeResponse,
@@ -22,7 +22,9 @@ from .....api.streams import (
 from .....api.times import format_time
 from .....limits import INFOS_PER_PAGE, NAMES_PER_PAGE, SUBJECTS_PER_PAGE
 from .....subjects import SubjectFilter, is_valid_pattern, overlaps
+from ...account_options import JetStreamLimits
 from ..config.features import check_republish, required_level
+from ..config.options import JetStreamOptions
 from ..config.refused import Refused, invalid
 from ..config.sources import check_copies, check_copies_update
 from ..config.stream import (
@@ -35,15 +37,63 @@ from ..config.stream import (
 )
 from ..context import Context
 from ..stream.stream import Stream
-from .account_info import account_info
 from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
-from .ports import Assets, stream_of
+from .ports import Assets, Usage, stream_of
 
-__all__ = ["StreamsApi", "check_consumer_limits", "stream_info"]
+__all__ = ["StreamsApi", "account_info", "check_consumer_limits", "stream_info"]
 
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
 _NO_NAMES: Final = {**_NO_PAGE, "streams": None}
 _NO_STREAMS: Final = {**_NO_PAGE, "streams": []}
+
+
+_OURS: Final = "R1"  # the tier of every stream here: there is one node
+_OF_TIERS: Final = AccountLimits(
+    max_memory=0,
+    max_storage=0,
+    max_streams=0,
+    max_consumers=0,
+    max_ack_pending=0,
+    memory_max_stream_bytes=0,
+    storage_max_stream_bytes=0,
+)
+"""The limits of an account whose tiers have some."""
+
+
+def account_info(
+    options: JetStreamOptions, usage: Usage, streams: int, api: ApiStats
+) -> AccountInfo:
+    """The answer to ``$JS.API.INFO``."""
+    used = AccountTier(
+        memory=usage.memory_bytes,
+        storage=usage.storage_bytes,
+        reserved_memory=usage.reserved_memory_bytes,
+        reserved_storage=usage.reserved_storage_bytes,
+        streams=streams,
+        consumers=usage.consumers,
+        limits=_limits(options.limits),
+    )
+    tiers = {
+        name: used if name == _OURS else AccountTier(limits=_limits(limits))
+        for name, limits in options.tiers
+    }
+    of_all = msgspec.structs.asdict(used)
+    if tiers:
+        of_all["limits"] = _OF_TIERS
+    return AccountInfo(**of_all, domain=options.domain, api=api, tiers=tiers)
+
+
+def _limits(limits: JetStreamLimits) -> AccountLimits:
+    return AccountLimits(
+        max_memory=limits.max_memory,
+        max_storage=limits.max_storage,
+        max_streams=limits.max_streams,
+        max_consumers=limits.max_consumers,
+        max_ack_pending=limits.max_ack_pending,
+        memory_max_stream_bytes=limits.max_stream_memory,
+        storage_max_stream_bytes=limits.max_stream_storage,
+        max_bytes_required=limits.max_bytes_required,
+    )
 
 
 def stream_info(

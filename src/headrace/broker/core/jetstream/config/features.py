@@ -10,7 +10,7 @@ from .....api.streams import StreamConfig
 from .....errors import InvalidSubjectError
 from .....subjects import overlaps
 from .....transforms import SubjectTransform
-from ...ports import Randomness
+from ...ports.bus import Randomness
 from .refused import invalid
 
 __all__ = [

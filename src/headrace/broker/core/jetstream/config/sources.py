@@ -19,7 +19,7 @@ from .....errors import InvalidSubjectError
 from .....pattern_tree import PatternTree
 from .....subjects import SubjectFilter, is_valid_pattern, is_valid_subject, overlaps
 from .....transforms import SubjectTransform
-from ...ports import Randomness
+from ...ports.bus import Randomness
 from .refused import Refused, invalid
 
 __all__ = [

@@ -22,7 +22,7 @@ from .....limits import (
 from .....pattern_tree import PatternTree, are_literal, check_count
 from .....subjects import is_subset, is_valid_pattern, overlaps
 from .....transforms import SubjectTransform
-from ...ports import Randomness
+from ...ports.bus import Randomness
 from .durations import format_duration
 from .features import check_counter_config, check_schedule_config, with_republish_defaults
 from .options import JetStreamOptions

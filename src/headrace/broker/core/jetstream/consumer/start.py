@@ -9,7 +9,7 @@ from .....api.times import parse_time
 from .....errors import StoreReadError
 from .....message import StoredRow
 from .....subjects import SubjectFilter
-from ...ports import StreamStore
+from ...ports.storage import StreamStore
 from ..ports import StreamView
 
 __all__ = ["LastPerSubject", "safe_sequence", "start_sequence"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from .....clock import Clock
-from ...ports import Timer, Timers
+from ...ports.bus import Timer, Timers
 from .delivery_state import DeliveryState
 
 __all__ = ["ConsumerTimer", "Inactivity", "Pause", "Timed"]

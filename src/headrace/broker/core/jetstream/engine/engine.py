@@ -11,7 +11,8 @@ from typing import Any, Final
 from .....api.base import to_wire
 from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-from ...ports import Bus, Randomness, Sink, Storage, Timers
+from ...ports.bus import Bus, Randomness, Sink, Timers
+from ...ports.storage import Storage
 from ..api.consumer_info import consumer_info
 from ..api.consumers import ConsumersApi
 from ..api.direct_get import DirectGet

@@ -14,7 +14,7 @@ from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....limits import HEADER_BYTES_MAX
 from .....subjects import SubjectFilter, is_literal, is_valid_pattern
-from ...ports import StreamStore
+from ...ports.storage import StreamStore
 from ..config.ranges import read_number
 from ..config.refused import Refused
 from ..context import Context

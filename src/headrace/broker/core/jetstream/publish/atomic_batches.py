@@ -20,7 +20,7 @@ from .....limits import (
     ATOMIC_BATCHES_MAX,
     ATOMIC_BATCHES_PER_STREAM_MAX,
 )
-from ...ports import Timer
+from ...ports.bus import Timer
 from ..config.ranges import read_number
 from ..config.refused import Refused
 from ..context import Context

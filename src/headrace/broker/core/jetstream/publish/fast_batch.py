@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from .....limits import FAST_BATCH_FLOW_MAX
-from ...ports import Timer
+from ...ports.bus import Timer
 from ..headers.fast_reply import FAST, FastReply
 
 __all__ = ["FastBatch"]

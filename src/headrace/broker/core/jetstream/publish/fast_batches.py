@@ -21,7 +21,7 @@ from .....api.errors import Errors, ErrorSpec
 from .....errors import StoreError
 from .....limits import FAST_BATCH_IDLE_S, FAST_BATCHES_MAX, FAST_BATCHES_PER_STREAM_MAX
 from .....wire.frames import Frame
-from ...ports import Bus
+from ...ports.bus import Bus
 from ...server_headers import without_requester
 from ..config.ranges import read_number
 from ..config.refused import Refused

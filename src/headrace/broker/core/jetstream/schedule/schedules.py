@@ -18,7 +18,8 @@ from .....api.times import format_time, parse_time
 from .....errors import StoreError, StoreReadError
 from .....message import StoredMessage
 from .....subjects import is_literal, is_valid_subject, overlaps
-from ...ports import StreamStore, Timer
+from ...ports.bus import Timer
+from ...ports.storage import StreamStore
 from ..config.refused import Refused
 from ..context import Context
 from ..headers.published import header_value

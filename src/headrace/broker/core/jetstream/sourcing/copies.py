@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 
 from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamSource
-from ...ports import Timer
+from ...ports.bus import Timer
 from ..context import Context
 from ..stream.stream import Stream
 from .copy import Copy, MirrorCopy

@@ -15,10 +15,10 @@ from .....api.errors import Errors, ErrorSpec
 from .....api.streams import StreamConsumerSource
 from .....message import StoredMessage
 from ...net.targets import SinkTarget
-from ...ports import Origin, Target
+from ...ports.bus import Origin, Target
 from ..config.refused import Refused
-from ..headers.flow import position_block, reached
 from ..headers.published import header_value
+from ..headers.statuses import position_block, reached
 
 if TYPE_CHECKING:
     from ..ports import Reader

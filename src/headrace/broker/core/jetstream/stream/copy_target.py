@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Protocol
 
 from .....message import StoredMessage
-from ...ports import StreamStore
+from ...ports.storage import StreamStore
 from ..headers.published import MARK
 from ..headers.source import without_expectations
 from ..headers.ttl import expires_at

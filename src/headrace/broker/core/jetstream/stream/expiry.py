@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from .....errors import StoreReadError
-from ...ports import Timer
+from ...ports.bus import Timer
 from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from ..schedule.due_times import DueTimes
 from .subject_limit import Limited

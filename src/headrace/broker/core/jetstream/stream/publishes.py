@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .....api.streams import StreamConfig
     from .....wire.frames import Frame
     from .....wire.inprocess import PublishRun
-    from ...ports import Origin
+    from ...ports.bus import Origin
     from ..ports import Arrival, Pending
     from ..tick.flush_barrier import PubAcks
     from .staging import Staging

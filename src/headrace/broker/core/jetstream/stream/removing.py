@@ -9,7 +9,7 @@ from .....subjects import SubjectFilter
 from ..tick.removals import SLICE, Limits, Purge
 
 if TYPE_CHECKING:
-    from ...ports import Removal
+    from ...ports.storage import Removal
     from ..ports import Reader
     from .stream import Stream
 

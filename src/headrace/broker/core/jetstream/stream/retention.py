@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from .....errors import StoreReadError
-from ...ports import Removal
+from ...ports.storage import Removal
 
 if TYPE_CHECKING:
     from ..ports import User

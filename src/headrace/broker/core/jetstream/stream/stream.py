@@ -14,7 +14,7 @@ from typing import Any, Final
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....errors import StoreReadError
-from ...ports import StreamStore
+from ...ports.storage import StreamStore
 from ..config.refused import Refused
 from ..config.stream import compile_transform
 from ..context import Context

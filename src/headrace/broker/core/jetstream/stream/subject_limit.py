@@ -11,7 +11,7 @@ from typing import Protocol
 
 from .....api.streams import StreamConfig
 from .....errors import StoreReadError
-from ...ports import StreamStore, Thinning
+from ...ports.storage import StreamStore, Thinning
 from ..context import Context
 from ..tick.removals import SLICE
 from ..tick.retry import Unread

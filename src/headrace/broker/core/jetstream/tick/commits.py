@@ -11,9 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...ports import Storage
-from .paced_calls import PacedCalls
-from .turns import Turns
+from ...ports.storage import Storage
+from .turns import PacedCalls, Turns
 
 if TYPE_CHECKING:
     from .flush_barrier import FlushBarrier

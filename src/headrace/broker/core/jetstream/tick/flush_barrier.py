@@ -17,7 +17,7 @@ from .....api.envelope import encode_error, encode_pub_error
 from .....api.errors import Errors, ErrorSpec
 from .....clock import Clock
 from .....errors import StoreFullError, StoreReadError
-from ...ports import Bus, Timer, Timers
+from ...ports.bus import Bus, Timer, Timers
 from .commits import Commits
 
 __all__ = ["Awaiting", "FlushBarrier", "PubAcks", "store_refusal"]

@@ -15,7 +15,8 @@ from typing import Final, Protocol
 
 from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-from ...ports import Bus, Removal, StreamStore, Timers
+from ...ports.bus import Bus, Timers
+from ...ports.storage import Removal, StreamStore
 from .flush_barrier import FlushBarrier
 from .retry import Unread
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from ......api.acks import ack_prefix, parse_ack_subject
 from ......wire.frames import Frame
-from ....ports import Origin
+from ....ports.bus import Origin
 from ...ports import StreamView
 from .acks import Acks
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....ports import Origin
+from ....ports.bus import Origin
 from ...headers.statuses import WRONG_PIN_ID
 from ..delivery_state import DeliveryState
 from ..view import ConsumerView

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from ......api.consumers import ConsumerConfig
-from ....ports import Origin
+from ....ports.bus import Origin
 from ...headers.statuses import WRONG_PIN_ID
 from .queue import WaitingRequest
 

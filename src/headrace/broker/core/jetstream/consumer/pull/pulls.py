@@ -7,7 +7,7 @@ from typing import Final
 
 from ......api import names
 from ......errors import StoreReadError
-from ....ports import Origin
+from ....ports.bus import Origin
 from ...headers import statuses
 from ...headers.published import required_level_too_high
 from ..view import ConsumerView

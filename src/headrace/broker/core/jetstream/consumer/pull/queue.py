@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from ......api.consumers import PullRequest
-from ....ports import Origin, Target
+from ....ports.bus import Origin, Target
 
 __all__ = ["EndRequest", "PullQueue", "WaitingRequest"]
 

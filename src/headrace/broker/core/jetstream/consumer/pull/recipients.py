@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ......message import StoredRow
-from ....ports import Target
+from ....ports.bus import Target
 from ....server_headers import with_place
 from ...headers import statuses
 from ..delivery_pass import PassEnd

@@ -12,9 +12,9 @@ from typing import Final, Protocol
 from ......api import names
 from ......api.consumers import ConsumerConfig
 from ......limits import PAYLOAD_BYTES_MAX
-from ....ports import Origin, Watch
+from ....ports.bus import Origin, Watch
 from ...headers import statuses
-from ...headers.flow import reached
+from ...headers.statuses import reached
 from ..acks.acks import Acks
 from ..view import ConsumerView
 from .window import FlowWindow, RateLimit

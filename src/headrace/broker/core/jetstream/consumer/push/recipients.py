@@ -10,7 +10,7 @@ from typing import Final
 from ......limits import INGEST_PENDING_BYTES_MAX
 from ......message import StoredRow
 from ....net.targets import Outgoing
-from ....ports import Target
+from ....ports.bus import Target
 from ..delivery_pass import PassEnd
 from ..sender import Sender
 from ..view import ConsumerView
