@@ -21,9 +21,9 @@ from .auth.authentication import Authenticator, NoAuthentication
 from .auth.passwords import AtOnce, SlowDecisions
 from .budget import Budget
 from .monitor.connections import EndedConnections
-from .net.leaving import Leaving
 from .net.output import Output
 from .net.session import Peer, Session
+from .net.session_subscriptions import Leaving
 from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
 from .ports.bus import Randomness
 from .ports.storage import Storage

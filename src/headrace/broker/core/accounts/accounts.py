@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..jetstream.config.options import JetStreamOptions
     from ..jetstream.engine.account_limits import ServerStore
     from ..jetstream.engine.engine import JetStream
-    from ..jetstream.tick.commits import Commits
+    from ..jetstream.tick.flush_barrier import Commits
     from ..ports.bus import Randomness, Sink, Timers
     from ..ports.storage import Storage
     from .origins import Origins
@@ -166,7 +166,7 @@ class _Shared:
     def __init__(self, storage: Storage, options: JetStreamOptions) -> None:
         # A broker without streams starts without the engine.
         from ..jetstream.engine.account_limits import ServerStore
-        from ..jetstream.tick.commits import Commits
+        from ..jetstream.tick.flush_barrier import Commits
 
         self._storage = storage
         self._options = options

@@ -20,7 +20,7 @@ _META: Final = "account/"
 class AccountStorage:
     """Implements ``Storage`` for one account; ``account`` is empty for the default one.
 
-    ``flush`` commits what every account has staged: see ``jetstream/tick/commits``.
+    ``flush`` commits what every account has staged: see ``jetstream/tick/flush_barrier``.
     """
 
     def __init__(self, storage: Storage, account: str = "") -> None:

@@ -79,12 +79,7 @@ class Advisories:
         self._about(consumer, "MSG_NAKED", "nak", **place)
 
     def terminated(
-        self,
-        consumer: _Consumer,
-        stream_seq: int,
-        consumer_seq: int,
-        deliveries: int,
-        reason: str,
+        self, consumer: _Consumer, stream_seq: int, consumer_seq: int, deliveries: int, reason: str
     ) -> None:
         """A message will not be delivered again (``+TERM``, or it was deleted)."""
         place = _place(stream_seq, consumer_seq, deliveries)
@@ -92,12 +87,7 @@ class Advisories:
         self._about(consumer, "MSG_TERMINATED", "terminated", **place, **why)
 
     def acked(
-        self,
-        consumer: _Consumer,
-        stream_seq: int,
-        consumer_seq: int,
-        deliveries: int,
-        took_ns: int,
+        self, consumer: _Consumer, stream_seq: int, consumer_seq: int, deliveries: int, took_ns: int
     ) -> None:
         """A sampled acknowledgement, ``took_ns`` after the delivery."""
         bus, names = self._context.bus, (consumer.stream.name, consumer.name)

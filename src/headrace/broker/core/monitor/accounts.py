@@ -25,10 +25,7 @@ PER_PAGE: Final = 1024
 
 def accountz(hub: Monitored, name: str = "") -> dict[str, Any] | None:
     """The names of all accounts, or the account of this name; None if there is none."""
-    document: dict[str, Any] = {
-        **head_of(hub),
-        "system_account": hub.accounts.system_name,
-    }
+    document: dict[str, Any] = {**head_of(hub), "system_account": hub.accounts.system_name}
     if not name:
         return {**document, "accounts": sorted(account.name for account in hub.accounts)}
     account = hub.accounts.get(name)

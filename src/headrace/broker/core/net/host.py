@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from ..budget import Budget
     from ..options import HubOptions
     from ..ports.bus import Timers
-    from .leaving import Leaving
     from .output import Output
     from .router import Router
     from .session import Session
+    from .session_subscriptions import Leaving
 
 __all__ = ["Host", "HostedAccount", "HostedAccounts"]
 

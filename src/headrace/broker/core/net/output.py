@@ -52,10 +52,7 @@ class Output(Generic[R_co]):
     )
 
     def __init__(
-        self,
-        session: R_co,
-        touched: list[Output[R_co]],
-        bytes_max: int = OUTBOUND_BYTES_MAX,
+        self, session: R_co, touched: list[Output[R_co]], bytes_max: int = OUTBOUND_BYTES_MAX
     ) -> None:
         self.parts: list[bytes] = []
         self.size = 0

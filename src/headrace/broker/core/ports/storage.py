@@ -41,11 +41,7 @@ class StreamStore(Protocol):
     @property
     def bytes(self) -> int: ...
     def append(
-        self,
-        subject: _Bytes,
-        headers: _Bytes,
-        payload: _Bytes,
-        timestamp_ns: int,
+        self, subject: _Bytes, headers: _Bytes, payload: _Bytes, timestamp_ns: int
     ) -> int: ...
 
     def append_many(
@@ -61,12 +57,7 @@ class StreamStore(Protocol):
         """
 
     def append_expiring(
-        self,
-        subject: _Bytes,
-        headers: _Bytes,
-        payload: _Bytes,
-        timestamp_ns: int,
-        expires_ns: int,
+        self, subject: _Bytes, headers: _Bytes, payload: _Bytes, timestamp_ns: int, expires_ns: int
     ) -> int: ...
     def append_together(
         self, messages: Sequence[tuple[_Bytes, _Bytes, _Bytes, int, int]]

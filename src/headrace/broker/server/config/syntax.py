@@ -73,10 +73,7 @@ class ConfigValue:
 
 
 def parse_config(
-    text: str,
-    file: str,
-    environ: Mapping[str, str],
-    read: Callable[[str, str], tuple[str, str]],
+    text: str, file: str, environ: Mapping[str, str], read: Callable[[str, str], tuple[str, str]]
 ) -> ConfigMap:
     """The top-level map of ``text``.
 

@@ -6,16 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ....errors import StoreError
-from ..format.entries import (
-    APPEND,
-    DELETE,
-    PUT,
-    Entry,
-    MetaChange,
-    Values,
-    delta_stamp,
-    put_stamp,
-)
+from ..format.entries import APPEND, DELETE, PUT, Entry, MetaChange, Values, delta_stamp, put_stamp
 from ..format.record import OVERHEAD
 from .journal_file import Journal
 from .spare import Spares

@@ -274,11 +274,7 @@ class _Home:
         self.staged: list[Entry] = []
 
     def write(
-        self,
-        path: str,
-        values: Values,
-        versions: Mapping[str, int],
-        new_salt: Callable[[], int],
+        self, path: str, values: Values, versions: Mapping[str, int], new_salt: Callable[[], int]
     ) -> SpareWrite:
         staged, self.staged = self.staged, []
         if self.end and self.end <= max(_REWRITE_MIN, _REWRITE_RATIO * self.live):

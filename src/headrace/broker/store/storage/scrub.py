@@ -19,14 +19,7 @@ from ..io.findings import Finding
 from ..log.file_log import FileLog
 from ..log.memory_log import MemoryLog
 
-__all__ = [
-    "PIECE_BYTES",
-    "ScrubState",
-    "SealedFile",
-    "read_everything",
-    "scrub",
-    "sealed_files",
-]
+__all__ = ["PIECE_BYTES", "ScrubState", "SealedFile", "read_everything", "scrub", "sealed_files"]
 
 PIECE_BYTES: Final = 128 * 1024
 
@@ -81,10 +74,7 @@ def read_everything(logs: Iterable[FileLog | MemoryLog], step: int) -> Iterator[
 
 
 def scrub(
-    fs: FileSystem,
-    files: Iterable[SealedFile],
-    state: ScrubState,
-    found: Callable[[Finding], None],
+    fs: FileSystem, files: Iterable[SealedFile], state: ScrubState, found: Callable[[Finding], None]
 ) -> Iterator[int]:
     """Read all of ``files``; yields after each piece how many bytes were read, so that one may wait.
 

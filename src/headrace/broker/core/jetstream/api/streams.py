@@ -340,8 +340,7 @@ def check_consumer_limits(stream: Stream, new: StreamConfig) -> None:
     ]
     if exceeding:
         raise Refused(
-            Errors.STREAM_UPDATE,
-            err=f"change to limits violates consumers: {', '.join(exceeding)}",
+            Errors.STREAM_UPDATE, err=f"change to limits violates consumers: {', '.join(exceeding)}"
         )
 
 

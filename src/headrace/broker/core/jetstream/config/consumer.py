@@ -138,8 +138,7 @@ def check_pedantic(config: ConsumerConfig, stream: StreamConfig, options: JetStr
         insist(getattr(config, name) < 0, f"{name} must not be negative")
     if config.backoff and config.ack_policy != "none":
         insist(
-            config.ack_wait != config.backoff[0],
-            "first backoff value has to equal batch AckWait",
+            config.ack_wait != config.backoff[0], "first backoff value has to equal batch AckWait"
         )
     limits = stream.consumer_limits
     insist(

@@ -309,9 +309,7 @@ class Consumer:
             impatient = self.queue.has_one_shots or self.state.late > 0
             caught_up = end is PassEnd.EXHAUSTED and not self.backlog.last_per_subject
             self.stream.waiters.add(
-                self,
-                None if impatient else self.filter,
-                self.state.next_seq if caught_up else 0,
+                self, None if impatient else self.filter, self.state.next_seq if caught_up else 0
             )
 
     # -- journal

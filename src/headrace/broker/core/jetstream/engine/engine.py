@@ -27,8 +27,7 @@ from ..consumer.delivery_state import Entry
 from ..consumer.push.push import FLOW, FlowDispatch
 from ..context import Context
 from ..stream.stream import Stream
-from ..tick.commits import Commits
-from ..tick.flush_barrier import FlushBarrier
+from ..tick.flush_barrier import Commits, FlushBarrier
 from .account_limits import Quota, ServerStore
 from .registry import Registry
 

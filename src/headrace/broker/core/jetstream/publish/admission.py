@@ -162,13 +162,7 @@ class Checks:
         return arrival
 
     def admit_copy(
-        self,
-        subject: bytes,
-        headers: bytes,
-        payload: bytes,
-        now_ns: int,
-        *,
-        replica: bool = False,
+        self, subject: bytes, headers: bytes, payload: bytes, now_ns: int, *, replica: bool = False
     ) -> Arrival:
         """The same for a message of another stream, which was admitted there.
 

@@ -18,10 +18,7 @@ from ...ports.bus import Bus, Randomness
 from ...server_headers import with_new_place
 from ..config.features import compile_republish
 
-__all__ = [
-    "Republisher",
-    "republisher_of",
-]
+__all__ = ["Republisher", "republisher_of"]
 
 
 class _Entry(NamedTuple):
@@ -61,11 +58,7 @@ class Republisher:
         return target
 
     def note(
-        self,
-        sequence: int,
-        target: bytes,
-        message: tuple[bytes, bytes, bytes, int],
-        before: int,
+        self, sequence: int, target: bytes, message: tuple[bytes, bytes, bytes, int], before: int
     ) -> None:
         """``(subject, headers, payload, timestamp_ns)`` was staged; ``before`` precedes it there."""
         self._waiting.append(_Entry(sequence, target, *message, before))

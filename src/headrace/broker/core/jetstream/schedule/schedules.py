@@ -57,11 +57,7 @@ ZoneOf = Callable[[str], tzinfo | None]
 
 
 def check_schedule(
-    found: Mapping[bytes, bytes],
-    subject: bytes,
-    config: StreamConfig,
-    zone_of: ZoneOf,
-    now_ns: int,
+    found: Mapping[bytes, bytes], subject: bytes, config: StreamConfig, zone_of: ZoneOf, now_ns: int
 ) -> bool:
     """Whether a message is a schedule. Raises Refused when it is a bad one, or may not be one."""
     if PATTERN not in found and _ZONE not in found:

@@ -13,12 +13,7 @@ if TYPE_CHECKING:
     from ..tick.retry import Unread
     from .stream import Stream
 
-__all__ = [
-    "InterestRetention",
-    "Retention",
-    "WorkQueueRetention",
-    "retention_of",
-]
+__all__ = ["InterestRetention", "Retention", "WorkQueueRetention", "retention_of"]
 
 
 _LOOKS: Final = 8192  # so often a user is asked in a turn whether it needs a message …
