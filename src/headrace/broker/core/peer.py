@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -9,24 +10,20 @@ import msgspec
 __all__ = ["NOWHERE", "UNSAID", "ConnectOptions", "Peer", "decode_connect"]
 
 
+@dataclass(slots=True, eq=False)
 class Peer:
     """The other end of a connection."""
 
-    __slots__ = ("certificate", "host", "is_tls", "nonce", "port", "tls_version", "transport")
-
-    def __init__(
-        self, host: str = "", port: int = 0, *, is_tls: bool = False, transport: str = "nats"
-    ) -> None:
-        self.host = host
-        self.port = port
-        self.is_tls = is_tls
-        self.transport = transport
-        """``nats`` or ``websocket``."""
-        self.tls_version = ""  # known once the handshake is over
-        self.certificate: tuple[str, ...] = ()
-        """The names in the client's verified certificate: those of people first, the subject last."""
-        self.nonce = ""
-        """What INFO asked the client to sign."""
+    host: str = ""
+    port: int = 0
+    is_tls: bool = field(default=False, kw_only=True)
+    transport: str = field(default="nats", kw_only=True)
+    """``nats`` or ``websocket``."""
+    tls_version: str = ""  # known once the handshake is over
+    certificate: tuple[str, ...] = ()
+    """The names in the client's verified certificate: those of people first, the subject last."""
+    nonce: str = ""
+    """What INFO asked the client to sign."""
 
 
 NOWHERE = Peer()

@@ -134,7 +134,7 @@ class Accounts:
         """Serve the streams in ``storage`` to accounts with JetStream. Raises StoreError."""
         from .origins import Origins
 
-        self._jetstream = _Shared(storage, options)
+        self._jetstream = _Shared(storage, options, self._clock, self._random, self._timers)
         self._origins = Origins(options.domain)
         self._start_engines()
 
@@ -144,9 +144,9 @@ class Accounts:
             return
         for account in self._by_name.values():
             if account.options.jetstream is not None and account.engine is None:
-                account.engine = shared.start(account, self._clock, self._random, self._timers)
+                account.engine = shared.start(account)
                 self.engines.append(account.engine)
-        shared.stand_in(self._by_name.values(), self._clock, self._random, self._timers)
+        shared.stand_in(self._by_name.values())
         if self._origins is not None:
             self._origins.configure(self._by_name.values())
 
@@ -163,14 +163,22 @@ class Accounts:
 class _Shared:
     """What the engines of all accounts share: the storage, its flushes, and the server's limits."""
 
-    def __init__(self, storage: Storage, options: JetStreamOptions) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        options: JetStreamOptions,
+        clock: Clock,
+        random: Randomness,
+        timers: Timers,
+    ) -> None:
         # A broker without streams starts without the engine.
         from ..jetstream.engine.account_limits import ServerStore
         from ..jetstream.tick.flush_barrier import Commits
 
         self._storage = storage
         self._options = options
-        self._commits: Commits = Commits(storage)
+        self._machine = clock, random, timers
+        self._commits: Commits = Commits(storage, clock, timers)
         self._server: ServerStore = ServerStore(options.max_memory_bytes, options.max_storage_bytes)
         self._stand_ins: dict[Account, Sink] = {}
         self._nobodys: JetStream | None = None
@@ -184,9 +192,7 @@ class _Shared:
             tiers=limits.tiers,
         )
 
-    def start(
-        self, account: Account, clock: Clock, random: Randomness, timers: Timers
-    ) -> JetStream:
+    def start(self, account: Account) -> JetStream:
         from ..jetstream.engine.engine import JetStream
 
         stand_in = self._stand_ins.pop(account, None)
@@ -196,9 +202,7 @@ class _Shared:
         engine = JetStream(
             account.router,
             AccountStorage(self._storage, name),
-            clock,
-            random,
-            timers,
+            *self._machine,
             self.options_of(account),
             self._commits,
             self._server,
@@ -208,22 +212,21 @@ class _Shared:
             DomainApi(account.router, self._options.domain)
         return engine
 
-    def stand_in(
-        self, accounts: Iterable[Account], clock: Clock, random: Randomness, timers: Timers
-    ) -> None:
+    def stand_in(self, accounts: Iterable[Account]) -> None:
         """Make accounts without JetStream say so when they are asked."""
         for account in accounts:
             if account.engine is None and account not in self._stand_ins:
                 if self._nobodys is None:
-                    self._nobodys = self._without_account(clock, random, timers)
+                    self._nobodys = self._without_account()
                 sink = self._stand_ins[account] = self._nobodys.stand_in(account.router)
                 account.router.add_sink(_API, sink)
 
-    def _without_account(self, clock: Clock, random: Randomness, timers: Timers) -> JetStream:
+    def _without_account(self) -> JetStream:
         """An engine without an account, which knows every API call: there may be no other engine."""
         from ..jetstream.engine.engine import JetStream
 
-        return JetStream(Router(random), self._storage, clock, random, timers, self._options)
+        _, random, _ = self._machine
+        return JetStream(Router(random), self._storage, *self._machine, self._options)
 
 
 def check_domain(domain: str) -> None:

@@ -120,9 +120,8 @@ class SessionSubscriptions:
         client_id, output = listener.client_id, listener.output
         if self._plain is not None and deny is None and answers is None:
             return self._plain(client_id, output, pattern, queue, sid, self.drop)
-        return self._guarded(
-            client_id, output, pattern, queue, sid, self.drop, deny=deny, answers=answers
-        )
+        guarded = self._guarded(client_id, output, pattern, queue, sid, self.drop)
+        return guarded.guard(deny, answers)
 
     def _why_not(self, options: HubOptions, pattern: bytes, queue: bytes) -> str:
         """Why a subscription is refused, in the words of nats-server; empty if it is not."""

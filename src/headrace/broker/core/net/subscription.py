@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
+from typing import Self
 
 from ....message import StoredRow
 from ....subjects import SubjectFilter
@@ -138,22 +139,12 @@ class GuardedSubscription(Subscription):
 
     __slots__ = ("_answers", "_checked", "_deny")
 
-    def __init__(
-        self,
-        client_id: int,
-        output: Output[Reader],
-        pattern: bytes,
-        queue: bytes,
-        sid: bytes,
-        on_exhausted: Callable[[Subscription], None],
-        *,
-        deny: SubjectFilter | None,
-        answers: ExpectedAnswers | None,
-    ) -> None:
-        super().__init__(client_id, output, pattern, queue, sid, on_exhausted)
+    def guard(self, deny: SubjectFilter | None, answers: ExpectedAnswers | None) -> Self:
+        """Set what it looks at; before it is known to the router."""
         self._deny = deny
         self._answers = answers
         self._checked = deny is not None or answers is not None
+        return self
 
     @property
     def send_payloads(self) -> Callable[[Sequence[tuple[bytes, bytes]]], None] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from ....errors import StoreError
 from ..commit.commit import Batch
 from ..commit.writer import Work
@@ -12,28 +14,26 @@ from ..log.removals import Part
 __all__ = ["Flight", "Staged", "ignore", "ignore_outcome"]
 
 
+@dataclass(eq=False)
 class Staged:
     """What the next flush will take: streams that changed, were made or deleted, and file work."""
 
-    def __init__(self) -> None:
-        self.dirty: dict[FileLog | MemoryLog, None] = {}
-        self.created: list[FileLog | MemoryLog] = []
-        self.deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = []
-        self.work = Work()
-        self.touched = False  # whether the owner changed something, and is going to flush it
+    dirty: dict[FileLog | MemoryLog, None] = field(default_factory=dict)
+    created: list[FileLog | MemoryLog] = field(default_factory=list)
+    deleted: list[tuple[str, str | None, FileLog | MemoryLog | None]] = field(default_factory=list)
+    work: Work = field(default_factory=Work)
+    touched: bool = False  # whether the owner changed something, and is going to flush it
 
 
+@dataclass(eq=False)
 class Flight:
     """A batch on its way, and what it would take to undo it."""
 
-    def __init__(
-        self, batch: Batch, staged: Staged, refused: StoreError | None, *, own: bool
-    ) -> None:
-        self.own = own  # nobody has asked for it
-        self.batch = batch
-        self.parts: list[tuple[FileLog | MemoryLog, Part]] = []
-        self.staged = staged
-        self.refused = refused  # it was built on a batch that failed so, and is taken back
+    batch: Batch
+    staged: Staged
+    refused: StoreError | None  # it was built on a batch that failed so, and is taken back
+    own: bool  # nobody has asked for it
+    parts: list[tuple[FileLog | MemoryLog, Part]] = field(default_factory=list)
 
 
 def ignore() -> None:

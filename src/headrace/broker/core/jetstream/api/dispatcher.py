@@ -164,21 +164,25 @@ class ApiDispatcher:
             return False
         text = subject.decode(errors="replace")
         tokens = text.split(".")[_PREFIX_TOKENS:]
+        verb, route = self._find(tokens)
+        if verb in self._raw:
+            return self._raw[verb](subject, reply, headers, payload, origin)
+        if route is not None:
+            call = Call(text, tokens[verb.count(".") + 1 :], reply, headers, payload, origin)
+            if route.paced:
+                self._context.barrier.paced.carry_out(partial(self._call, route, call), origin)
+            else:
+                self._call(route, call)
+        return None
+
+    def _find(self, tokens: list[str]) -> tuple[str, _Route | None]:
+        """The verb a subject begins with, and its endpoint, if it has one and the names for it."""
         for size in (3, 2, 1):
             verb = ".".join(tokens[:size])
-            if verb in self._raw:
-                return self._raw[verb](subject, reply, headers, payload, origin)
             route = self._routes.get(verb)
-            if route is not None and len(tokens) - size in route.names:
-                call = Call(text, tokens[size:], reply, headers, payload, origin)
-                if route.paced:
-                    paced = self._context.barrier.paced
-                    make = partial(self._call, route, call)
-                    paced.carry_out(make, origin, self._context.timers, self._context.clock)
-                else:
-                    self._call(route, call)
-                return None
-        return None
+            if verb in self._raw or (route is not None and len(tokens) - size in route.names):
+                return verb, route
+        return "", None
 
     def stand_in(self, bus: Bus) -> Sink:
         """A sink for an account without JetStream: it refuses what ``sink`` would serve."""
@@ -187,16 +191,13 @@ class ApiDispatcher:
             subject: bytes, reply: bytes, headers: bytes, payload: bytes, origin: Origin | None
         ) -> bool:
             tokens = subject.decode(errors="replace").split(".")[_PREFIX_TOKENS:]
-            for size in (3, 2, 1):
-                verb = ".".join(tokens[:size])
-                if verb in self._raw:
-                    return False
-                route = self._routes.get(verb)
-                if route is not None and len(tokens) - size in route.names:
-                    error = Errors.NOT_ENABLED_FOR_ACCOUNT.to_wire()
-                    body = encode_response(route.kind, None, error=error, **route.blank)
-                    bus.publish(reply, b"", b"", body)
-                    return True
+            verb, route = self._find(tokens)
+            if verb in self._raw:
+                return False
+            if route is not None:
+                error = Errors.NOT_ENABLED_FOR_ACCOUNT.to_wire()
+                body = encode_response(route.kind, None, error=error, **route.blank)
+                bus.publish(reply, b"", b"", body)
             return True  # no call there is: silence, as by an account that has streams
 
         return refuse

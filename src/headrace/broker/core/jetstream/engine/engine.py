@@ -58,9 +58,8 @@ class JetStream:
         self._acks = AckDispatch()
         self.registry = Registry(context, self._acks)
         self.copies = self.registry.copies
-        context.barrier = FlushBarrier(
-            bus, commits or Commits(storage), clock, timers, self._stage, self._completed
-        )
+        commits = commits or Commits(storage, clock, timers)
+        context.barrier = FlushBarrier(bus, commits, clock, timers, self._stage, self._completed)
         self._barrier = context.barrier
         context.quota = self._quota = Quota(self.registry, context.options.limits, server)
         self._streams = self.registry.stream_marks

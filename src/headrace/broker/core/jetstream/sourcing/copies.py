@@ -6,7 +6,7 @@ while a long catch-up runs, and none are taken while too much is on its way to t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -86,7 +86,7 @@ class Copies:
         for copy in self._configure(positions):
             copy.is_held = False
             if copy.is_behind:
-                self._make_ready((copy,))
+                self.make_ready(copy)
 
     def all_recovered(self) -> None:
         """Every stream was opened again: origins let go of what they only held for the power cut."""
@@ -233,7 +233,7 @@ class Copies:
         """A copy of ours has found its origin."""
         copy.attach(origin)
         if copy.is_behind:
-            self._make_ready((copy,))
+            self.make_ready(copy)
 
     def lose(self, copy: Copy) -> None:
         """A copy of ours has its origin no more."""
@@ -247,18 +247,15 @@ class Copies:
 
     # -- turns
 
-    def ask_turn(self, copy: Copy) -> None:
-        """A copy of ours has something to do in the next tick."""
-        self._make_ready((copy,))
-
     def go_on(self, copy: Copy) -> None:
         """What was in a copy's way may be gone."""
         copy.is_idle = False
         self._failing.pop(copy, None)
         if copy.is_behind:
-            self._make_ready((copy,))
+            self.make_ready(copy)
 
-    def _make_ready(self, copies: Iterable[Copy]) -> None:
+    def make_ready(self, *copies: Copy) -> None:
+        """Copies of ours have something to do in the next tick."""
         for copy in copies:
             if not copy.is_held:
                 self.ready[copy] = None
@@ -294,7 +291,7 @@ class Copies:
                     self.try_later(copy)
             elif copy.is_behind:
                 self.ready[copy] = None
-        self._make_ready(())
+        self.make_ready()
 
     def try_later(self, copy: Copy) -> None:
         """A copy can not go on: let it try in a while."""
@@ -321,7 +318,7 @@ class Copies:
         flying, self._flying = self._flying, {}
         if error is None:
             for positions in flying:
-                self._make_ready([copy for copy in positions.committed() if copy.is_behind])
+                self.make_ready(*[copy for copy in positions.committed() if copy.is_behind])
             return
         for positions in {**flying, **self.dirty}:
             positions.roll_back()

@@ -248,7 +248,7 @@ class Copy(ABC):
     def wake(self) -> None:
         """The origin has more messages on disk."""
         if not self.is_idle:
-            self.manager.ask_turn(self)
+            self.manager.make_ready(self)
 
     def go_on(self) -> None:
         """What was in the way may be gone."""
@@ -273,7 +273,7 @@ class Copy(ABC):
         """Everything up to ``position`` is durable here; ``done`` was copied of it."""
         self.durable_position = position
         if self.feed is not None and self.feed.can_answer:
-            self.manager.ask_turn(self)  # more comes then: not in this tick, which had its share
+            self.manager.make_ready(self)  # more comes then: not in this tick, which had its share
         origin = self.origin
         if origin is None or not done:
             return

@@ -111,12 +111,12 @@ Done = Callable[[Exception | None], None]
 class Commits:
     """Flushes one storage for its members, never twice at a time."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, clock: Clock, timers: Timers) -> None:
         self._storage = storage
         self._members: list[FlushBarrier] = []
         self.in_flight = False
         self._flushing = False
-        self.turns = Turns()
+        self.turns = Turns(clock, timers)
         """For long work of any of them."""
         self.paced = PacedCalls(self.turns)
 

@@ -13,9 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from .....clock import Clock
 from .....errors import StoreError, StoreReadError
-from ...ports.bus import Bus, Timers
+from ...ports.bus import Bus
 from ...ports.storage import Removal, StreamStore
 from .flush_barrier import FlushBarrier
 from .retry import Unread
@@ -56,8 +55,6 @@ class Shrinking(Protocol):
 
 class _Context(Protocol):
     barrier: FlushBarrier
-    clock: Clock
-    timers: Timers
 
 
 class Removals:
@@ -148,7 +145,7 @@ class Removals:
 
     def _flushed(self, bus: Bus, error: Exception | None) -> None:
         if error is None:
-            self._context.barrier.turns.ask(self, self._context.timers, self._context.clock)
+            self._context.barrier.turns.ask(self)
             return
         self._asked = False
         tasks, self._tasks = self._tasks, deque()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from .....clock import Clock
 from ...ports.bus import Origin, Timers
@@ -27,33 +27,28 @@ class Taker(Protocol):
 class Turns:
     """Calls those who have asked, one per turn of the loop, in the order they asked."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock, timers: Timers) -> None:
+        self._clock = clock
+        self._timers = timers
         self._waiting: deque[Taker] = deque()
 
-    def ask(self, taker: Taker, timers: Timers, clock: Clock) -> None:
+    def ask(self, taker: Taker) -> None:
         """Call ``taker`` in a turn of its own."""
         self._waiting.append(taker)
         if len(self._waiting) == 1:
-            self._arm(timers, clock)
+            self._arm()
 
-    def _arm(self, timers: Timers, clock: Clock) -> None:
-        timers.call_at(clock.monotonic_ns(), lambda: self._next(timers, clock))
+    def _arm(self) -> None:
+        self._timers.call_at(self._clock.monotonic_ns(), self._next)
 
-    def _next(self, timers: Timers, clock: Clock) -> None:
+    def _next(self) -> None:
         taker = self._waiting.popleft()
         if self._waiting:
-            self._arm(timers, clock)
+            self._arm()
         taker.turn()
 
 
 DIRECTORIES_PER_COMMIT: Final = 8
-
-
-class _Waiting(NamedTuple):
-    call: Callable[[], None]
-    origin: Origin
-    timers: Timers
-    clock: Clock
 
 
 class PacedCalls:
@@ -61,22 +56,20 @@ class PacedCalls:
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[tuple[Callable[[], None], Origin]] = deque()
         self._asked = False
         self._staged = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def carry_out(
-        self, call: Callable[[], None], origin: Origin, timers: Timers, clock: Clock
-    ) -> None:
+    def carry_out(self, call: Callable[[], None], origin: Origin) -> None:
         """Make a call: now, if few before it have been staged, else later."""
         if self._staged < DIRECTORIES_PER_COMMIT and not self._waiting:
             call()
             return
         origin.hold()
-        self._waiting.append(_Waiting(call, origin, timers, clock))
+        self._waiting.append((call, origin))
         self._ask()
 
     def count(self) -> None:
@@ -93,15 +86,14 @@ class PacedCalls:
         self._asked = False
         if not self._waiting or self._staged >= DIRECTORIES_PER_COMMIT:
             return
-        waiting = self._waiting.popleft()
+        call, origin = self._waiting.popleft()
         try:
-            waiting.call()
+            call()
         finally:
             self._ask()
-            waiting.origin.release()
+            origin.release()
 
     def _ask(self) -> None:
         if self._waiting and not self._asked and self._staged < DIRECTORIES_PER_COMMIT:
             self._asked = True
-            first = self._waiting[0]
-            self._turns.ask(self, first.timers, first.clock)
+            self._turns.ask(self)
