@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.core.jetstream.stream.stream import Stream
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
+from headrace.broker.core.peer import Peer
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
 from headrace.wire import Parser, frames

@@ -24,8 +24,9 @@ from headrace.broker.core.jetstream.consumer.sender import Sender
 from headrace.broker.core.jetstream.engine.engine import JetStream
 from headrace.broker.core.jetstream.stream.stream import Stream
 from headrace.broker.core.net.inprocess import InProcessSession
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.subscription import GuardedSubscription
+from headrace.broker.core.peer import Peer
 from headrace.broker.core.ports.bus import Target
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.message import StoredRow

@@ -13,7 +13,7 @@ from headrace.broker.core.account_options import AccountOptions, JetStreamLimits
 from headrace.broker.core.accounts.accounts import Account
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.jetstream.config.options import JetStreamOptions
-from headrace.broker.core.net.session import Peer
+from headrace.broker.core.peer import Peer
 from headrace.broker.store import FileStorage
 from headrace.clock import ManualClock
 from headrace.testing.faultfs import FaultFS

@@ -12,8 +12,9 @@ import jetstream_world
 from headrace.broker.core.budget import Budget
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.session_subscriptions import AT_ONCE_MAX
+from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.wire.frames import MSG, PUB
 from headrace.wire.inprocess import Chunk, FrameBatch

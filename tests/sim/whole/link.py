@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.core.net.inprocess import InProcessSession
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
+from headrace.broker.core.peer import Peer
 from headrace.wire import Parser, frames
 from headrace.wire.inprocess import PublishRun
 from sim.whole.plant import Plant

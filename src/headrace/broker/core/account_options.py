@@ -10,17 +10,6 @@ from ...errors import ConfigurationError, InvalidSubjectError
 from ...subjects import check_pattern, is_subset, overlaps
 from ...transforms import SubjectTransform
 
-__all__ = [
-    "DEFAULT_ACCOUNT",
-    "SYSTEM_ACCOUNT",
-    "AccountOptions",
-    "AssetLimits",
-    "Export",
-    "Import",
-    "JetStreamLimits",
-    "check_accounts",
-]
-
 DEFAULT_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
 

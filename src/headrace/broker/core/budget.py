@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["LOOK_AT_ONCE", "Budget"]
-
 GRAIN: Final = 64
 LOOK_AT_ONCE: Final = 1 << 20
 """The weight of what may take long: the budget is looked at right after it."""

@@ -22,9 +22,10 @@ from .auth.passwords import AtOnce, SlowDecisions
 from .budget import Budget
 from .monitor.connections import EndedConnections
 from .net.output import Output
-from .net.session import Peer, Session
+from .net.session import Session
 from .net.session_subscriptions import Leaving
 from .options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION, HubOptions
+from .peer import Peer
 from .ports.bus import Randomness
 from .ports.storage import Storage
 from .timers import TimerQueue
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
     from .jetstream.config.options import JetStreamOptions
     from .jetstream.engine.engine import JetStream
     from .monitor.system_services import SystemServices
-
-__all__ = ["Hub"]
 
 S = TypeVar("S", bound=Session)
 

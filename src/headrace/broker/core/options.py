@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from ... import limits
 
-__all__ = ["COMPATIBLE_API_LEVEL", "COMPATIBLE_VERSION", "HubOptions"]
-
 COMPATIBLE_VERSION = "2.14.0"
 """The nats-server whose behaviour clients may expect: they switch features by ``INFO.version``."""
 

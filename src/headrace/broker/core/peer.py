@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["NOWHERE", "UNSAID", "ConnectOptions", "Peer", "decode_connect"]
-
 
 @dataclass(slots=True, eq=False)
 class Peer:

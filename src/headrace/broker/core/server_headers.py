@@ -13,8 +13,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["with_new_place", "with_place", "with_requester", "without_requester"]
-
 _REQUESTER: Final = b"Nats-Request-Info"
 _MARK: Final = b"\r\n" + _REQUESTER + b":"
 _FORGED: Final = (

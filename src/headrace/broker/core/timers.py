@@ -9,8 +9,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
-__all__ = ["TimerQueue"]
-
 _COMPACT_AT = 1024  # cancelled timers in the heap before a sweep is worth its cost
 
 

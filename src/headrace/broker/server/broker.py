@@ -32,8 +32,6 @@ from .storage import OpenStorage, open_storage
 if TYPE_CHECKING:
     from .connections.websocket import WebSocketListener
 
-__all__ = ["Broker"]
-
 logger = logging.getLogger("headrace.broker")
 
 BACKLOG: Final = 1024

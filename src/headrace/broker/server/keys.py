@@ -10,8 +10,6 @@ from typing import Final
 from ...errors import ConfigurationError
 from ..core.auth.nkeys import USER, public_key
 
-__all__ = ["Keys", "key_checker"]
-
 NONCE_BYTES: Final = 11  # as nats-server
 
 

@@ -14,8 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Descriptors", "disk_bytes", "memory_bytes", "raise_limit", "share_out", "time_zone"]
-
 _STORE_MAX: Final = 512  # as many files as it keeps open at most
 _STORE_PART: Final = 4  # … but no more than this part of all
 _SLACK_MAX: Final = 128  # listeners, the loop, sockets that are being refused, name look-ups

@@ -25,8 +25,6 @@ from ..core.monitor.health import HealthQuestion, healthz
 from ..core.monitor.server import gatewayz, jsz, leafz, routez, varz
 from .connections.listener import bind, url_of
 
-__all__ = ["Monitor"]
-
 logger = logging.getLogger("headrace.broker")
 
 REQUEST_BYTES_MAX: Final = 8 * 1024  # a longer request head: 431, closed

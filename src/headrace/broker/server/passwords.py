@@ -16,8 +16,6 @@ from ...errors import ConfigurationError
 from ..core.auth.authentication import Identity
 from ..core.net.session import Session
 
-__all__ = ["DecisionThreads", "Passwords", "password_checker"]
-
 logger = logging.getLogger("headrace.broker")
 
 THREADS_MAX: Final = 2

@@ -13,8 +13,6 @@ from ..store.io.files import FileSystem
 from ..store.io.findings import Finding
 from ..store.storage.scrub import ScrubState, scrub
 
-__all__ = ["Scrubbing"]
-
 FIRST_S: Final = 600.0  # after the start, which has enough to do
 PAUSE_S: Final = 24 * 3600.0  # between two passes
 

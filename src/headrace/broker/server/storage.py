@@ -17,8 +17,6 @@ from .config.options import BrokerOptions
 from .connections.pump import Pump
 from .scrubbing import Scrubbing
 
-__all__ = ["OpenStorage", "open_storage"]
-
 logger = logging.getLogger("headrace.broker")
 
 Result = TypeVar("Result")

@@ -15,16 +15,6 @@ from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple, cast
 
-__all__ = [
-    "LINES_MAX",
-    "LINES_WITHIN_S",
-    "Handshake",
-    "TellingContext",
-    "certificate_names",
-    "current_handshake",
-    "start_tls",
-]
-
 logger = logging.getLogger("headrace.broker")
 
 

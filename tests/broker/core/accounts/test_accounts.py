@@ -21,7 +21,7 @@ from headrace.broker.core.account_options import (
 )
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.session import Peer
+from headrace.broker.core.peer import Peer
 from headrace.broker.store import FileStorage, MemoryStorage
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError, StoreFullError

@@ -12,8 +12,9 @@ import pytest
 from msgspec import inspect
 
 from headrace.broker.core.auth import jwt_content
-from headrace.broker.core.auth.jwt import TokenError, decode_token
+from headrace.broker.core.auth.jwt import decode_token
 from headrace.broker.core.auth.jwt_auth import TokenTrust, TrustedTokens
+from headrace.broker.core.auth.jwt_content import TokenError
 from headrace.broker.core.peer import ConnectOptions, Peer
 from headrace.broker.server.keys import key_checker
 from headrace.clock import ManualClock

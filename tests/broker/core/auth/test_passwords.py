@@ -19,9 +19,9 @@ from headrace.broker.core.auth.passwords import SlowDecision
 from headrace.broker.core.auth.permissions import Permissions, read_rules
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
 from headrace.broker.core.options import HubOptions
-from headrace.broker.core.peer import ConnectOptions
+from headrace.broker.core.peer import ConnectOptions, Peer
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.wire.frames import PUB

@@ -16,7 +16,7 @@ import pytest
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.session import Peer
+from headrace.broker.core.peer import Peer
 from headrace.subjects import SubjectFilter
 from jetstream_world import Client, World
 

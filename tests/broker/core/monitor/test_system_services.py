@@ -13,7 +13,7 @@ from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions, ResponsePermission
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.monitor import connections
-from headrace.broker.core.net.session import Peer
+from headrace.broker.core.peer import Peer
 from headrace.subjects import SubjectFilter
 from jetstream_world import Client, World
 

@@ -14,7 +14,8 @@ from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
+from headrace.broker.core.peer import Peer
 from headrace.broker.store.storage.memory import MemoryStorage
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter

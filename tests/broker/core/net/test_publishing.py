@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
+from headrace.broker.core.peer import Peer
 from headrace.broker.store.storage.memory import MemoryStorage
 from headrace.clock import ManualClock
 from headrace.wire import encode

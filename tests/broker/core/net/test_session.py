@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from headrace.broker.core.auth.authentication import TokenAuthentication, User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
 from headrace.broker.core.options import HubOptions
+from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter
 

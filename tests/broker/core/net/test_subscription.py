@@ -7,7 +7,8 @@ import random
 from headrace.broker.core.auth.authentication import User, UserAuthentication
 from headrace.broker.core.auth.permissions import Permissions, ResponsePermission
 from headrace.broker.core.hub import Hub
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
+from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.subjects import SubjectFilter
 

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from headrace.broker.core.hub import Hub
 from headrace.broker.core.net.inprocess import InProcessSession
 from headrace.broker.core.net.output import COPY_BYTES_MAX
-from headrace.broker.core.net.session import Peer, Session
+from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.targets import answered
+from headrace.broker.core.peer import Peer
 from headrace.clock import ManualClock
 from headrace.message import StoredRow
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from ..ports.storage import Storage
     from .origins import Origins
 
-__all__ = ["Account", "Accounts", "DomainApi", "check_domain"]
-
 _CALLS: Final = b"$JS.API."
 _API: Final = _CALLS + b">"
 

@@ -25,8 +25,6 @@ from ..server_headers import with_requester
 if TYPE_CHECKING:
     from .accounts import Account
 
-__all__ = ["ANSWERS_MAX", "Links"]
-
 ANSWERS_MAX: Final = 65_536  # requests of one exporter waiting for an answer; the oldest gets none
 ANSWER_WITHIN_NS: Final = 120_000_000_000  # nats-server: DEFAULT_SERVICE_EXPORT_RESPONSE_THRESHOLD
 _REPLY: Final = b"_R_."

@@ -20,8 +20,6 @@ from ..jetstream.sourcing.copies import Reach
 if TYPE_CHECKING:
     from .accounts import Account
 
-__all__ = ["Origins"]
-
 _API: Final = "$JS.API."
 _HOPS_MAX: Final = 32  # accounts a request may go through; imports that go in circles are refused
 _MADE_UP: Final = "00000000"  # for one that nobody knows: names and subjects made for the occasion

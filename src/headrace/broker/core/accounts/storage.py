@@ -12,8 +12,6 @@ from urllib.parse import quote
 
 from ..ports.storage import MetaJournal, Storage, StreamStore
 
-__all__ = ["AccountStorage"]
-
 _META: Final = "account/"
 
 

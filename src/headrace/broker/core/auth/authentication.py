@@ -17,19 +17,6 @@ from .nkeys import USER, public_key
 from .passwords import PasswordChecker, SlowDecision, check_hash, is_hash
 from .permissions import Permissions
 
-__all__ = [
-    "Authenticator",
-    "Identity",
-    "KeyChecker",
-    "NoAuthentication",
-    "TokenAuthentication",
-    "User",
-    "UserAuthentication",
-    "Verdict",
-    "check_secret",
-    "check_users",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:

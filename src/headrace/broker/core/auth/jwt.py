@@ -20,8 +20,6 @@ from ....errors import ConfigurationError
 from .jwt_content import TokenError
 from .nkeys import ACCOUNT, OPERATOR, USER, public_key
 
-__all__ = ["Claims", "TokenError", "decode_token"]
-
 TOKEN_BYTES_MAX: Final = 1 << 20
 _ALGORITHM: Final = "ed25519-nkey"
 _ALGORITHM_1: Final = "ed25519"

@@ -15,11 +15,10 @@ from ....errors import ConfigurationError
 from ..account_options import AccountOptions
 from ..peer import NOWHERE, ConnectOptions, Peer
 from .authentication import Identity, KeyChecker
-from .jwt import Claims, TokenError, Verify, decode_token
+from .jwt import Claims, Verify, decode_token
 from .jwt_claims import account_options, check_origin, permissions_of
+from .jwt_content import TokenError
 from .nkeys import ACCOUNT, OPERATOR, public_key
-
-__all__ = ["TokenTrust", "TrustedTokens"]
 
 _NS: Final = 1_000_000_000
 

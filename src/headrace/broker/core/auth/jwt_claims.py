@@ -10,10 +10,9 @@ from ....errors import InvalidSubjectError
 from ....subjects import SubjectFilter
 from ..account_options import AccountOptions, Export, Import, JetStreamLimits
 from ..peer import Peer
-from .jwt import Claims, TokenError
+from .jwt import Claims
+from .jwt_content import TokenError
 from .permissions import Permissions, QueueRule, ResponsePermission, read_rules
-
-__all__ = ["account_options", "check_origin", "permissions_of"]
 
 _TRANSPORTS = {"nats": "STANDARD", "websocket": "WEBSOCKET"}
 

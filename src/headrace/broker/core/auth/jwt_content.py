@@ -11,8 +11,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-__all__ = ["TokenError", "check_content"]
-
 Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Texts = tuple[str, ...]
 

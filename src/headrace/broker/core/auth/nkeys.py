@@ -12,8 +12,6 @@ from typing import Final
 
 from ....errors import ConfigurationError
 
-__all__ = ["ACCOUNT", "OPERATOR", "USER", "encode_key", "public_key"]
-
 ACCOUNT: Final = "A"
 OPERATOR: Final = "O"
 USER: Final = "U"

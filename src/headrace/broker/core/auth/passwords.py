@@ -15,8 +15,6 @@ from ....errors import ConfigurationError
 if TYPE_CHECKING:
     from .authentication import Identity
 
-__all__ = ["AtOnce", "PasswordChecker", "SlowDecision", "SlowDecisions", "check_hash", "is_hash"]
-
 _PREFIX: Final = re.compile(r"\$2[abxy]\$")  # what nats-server takes for a hash
 _HASH: Final = re.compile(r"\$2[abxy]\$(\d\d)\$[./A-Za-z0-9]{53}")
 _COST_MIN: Final = 4

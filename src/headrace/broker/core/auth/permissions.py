@@ -9,16 +9,6 @@ from typing import Final, TypeAlias
 from ....clock import Clock
 from ....subjects import SubjectFilter, check_pattern, is_subset, overlaps
 
-__all__ = [
-    "EXPECTED_MAX",
-    "ExpectedAnswers",
-    "Permissions",
-    "QueueRule",
-    "ResponsePermission",
-    "read_rules",
-    "written",
-]
-
 QueueRule: TypeAlias = tuple[bytes, bytes]
 """Patterns of subjects, and of names of queue groups in which they may, or may not, be subscribed to."""
 

@@ -12,8 +12,6 @@ from ....clock import Clock
 from ..ports.bus import Bus
 from .config.options import JetStreamOptions
 
-__all__ = ["API_AUDIT", "Advisories"]
-
 API_AUDIT: Final = b"$JS.EVENT.ADVISORY.API"
 
 _SUBJECT: Final = "$JS.EVENT.ADVISORY."

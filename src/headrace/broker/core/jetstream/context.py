@@ -15,8 +15,6 @@ from .ports import StreamQuota
 from .tick.flush_barrier import FlushBarrier
 from .tick.removals import Removals
 
-__all__ = ["BatchRoom", "Context"]
-
 _NAME_DIGITS: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 

@@ -16,22 +16,6 @@ from ....api.streams import StreamConfig, StreamSourceInfo
 from ....subjects import SubjectFilter
 from ..ports.storage import StreamStore
 
-__all__ = [
-    "Arrival",
-    "Copier",
-    "Pending",
-    "PublishTarget",
-    "PushSide",
-    "Reader",
-    "ReaderAcks",
-    "ReaderState",
-    "SourcePositions",
-    "Stager",
-    "StreamQuota",
-    "StreamView",
-    "User",
-]
-
 
 class Arrival:
     """A message on its way into a stream: as it is to be stored, and what its arrival brings with it."""

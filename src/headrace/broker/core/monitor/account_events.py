@@ -17,8 +17,6 @@ from ..net.session import Session
 from .accounts import traffic_of
 from .monitored import Monitored
 
-__all__ = ["AccountEvents"]
-
 _TYPE: Final = "io.nats.server.advisory.v1."
 _REFUSED: Final = "Authentication Failure"
 

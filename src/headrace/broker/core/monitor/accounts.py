@@ -18,8 +18,6 @@ from ..options import COMPATIBLE_API_LEVEL
 from .connections import head_of, subscription_detail
 from .monitored import Monitored
 
-__all__ = ["account_details", "accountz", "accstatz", "subsz", "traffic_of"]
-
 PER_PAGE: Final = 1024
 
 

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from ..net.subscription import Subscription
     from .monitored import Monitored
 
-__all__ = [
-    "CONNECTIONS_PER_PAGE",
-    "ENDED_MAX",
-    "EndedConnection",
-    "EndedConnections",
-    "connz",
-    "format_uptime",
-    "head_of",
-    "subscription_detail",
-]
-
 CONNECTIONS_PER_PAGE: Final = 1024
 
 Subscriptions = Literal["", "list", "detail"]

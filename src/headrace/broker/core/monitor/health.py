@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from .monitored import Monitored
 
-__all__ = ["HealthQuestion", "healthz"]
-
 
 class HealthQuestion(NamedTuple):
     """What is asked. Empty names ask for nothing in particular."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..ports.storage import Storage
     from .connections import EndedConnections
 
-__all__ = ["Monitored"]
-
 
 class Monitored(Host, Protocol):
     """Implemented by the hub, which stands above this room."""

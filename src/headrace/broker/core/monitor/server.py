@@ -16,8 +16,6 @@ from .accounts import account_details
 from .connections import format_uptime, head_of
 from .monitored import Monitored
 
-__all__ = ["gatewayz", "jsz", "leafz", "routez", "varz"]
-
 _FINDINGS_SHOWN: Final = 100
 
 

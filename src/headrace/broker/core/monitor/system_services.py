@@ -25,8 +25,6 @@ from .account_events import AccountEvents
 from .health import HealthQuestion, healthz
 from .monitored import Monitored
 
-__all__ = ["SystemServices"]
-
 _USER_INFO: Final = b"$SYS.REQ.USER.INFO"
 _SERVER: Final = b"$SYS.REQ.SERVER.>"
 _ACCOUNT: Final = b"$SYS.REQ.ACCOUNT.>"

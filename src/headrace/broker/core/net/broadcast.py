@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from ..ports.bus import Origin
     from .router import Route, Router
 
-__all__ = ["BROADCAST", "PART_RECEIVERS", "Broadcast", "parts_of"]
-
 BROADCAST: Final = b"*"
 """The first of a frame no parser makes: ``(BROADCAST, Broadcast)``, a message that is handed over in part."""
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .session import Session
     from .session_subscriptions import Leaving
 
-__all__ = ["Host", "HostedAccount", "HostedAccounts"]
-
 
 class HostedAccount(Protocol):
     """The account a session belongs to; see ``accounts.accounts.Account``."""

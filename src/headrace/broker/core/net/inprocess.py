@@ -20,8 +20,6 @@ from .subscription import GuardedSubscription
 if TYPE_CHECKING:
     pass
 
-__all__ = ["InProcessSession"]
-
 
 class _FrameSubscription(GuardedSubscription):
     """Appends frames. It is guarded, so the router delivers to it by ``admits`` and ``send`` alone."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable
 
 from ..ports.bus import Elsewhere, Watch
 
-__all__ = ["InterestWatches"]
-
 
 class InterestWatches:
     """The watches of one router, by subject; false while there are none."""

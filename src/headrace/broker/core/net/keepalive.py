@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from .host import Host
     from .session import Session
 
-__all__ = ["KeepAlive"]
-
 
 class KeepAlive:
     """The session sets ``heard`` for each chunk of input. ``round_trip_ns`` is 0 until it is known."""

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from .host import Host
     from .session import Session
 
-__all__ = ["Login"]
-
 
 class Login:
     """Logs one session in."""

@@ -13,8 +13,6 @@ from typing import Generic, Protocol, TypeVar
 
 from ....limits import OUTBOUND_BLOCKED_BYTES, OUTBOUND_BYTES_MAX
 
-__all__ = ["COPY_BYTES_MAX", "Output", "Reader", "head_of", "tail_of"]
-
 COPY_BYTES_MAX = 32 * 1024
 """A payload up to this is copied into its frame; a larger one stays a part of its own."""
 

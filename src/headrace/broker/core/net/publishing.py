@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from ..ports.bus import Origin
     from .router import Router
 
-__all__ = [
-    "ANOTHERS_REPLY",
-    "RESERVED",
-    "RESERVED_REPLY",
-    "hand_over_groups",
-    "is_refused",
-    "say_nobody",
-]
-
 RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message,
 ANOTHERS_REPLY: Final = b"_R_."  # and such a one answer somebody in another account
 RESERVED: Final = (RESERVED_REPLY, ANOTHERS_REPLY)

@@ -31,8 +31,6 @@ from .subscription import GuardedSubscription, Subscription
 from .targets import FanOut, SinkTarget
 from .trie import Leaf, Node, Trie
 
-__all__ = ["NOBODY", "Route", "Router"]
-
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
 MERGED_ENTRIES_MAX: Final = 4_096

@@ -36,8 +36,6 @@ from .subscription import GuardedSubscription, Subscription
 if TYPE_CHECKING:
     from .host import Host, HostedAccount
 
-__all__ = ["Peer", "Session"]
-
 LINE_UNITS: Final = 8  # what a line that is no message counts in a turn
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ....wire.frames import Frame
     from ..budget import Budget
 
-__all__ = ["SessionInput"]
-
 PIECE_BYTES: Final = 64 * 1024
 SMALL_PIECE_BYTES: Final = 8 * 1024  # while frames are short: parsing has its cost per frame
 PIECE_FRAMES: Final = 768  # more in one piece are many

@@ -8,8 +8,6 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-__all__ = ["TRANSITIONS", "SessionEvent", "SessionState", "next_state"]
-
 
 class SessionState(Enum):
     """``is_in``: the client was let in. ``is_deciding``: its input is kept. ``is_closed``: it is over."""

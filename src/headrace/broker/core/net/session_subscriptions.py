@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .router import Router
     from .session import Session
 
-__all__ = ["AT_ONCE_MAX", "Leaving", "SessionSubscriptions", "shown"]
-
 
 class SessionSubscriptions:
     """The subscriptions of one session, by ``sid``. If ``plain`` is None, all of them are ``guarded``."""

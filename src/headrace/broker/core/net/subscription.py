@@ -12,8 +12,6 @@ from ..auth.permissions import ExpectedAnswers
 from .output import COPY_BYTES_MAX, Output, Reader, head_of, tail_of
 from .targets import answered
 
-__all__ = ["GuardedSubscription", "Subscription"]
-
 
 class Subscription:
     """Made by a session, kept by the router. It is the ``Target`` of its inbox.

@@ -9,8 +9,6 @@ from ....limits import OUTBOUND_BYTES_MAX
 from ....message import StoredRow
 from ..ports.bus import Sink, Target
 
-__all__ = ["FanOut", "Outgoing", "SinkTarget", "answered"]
-
 
 class SinkTarget:
     """A sink at the end of an inbox."""

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Leaf", "Node", "Trie"]
-
 Entry = TypeVar("Entry")
 
 _WILD: Final = (b"*", b">")

@@ -9,20 +9,6 @@ from ....message import StoredRow
 from ....wire.frames import Frame
 from ....wire.inprocess import PublishRun
 
-__all__ = [
-    "Bus",
-    "Elsewhere",
-    "ManySink",
-    "Origin",
-    "Randomness",
-    "RunSink",
-    "Sink",
-    "Target",
-    "Timer",
-    "Timers",
-    "Watch",
-]
-
 
 class Origin(Protocol):
     """Who sent a message: the session, as far as a sink may care."""

@@ -8,8 +8,6 @@ from typing import Protocol, TypeAlias
 from ....message import StoredMessage, StoredRow, StreamState, SubjectState
 from ....subjects import SubjectFilter
 
-__all__ = ["Finding", "MetaJournal", "Removal", "Storage", "StreamStore", "Thinning"]
-
 _Bytes: TypeAlias = bytes  # a stream store has a property called bytes
 
 

@@ -10,14 +10,6 @@ from .fields import Fields, refuse
 from .syntax import ConfigMap, ConfigValue
 from .users import read_permissions, read_users
 
-__all__ = [
-    "AccountSettings",
-    "AssetSettings",
-    "read_accounts",
-    "read_asset_limits",
-    "read_jetstream_limits",
-]
-
 _SWITCHES: Final = {"enabled": True, "enable": True, "disabled": False, "disable": False}
 _ANSWERS: Final = {
     "single": False, "singleton": False, "stream": True, "streamed": True, "chunk": True,

@@ -9,8 +9,6 @@ from typing import Final, NoReturn
 from ....errors import ConfigurationError
 from .syntax import ConfigMap, ConfigValue, Place
 
-__all__ = ["Fields", "from_plain", "refuse"]
-
 _UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _DURATION: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|ms|s|m|h)")

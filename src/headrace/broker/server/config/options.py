@@ -34,8 +34,6 @@ from ..keys import key_checker
 from ..passwords import Passwords, password_checker
 from ..tls import TellingContext
 
-__all__ = ["BrokerOptions", "TlsOptions", "WebSocketOptions", "reloadable"]
-
 PORT_MAX: Final = 65_535
 
 

@@ -18,8 +18,6 @@ from typing import Final
 
 from ....errors import ConfigurationError
 
-__all__ = ["ConfigMap", "ConfigValue", "Place", "parse_config"]
-
 DEPTH_MAX: Final = 64  # maps and arrays in each other, and includes: deeper is an error
 
 _WORD_END: Final = " \t\r\n;,]}"

@@ -11,8 +11,6 @@ from ...core.auth.nkeys import OPERATOR, public_key
 from .fields import Fields, refuse
 from .syntax import ConfigMap, ConfigValue
 
-__all__ = ["read_trust"]
-
 _TOKEN: Final = "eyJ"  # noqa: S105 - how every token starts: the base64 of {"
 
 Read = Callable[[str], str]

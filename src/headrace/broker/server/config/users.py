@@ -12,8 +12,6 @@ from ...core.auth.permissions import Permissions, QueueRule, ResponsePermission,
 from .fields import Fields, refuse, seconds_of
 from .syntax import ConfigMap, ConfigValue
 
-__all__ = ["read_permissions", "read_secret", "read_users"]
-
 RESPONSES_MAX_DEFAULT: Final = 1  # nats-server: DEFAULT_ALLOW_RESPONSE_MAX_MSGS
 RESPONSES_EXPIRE_S_DEFAULT: Final = 120.0  # nats-server: DEFAULT_ALLOW_RESPONSE_EXPIRATION
 

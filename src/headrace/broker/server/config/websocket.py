@@ -7,8 +7,6 @@ from .fields import Fields, refuse
 from .options import TlsOptions, WebSocketOptions
 from .syntax import ConfigValue
 
-__all__ = ["read_tls", "read_websocket"]
-
 
 def read_websocket(value: ConfigValue) -> WebSocketOptions | None:
     """``{ port, host, no_tls, tls, … }``; None without a port. Raises ConfigurationError."""

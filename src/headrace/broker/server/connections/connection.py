@@ -12,13 +12,12 @@ import ssl
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from .... import limits
-from ...core.net.session import Peer, Session
+from ...core.net.session import Session
+from ...core.peer import Peer
 from ..tls import Handshake, certificate_names, current_handshake, start_tls
 
 if TYPE_CHECKING:
     from .pump import Pump
-
-__all__ = ["Connection"]
 
 logger = logging.getLogger("headrace.broker")
 

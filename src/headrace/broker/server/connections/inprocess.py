@@ -15,12 +15,10 @@ from ....wire import Parser
 from ....wire.frames import Frame
 from ....wire.inprocess import Chunk, ClientEnd
 from ...core.net.inprocess import InProcessSession
-from ...core.net.session import Peer
+from ...core.peer import Peer
 
 if TYPE_CHECKING:
     from .pump import Pump
-
-__all__ = ["InProcessConnection", "accept"]
 
 logger = logging.getLogger("headrace.broker")
 

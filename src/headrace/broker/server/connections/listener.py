@@ -10,8 +10,6 @@ from typing import Any
 
 from ....errors import ConfigurationError
 
-__all__ = ["bind", "is_loopback", "shown_host", "url_of"]
-
 _REASONS = {
     errno.EADDRINUSE: "another process is listening there; choose another port, or -1 for any free one",
     errno.EACCES: "this user may not; choose a port above 1023",

@@ -16,8 +16,6 @@ from .connection import Connection
 from .inprocess import InProcessConnection
 from .slices import Slices
 
-__all__ = ["Pump"]
-
 logger = logging.getLogger("headrace.broker")
 
 

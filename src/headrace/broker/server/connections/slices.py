@@ -14,8 +14,6 @@ from typing import Final, Protocol
 
 from ...core.hub import Hub
 
-__all__ = ["SLICE_NS", "TURN_NS", "Guest", "Slices"]
-
 SLICE_NS: Final = 2_500_000
 TURN_NS: Final = (
     5_000_000  # for what is read in one turn of the loop, and the same for what was kept

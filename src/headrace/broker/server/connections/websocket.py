@@ -19,8 +19,6 @@ from ..config.options import WebSocketOptions
 from .connection import EOF_SLICES, LINGER_S, REFUSED_LINGER_MAX, Connection
 from .pump import Pump
 
-__all__ = ["WebSocketListener"]
-
 logger = logging.getLogger("headrace.broker")
 
 BACKLOG: Final = 1024

@@ -16,8 +16,6 @@ from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import COMMIT_BATCH_BYTES_MAX
 from .writer import Work, Writer
 
-__all__ = ["Batch", "Chore", "Committer"]
-
 Done = Callable[[Exception | None], None]
 Chore = Callable[[Writer], bool | None]
 """Work that no one waits for, run on the commit thread between batches: footers, unlinking.

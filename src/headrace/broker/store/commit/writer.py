@@ -17,8 +17,6 @@ from ....errors import StoreFailedError
 from ..format.entries import MetaChange, SpareWrite
 from ..io.files import FileSystem, Handles, explain, is_full, write_all
 
-__all__ = ["MetaWriter", "SegmentWrite", "Work", "Writer"]
-
 _FIRST_ALLOCATION: Final = 64 * 1024
 _GROWTH: Final = 4
 MARGIN: Final = 16 * 1024

@@ -16,26 +16,6 @@ from zlib import crc32
 from ....errors import StoreFormatError
 from .record import COMMIT, HEAD, HEAD_BYTES, MARK, OVERHEAD, U32, U64
 
-__all__ = [
-    "APPEND",
-    "DELETE",
-    "FILE_HEADER_BYTES",
-    "PUT",
-    "SPARE_MAGIC",
-    "Entry",
-    "MetaChange",
-    "SpareWrite",
-    "Values",
-    "decode_file_header",
-    "delta_stamp",
-    "encode_commit",
-    "encode_entry",
-    "encode_file_header",
-    "key_and_value",
-    "put_stamp",
-    "split_stamp",
-]
-
 PUT: Final = 1
 APPEND: Final = 2
 DELETE: Final = 3

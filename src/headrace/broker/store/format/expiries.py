@@ -6,8 +6,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 
-__all__ = ["NEVER_NS", "Expiries", "no_expiry"]
-
 NEVER_NS = (1 << 63) - 1
 """The time of a message that outlives every limit of age."""
 

@@ -36,34 +36,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-__all__ = [
-    "COMMIT",
-    "CRC_BYTES",
-    "FLAG_EXPIRES",
-    "FLAG_HEADERS",
-    "FLAG_OPEN",
-    "HEAD",
-    "HEAD_BYTES",
-    "MARK",
-    "MESSAGE",
-    "OVERHEAD",
-    "REMOVAL",
-    "SKIP",
-    "U32",
-    "U64",
-    "Found",
-    "encode_commit",
-    "encode_message",
-    "encode_removals",
-    "encode_skip",
-    "flagged",
-    "ranges_of",
-    "records_bytes",
-    "resync",
-    "scan",
-    "try_decode",
-]
-
 HEAD: Final = struct.Struct("<IHBBQqH")
 U32: Final = struct.Struct("<I")
 U64: Final = struct.Struct("<Q")

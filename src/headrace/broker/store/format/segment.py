@@ -29,21 +29,6 @@ from zlib import crc32
 from ....errors import StoreFormatError
 from .expiries import Expiries
 
-__all__ = [
-    "FORMAT_VERSION",
-    "HEADER_BYTES",
-    "TRAILER_BYTES",
-    "Footer",
-    "Header",
-    "Summary",
-    "decode_arrays",
-    "decode_header",
-    "decode_summary",
-    "decode_trailer",
-    "encode_footer",
-    "encode_header",
-]
-
 FORMAT_VERSION: Final = 1
 HEADER_BYTES: Final = 4096
 _COPY_BYTES: Final = HEADER_BYTES // 2

@@ -11,8 +11,6 @@ import struct
 from typing import Final, NamedTuple
 from zlib import crc32
 
-__all__ = ["WATERMARK_BYTES", "Watermark", "decode_watermark"]
-
 _LAYOUT: Final = struct.Struct("<QQQ")
 _U32: Final = struct.Struct("<I")
 WATERMARK_BYTES: Final = _LAYOUT.size + _U32.size

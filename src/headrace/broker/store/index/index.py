@@ -17,8 +17,6 @@ from itertools import compress
 
 from ..format.expiries import Expiries
 
-__all__ = ["Chunk", "Segment", "SubjectTable", "sids_in_doubt"]
-
 
 @dataclass(slots=True, eq=False)
 class Chunk:

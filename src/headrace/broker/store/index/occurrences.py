@@ -12,8 +12,6 @@ from collections.abc import Callable, Sequence
 from .index import Segment, SubjectTable
 from .views import All
 
-__all__ = ["Occurrences", "list_occurrences"]
-
 _SLACK = 32
 
 

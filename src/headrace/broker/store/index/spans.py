@@ -7,17 +7,6 @@ from itertools import pairwise
 
 from .index import Segment
 
-__all__ = [
-    "clip",
-    "coalesce",
-    "emptied_range",
-    "note_removals",
-    "ranges_of_each",
-    "recorded_only_in",
-    "segment_path",
-    "subtract",
-]
-
 
 def segment_path(directory: str, serial: int, generation: int = 0) -> str:
     """Where a segment lies: ``0000000001.seg``, compacted ``0000000001.1.seg`` and so on."""

@@ -16,8 +16,6 @@ from .index import Segment, SubjectTable
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
-__all__ = ["All", "Matching", "Selection", "Sole", "View", "make_view"]
-
 
 class Selection(Protocol):
     """Which subjects are meant, as segments see it."""

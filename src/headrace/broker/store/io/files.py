@@ -18,19 +18,6 @@ from typing import Final, Protocol, cast
 
 from ....errors import StoreError, StoreFailedError, StoreFullError, StoreReadError
 
-__all__ = [
-    "PUNCH_BYTES",
-    "FileSystem",
-    "Handles",
-    "LocalFiles",
-    "explain",
-    "is_full",
-    "read_around",
-    "read_start",
-    "unreadable",
-    "write_all",
-]
-
 _NO_HANDLES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.ENOMEM}) | _NO_HANDLES
 PUNCH_BYTES: Final = 4096

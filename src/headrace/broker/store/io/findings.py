@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from .files import FileSystem, is_full, write_all
 
-__all__ = ["Finding", "Quarantine", "damage"]
-
 
 class Finding(NamedTuple):
     """One thing found wrong on disk.

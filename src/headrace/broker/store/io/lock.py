@@ -8,8 +8,6 @@ import socket
 from ....errors import StoreLockedError
 from .files import FileSystem, is_full, write_all
 
-__all__ = ["DirectoryLock"]
-
 _TEXT_MAX = 512
 
 

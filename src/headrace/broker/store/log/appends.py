@@ -14,19 +14,6 @@ from ..format.expiries import Expiries
 from ..format.record import FLAG_EXPIRES, FLAG_OPEN
 from ..index.index import Segment
 
-__all__ = [
-    "SUBJECT_MAX",
-    "TOGETHER_BYTES_MAX",
-    "Appendable",
-    "ExpiryOf",
-    "Staged",
-    "append_each",
-    "append_expiring",
-    "append_together",
-    "reset_first",
-    "skip_to",
-]
-
 TOGETHER_BYTES_MAX: Final = 1 << 30  # more in one go: StoreError, and nothing is appended
 SUBJECT_MAX: Final = 0xFFFF
 _OVERHEAD_MAX: Final = 64

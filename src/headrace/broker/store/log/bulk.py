@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ....subjects import SubjectFilter
     from .log import StreamLog
 
-__all__ = ["EVERYTHING", "Allowance", "LimitPass", "Purging", "dispose", "trim"]
-
 EVERYTHING: Final = 1 << 62
 _WINDOW: Final = 8192  # positions looked at in one go
 _SEGMENT: Final = 200  # units: to drop or pass over a segment …

@@ -18,8 +18,6 @@ from ..index.index import Segment
 from ..index.spans import coalesce
 from ..io.files import PUNCH_BYTES, explain, is_full, write_all
 
-__all__ = ["has_hole", "hole_before", "punch_chore", "seal_chore", "unlink_chore"]
-
 _HOLE_WORTH: Final = 64 * 1024  # fewer bytes are not worth a hole
 _HOLE_RANGES: Final = 256  # more removals are not said again: the room for it may be missing
 

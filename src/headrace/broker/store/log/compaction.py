@@ -28,8 +28,6 @@ from ..io.files import is_full, unreadable, write_all
 if TYPE_CHECKING:
     from .file_log import FileLog
 
-__all__ = ["Compaction", "Compactor", "compaction_of", "is_sparse", "kept_positions"]
-
 _SLICE_BYTES: Final = 1024 * 1024
 _SMALLEST: Final = 64 * 1024  # a smaller file is not worth the trouble
 

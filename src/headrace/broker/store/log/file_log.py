@@ -43,8 +43,6 @@ from .reader import RecordReader
 from .removals import Part
 from .segment_cache import SegmentCache
 
-__all__ = ["FileLog"]
-
 _CHUNK_BYTES: Final = 256 * 1024
 _COMMIT_EVERY: Final = 4 * 1024  # bytes between COMMIT records
 _RECORD_MAX: Final = 1 << 30

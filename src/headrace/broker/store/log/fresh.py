@@ -9,8 +9,6 @@ from ..index.spans import segment_path
 from .file_log import FileLog
 from .segment_cache import SegmentCache
 
-__all__ = ["new_log"]
-
 
 def new_log(
     name: str,

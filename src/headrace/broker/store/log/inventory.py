@@ -28,8 +28,6 @@ from ..meta.spare import SPARE
 from .chores import unlink_chore
 from .segment_cache import SegmentCache
 
-__all__ = ["ArrayLoader", "Inventory", "SegmentFile", "read_file", "read_now", "twice"]
-
 _OURS: Final = frozenset({"watermark", SPARE, SPARE + ".tmp"})
 _FOOTER_READ: Final = 64 * 1024
 _NAME: Final = re.compile(r"(\d{10})(?:\.(\d+))?\.seg(?:\.tmp)?")

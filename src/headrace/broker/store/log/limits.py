@@ -12,8 +12,6 @@ from .bulk import LimitPass
 if TYPE_CHECKING:
     from .log import StreamLog
 
-__all__ = ["SubjectLimits"]
-
 
 class SubjectLimits:
     """Enforces a limit of messages per subject on one log."""

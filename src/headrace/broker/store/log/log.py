@@ -25,8 +25,6 @@ from .subject_search import SubjectSearch
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
-__all__ = ["Decode", "StreamLog"]
-
 _VIEWS_MAX: Final = 4096  # one more filter: the least recently made view is forgotten
 _SCAN: Final = 8192  # positions looked at in one go when filtering
 

@@ -14,8 +14,6 @@ from . import appends
 from .log import StreamLog
 from .removals import Part
 
-__all__ = ["MemoryLog"]
-
 _SEGMENT_MESSAGES: Final = 4096
 _OVERHEAD: Final = 16  # nats-server accounts subject + headers + payload + 16 in memory
 

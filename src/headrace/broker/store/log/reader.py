@@ -19,8 +19,6 @@ from ..io.findings import damage
 from .log import StreamLog
 from .segment_cache import BLOCK_BYTES, SegmentCache
 
-__all__ = ["RecordReader"]
-
 _BLOCK_WORTH: Final = 8  # so many messages of one block: read the block instead of each
 
 _unpack_u32 = U32.unpack_from

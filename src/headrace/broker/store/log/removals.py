@@ -19,8 +19,6 @@ from ..index.index import Segment, sids_in_doubt
 if TYPE_CHECKING:
     from .log import StreamLog
 
-__all__ = ["Part", "Removals"]
-
 _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of all: drop them
 _FEW: Final = 8  # so many messages are dropped one by one
 

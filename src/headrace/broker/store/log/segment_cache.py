@@ -18,8 +18,6 @@ from .log import StreamLog
 if TYPE_CHECKING:
     from .file_log import FileLog
 
-__all__ = ["BLOCK_BYTES", "Blocks", "Recent", "SegmentCache"]
-
 BLOCK_BYTES: Final = 256 * 1024
 _BLOCKS_MIN: Final = 8
 

@@ -16,8 +16,6 @@ from ..index.occurrences import Occurrences, list_occurrences
 if TYPE_CHECKING:
     from .log import StreamLog
 
-__all__ = ["SubjectSearch"]
-
 _SEARCHES: Final = 16  # so many subjects are searched for one by one
 _SCAN: Final = 8192  # positions looked at in one go
 

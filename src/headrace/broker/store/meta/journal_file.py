@@ -25,8 +25,6 @@ from ..format.watermark import WATERMARK_BYTES, Watermark, decode_watermark
 from ..io.files import FileSystem, read_around, read_start, write_all
 from ..io.findings import Finding, Quarantine, damage
 
-__all__ = ["MAGIC", "Journal", "journal_path", "open_journal", "read_all"]
-
 MAGIC: Final = b"HRMETAJR"
 _NAME: Final = re.compile(r"journal-(\d{8})(\.tmp)?")
 Report = Callable[[Finding], None]

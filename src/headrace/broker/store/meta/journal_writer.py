@@ -18,8 +18,6 @@ from ..format.watermark import Watermark
 from ..io.files import FileSystem, is_full, write_all
 from .journal_file import MAGIC, Journal, journal_path
 
-__all__ = ["JournalWriter"]
-
 _MARGIN: Final = 256 * 1024  # preallocated ahead, so that acks can be recorded on a full disk
 
 

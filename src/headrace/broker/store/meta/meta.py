@@ -11,8 +11,6 @@ from ..format.record import OVERHEAD
 from .journal_file import Journal
 from .spare import Spares
 
-__all__ = ["Meta"]
-
 _REWRITE_MIN: Final = 1024 * 1024
 _REWRITE_RATIO: Final = 4
 

@@ -29,8 +29,6 @@ from ..io.files import FileSystem
 from ..io.findings import Finding
 from .journal_file import Journal, read_all
 
-__all__ = ["SPARE", "Spare", "Spares", "mend", "read_spare"]
-
 SPARE: Final = "spare"
 _REWRITE_MIN: Final = 256 * 1024
 _REWRITE_RATIO: Final = 4

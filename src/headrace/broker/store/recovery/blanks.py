@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..index.index import Segment
 from ..io.findings import Quarantine
 
-__all__ = ["Blank", "Blanks"]
-
 
 class Blank:
     """A stretch that may have been given back, and which messages are missing there."""

@@ -15,8 +15,6 @@ from ..io.files import is_full
 from ..log.inventory import SegmentFile, read_file, twice
 from ..log.segment_cache import SegmentCache
 
-__all__ = ["Later"]
-
 
 class Later:
     """Reads ``files``, those behind the one at hand, the first time that they are asked."""

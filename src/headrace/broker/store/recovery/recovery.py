@@ -44,8 +44,6 @@ from ..log.segment_cache import SegmentCache
 from .blanks import Blanks
 from .later import Later
 
-__all__ = ["open_log"]
-
 _EVERYTHING: Final = 1 << 63
 _SPECIAL: Final = FLAG_EXPIRES | FLAG_OPEN
 

@@ -11,8 +11,6 @@ from ..log.file_log import FileLog
 from ..log.memory_log import MemoryLog
 from ..log.removals import Part
 
-__all__ = ["Flight", "Staged", "ignore", "ignore_outcome"]
-
 
 @dataclass(eq=False)
 class Staged:

@@ -25,8 +25,6 @@ from ..io.files import FileSystem, is_full, read_around
 from ..io.findings import Finding
 from ..meta.spare import SPARE, Spare, read_spare
 
-__all__ = ["Directories", "Layout", "directory_name"]
-
 _DIRNAME_MAX: Final = 200
 _HASHED: Final = "%%"
 _RETIRED: Final = re.compile(r"\d{8,}")

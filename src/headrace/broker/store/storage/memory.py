@@ -16,8 +16,6 @@ from ..log.appends import ExpiryOf
 from ..log.log import StreamLog
 from ..log.memory_log import MemoryLog
 
-__all__ = ["MemoryMeta", "MemoryStorage"]
-
 
 class MemoryMeta:
     """Values by key, in memory; see ``MetaJournal`` in ``core/ports/storage.py``."""

@@ -19,8 +19,6 @@ from ..io.findings import Finding
 from ..log.file_log import FileLog
 from ..log.memory_log import MemoryLog
 
-__all__ = ["PIECE_BYTES", "ScrubState", "SealedFile", "read_everything", "scrub", "sealed_files"]
-
 PIECE_BYTES: Final = 128 * 1024
 
 

@@ -7,8 +7,6 @@ from typing import Final, Protocol
 
 from ....errors import ConfigurationError
 
-__all__ = ["HANDLES", "Salts", "check_segment_bytes", "each_ones_handles", "parse_sync"]
-
 _SEGMENT_BYTES_MIN: Final = 8 * 1024
 _SEGMENT_BYTES_MAX: Final = 1 << 31
 HANDLES: Final = 512

@@ -32,8 +32,6 @@ from .layout import Layout
 from .scrub import SealedFile, read_everything, sealed_files
 from .settings import HANDLES, Salts, check_segment_bytes, each_ones_handles, parse_sync
 
-__all__ = ["FileStorage", "parse_sync"]
-
 _NAME_BYTES_MAX: Final = 1000
 _SEAL_AT_CLOSE: Final = 4096  # a tail with fewer messages is read faster than its footer is written
 _FINDINGS_MAX: Final = 10_000

@@ -31,8 +31,6 @@ from .consumer_info import consumer_info
 from .dispatcher import Call
 from .ports import Assets, stream_of
 
-__all__ = ["ConsumerCreation"]
-
 _ACTIONS: Final = ("", "create", "update")
 _NAME_CHARS: Final = 8
 

@@ -12,8 +12,6 @@ from ..consumer.consumer import Consumer
 from ..consumer.pull.policy import PinnedClient
 from .dispatcher import dynamic_metadata
 
-__all__ = ["consumer_info"]
-
 _NS: Final = 1_000_000_000
 
 

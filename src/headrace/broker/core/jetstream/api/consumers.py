@@ -31,8 +31,6 @@ from .consumer_info import consumer_info
 from .dispatcher import Answer, ApiDispatcher, Call
 from .ports import Assets, stream_of
 
-__all__ = ["ConsumersApi"]
-
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0, "consumers": []}
 _NEXT_TOKENS: Final = 7
 _NS: Final = 1_000_000_000

@@ -29,8 +29,6 @@ from .dispatcher import ApiDispatcher
 from .messages import find_message
 from .ports import Assets
 
-__all__ = ["DirectGet"]
-
 _BATCH_BYTES: Final = (
     64 * 1024 * 1024
 )  # what one batch may bring when the request sets no max_bytes

@@ -28,8 +28,6 @@ from ..headers.published import required_level_too_high
 from ..stream.stream import StreamMarks
 from ..tick.flush_barrier import store_refusal
 
-__all__ = ["Answer", "ApiDispatcher", "Call", "dynamic_metadata"]
-
 D = TypeVar("D", bound=Document)
 
 _PREFIX_TOKENS: Final = 2  # $JS.API

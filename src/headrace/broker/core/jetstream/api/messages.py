@@ -21,8 +21,6 @@ from ..stream.stream import Stream
 from .dispatcher import ApiDispatcher, Call
 from .ports import Assets, stream_of
 
-__all__ = ["MessagesApi", "find_message"]
-
 _ANY_BYTES = 1 << 40
 
 

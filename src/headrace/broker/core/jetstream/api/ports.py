@@ -12,8 +12,6 @@ from ..config.refused import Refused
 from ..consumer.consumer import Consumer
 from ..stream.stream import Stream
 
-__all__ = ["Assets", "LostAssets", "Usage", "stream_of"]
-
 
 class Usage(NamedTuple):
     """What all streams use together, in bytes, and how many consumers there are."""

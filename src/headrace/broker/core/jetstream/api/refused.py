@@ -16,8 +16,6 @@ from ..config.refused import Refused
 from .dispatcher import ApiDispatcher, Call
 from .ports import Assets
 
-__all__ = ["RefusedApi"]
-
 _BACKUPS: Final = (
     "backups are not supported by this server; copy its store directory while it is stopped"
 )

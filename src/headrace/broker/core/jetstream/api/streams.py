@@ -40,8 +40,6 @@ from ..stream.stream import Stream
 from .dispatcher import Answer, ApiDispatcher, Call, dynamic_metadata
 from .ports import Assets, Usage, stream_of
 
-__all__ = ["StreamsApi", "account_info", "check_consumer_limits", "stream_info"]
-
 _NO_PAGE: Final = {"total": 0, "offset": 0, "limit": 0}
 _NO_NAMES: Final = {**_NO_PAGE, "streams": None}
 _NO_STREAMS: Final = {**_NO_PAGE, "streams": []}

@@ -32,17 +32,6 @@ from .push import check_direct, check_flow_acks, check_push, check_side
 from .refused import Refused, invalid
 from .stream import metadata_bytes, without_dynamic_metadata
 
-__all__ = [
-    "check_consumer",
-    "check_consumer_name",
-    "check_consumer_update",
-    "check_pedantic",
-    "filter_of",
-    "filters_of",
-    "with_consumer_defaults",
-    "with_ephemeral_default",
-]
-
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _MIN_EXPIRES_S: Final = 0.001

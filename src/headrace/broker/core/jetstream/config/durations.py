@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["format_duration", "parse_duration"]
-
 _UNITS: Final = {
     "ns": 1,
     "us": 1_000,

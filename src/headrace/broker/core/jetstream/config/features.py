@@ -13,15 +13,6 @@ from .....transforms import SubjectTransform
 from ...ports.bus import Randomness
 from .refused import invalid
 
-__all__ = [
-    "check_counter_config",
-    "check_republish",
-    "check_schedule_config",
-    "compile_republish",
-    "required_level",
-    "with_republish_defaults",
-]
-
 _ALL: Final = ">"
 
 

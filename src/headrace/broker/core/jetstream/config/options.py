@@ -11,8 +11,6 @@ from .....limits import CONSUMERS_PER_STREAM_MAX, STREAMS_MAX
 from ...account_options import AssetLimits, JetStreamLimits
 from ...options import COMPATIBLE_API_LEVEL, COMPATIBLE_VERSION
 
-__all__ = ["JetStreamOptions"]
-
 
 def say_nothing(text: str) -> None:
     """Nobody wants to know."""

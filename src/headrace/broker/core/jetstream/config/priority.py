@@ -17,8 +17,6 @@ from .....api.errors import Errors
 from .....limits import PRIORITY_GROUP_CHARS_MAX
 from .refused import Refused
 
-__all__ = ["check_group_name", "check_priority", "check_priority_update", "with_explicit_acks"]
-
 _GROUP: Final = re.compile(rf"[a-zA-Z0-9/_=-]{{1,{PRIORITY_GROUP_CHARS_MAX}}}")
 _EXPLICIT: Final = ("overflow", "pinned_client")
 

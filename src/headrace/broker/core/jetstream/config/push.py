@@ -13,15 +13,6 @@ from .....api.streams import StreamConfig
 from .....subjects import is_subset, is_valid_subject
 from .refused import Refused, invalid
 
-__all__ = [
-    "check_direct",
-    "check_flow_acks",
-    "check_push",
-    "check_rate",
-    "check_side",
-    "with_flow_control",
-]
-
 _HEARTBEAT_S_MIN: Final = 0.1
 _FLOW_ACKS_HEARTBEAT_S: Final = 1.0
 

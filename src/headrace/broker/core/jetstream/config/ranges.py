@@ -9,8 +9,6 @@ import msgspec
 
 from .....api.base import Document, DocumentError
 
-__all__ = ["DURATION_NS_MAX", "check_ranges", "read_number"]
-
 _INT_MAX: Final = 2**63 - 1
 _SECONDS_MAX: Final = _INT_MAX / 1e9
 _DIGITS_MAX: Final = 18

@@ -6,8 +6,6 @@ from typing import Any
 
 from .....api.errors import Errors, ErrorSpec
 
-__all__ = ["Refused", "invalid"]
-
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not a failure of ours
     """A request is refused; ``error`` is the answer."""

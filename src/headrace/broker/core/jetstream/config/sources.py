@@ -22,16 +22,6 @@ from .....transforms import SubjectTransform
 from ...ports.bus import Randomness
 from .refused import Refused, invalid
 
-__all__ = [
-    "Route",
-    "check_copies",
-    "check_copies_update",
-    "compile_route",
-    "copies",
-    "index_name",
-    "short_hash",
-]
-
 _DIGITS: Final = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _EVERYTHING: Final = ">"

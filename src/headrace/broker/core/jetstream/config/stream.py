@@ -28,17 +28,6 @@ from .features import check_counter_config, check_schedule_config, with_republis
 from .options import JetStreamOptions
 from .refused import Refused, invalid
 
-__all__ = [
-    "check_pedantic",
-    "check_stream",
-    "check_stream_name",
-    "check_stream_update",
-    "compile_transform",
-    "metadata_bytes",
-    "with_stream_defaults",
-    "without_dynamic_metadata",
-]
-
 _API: Final = (b"$JS.>", b"$JSC.>", b"$NRG.>")
 _EVENTS: Final = b"$JS.EVENT.>"
 _SYSTEM: Final = b"$SYS.>"

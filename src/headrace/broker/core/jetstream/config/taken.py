@@ -11,8 +11,6 @@ from typing import Final
 
 from .....pattern_tree import PatternTree, TooManyPatternsError, are_literal
 
-__all__ = ["COMPARED_MAX", "TakenSubjects"]
-
 COMPARED_MAX: Final = 20_000  # so many are compared with each other where the tree is no help
 
 

@@ -14,8 +14,6 @@ from ..ports import StreamView
 from .delivery_state import DeliveryState
 from .start import LastPerSubject
 
-__all__ = ["Backlog", "PendingCount"]
-
 _UNLIMITED: Final = 1 << 30
 
 

@@ -28,8 +28,6 @@ from .sender import Sender
 from .start import safe_sequence, start_sequence
 from .timer import ConsumerTimer, Inactivity, Pause
 
-__all__ = ["Consumer", "ConsumerMarks"]
-
 _NS: Final = 1_000_000_000
 _SNAPSHOT_AT: Final = 64 * 1024  # bytes of deltas after which a snapshot replaces them
 _PIN_ID_CHARS: Final = 22

@@ -15,8 +15,6 @@ from .....message import StoredRow
 from .sender import Sender
 from .view import ConsumerView
 
-__all__ = ["DeliveryPass", "PassEnd", "Recipients"]
-
 _PASS_BYTES: Final = 1024 * 1024
 
 

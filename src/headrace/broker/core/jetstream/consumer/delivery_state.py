@@ -17,8 +17,6 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat, takewhile
 from typing import Final, TypeAlias
 
-__all__ = ["DeliveryBatch", "DeliveryState", "Entry"]
-
 Entry: TypeAlias = tuple[int, int, int, int]
 """A pending message: stream sequence, consumer sequence of the first delivery, deadline, deliveries."""
 

@@ -24,8 +24,6 @@ from typing import Final
 from .....errors import StoreFormatError
 from .delivery_state import DeliveryState
 
-__all__ = ["encode_delta", "encode_snapshot", "restore"]
-
 _VERSION: Final = 1
 _HEAD: Final = Struct("<BQQQQ")
 _COUNT: Final = Struct("<I")

@@ -13,8 +13,6 @@ from ...server_headers import with_place
 from .delivery_state import DeliveryBatch
 from .view import ConsumerView
 
-__all__ = ["Sender"]
-
 _PASS_MESSAGES: Final = 1024
 
 

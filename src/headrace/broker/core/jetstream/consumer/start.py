@@ -12,8 +12,6 @@ from .....subjects import SubjectFilter
 from ...ports.storage import StreamStore
 from ..ports import StreamView
 
-__all__ = ["LastPerSubject", "safe_sequence", "start_sequence"]
-
 
 def start_sequence(config: ConsumerConfig, store: StreamStore, filter: SubjectFilter | None) -> int:
     """The first stream sequence a new consumer looks at."""

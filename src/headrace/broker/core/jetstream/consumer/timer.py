@@ -9,8 +9,6 @@ from .....clock import Clock
 from ...ports.bus import Timer, Timers
 from .delivery_state import DeliveryState
 
-__all__ = ["ConsumerTimer", "Inactivity", "Pause", "Timed"]
-
 _GRACE_NS: Final = 100_000_000  # an inactive consumer stays this much longer than its threshold
 
 

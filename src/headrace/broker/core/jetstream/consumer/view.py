@@ -13,8 +13,6 @@ from .backlog import Backlog
 from .delivery_state import DeliveryState, Entry
 from .timer import ConsumerTimer, Inactivity
 
-__all__ = ["ConsumerView"]
-
 
 class ConsumerView(Protocol):
     """What the rooms ``acks``, ``pull`` and ``push`` know of the ``consumer.Consumer`` they are parts of."""

@@ -18,8 +18,6 @@ from ..config.refused import Refused
 if TYPE_CHECKING:
     from .registry import Registry
 
-__all__ = ["Quota", "ServerStore"]
-
 _RECORD_BYTES: Final = 30  # what nats-server counts for a message beside its content
 
 

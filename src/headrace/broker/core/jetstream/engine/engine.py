@@ -31,8 +31,6 @@ from ..tick.flush_barrier import Commits, FlushBarrier
 from .account_limits import Quota, ServerStore
 from .registry import Registry
 
-__all__ = ["JetStream"]
-
 _API: Final = b"$JS.API.>"
 _ACK: Final = b"$JS.ACK.>"
 _SERVING_NS: Final = 5_000_000  # for deliveries in one tick

@@ -15,9 +15,6 @@ from .....errors import StoreError
 from ..context import Context
 from ..sourcing.positions import POSITIONS
 
-__all__ = ["CONSUMER", "STATE", "STREAM", "LostStreams", "keys_of"]
-
-
 STREAM: Final = "stream/"
 CONSUMER: Final = "consumer/"
 STATE: Final = "state/"

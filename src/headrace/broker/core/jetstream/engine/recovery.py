@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..stream.stream import Stream
     from .registry import Registry
 
-__all__ = ["Recovery"]
-
 _WAYS: Final = "STREAM.UPDATE with a configuration brings it back, STREAM.DELETE removes it"
 
 Journal = Mapping[str, tuple[bytes, list[bytes]]]

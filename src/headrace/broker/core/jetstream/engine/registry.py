@@ -26,8 +26,6 @@ from ..tick.removals import Disposal
 from .lost import CONSUMER, STATE, STREAM, LostStreams
 from .recovery import Recovery
 
-__all__ = ["Registry"]
-
 
 class Registry:
     """Streams by name, consumers by stream; what is here is journaled, except what lives in memory."""

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = ["APPEND", "COMMIT", "END", "FAST", "PING", "START", "FastReply", "read_fast_reply"]
-
 FAST: Final = b".$FI"
 """What the reply of every message of a fast batch ends with, and no other."""
 

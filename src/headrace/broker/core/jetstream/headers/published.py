@@ -11,16 +11,6 @@ from typing import Final
 
 from ..config.ranges import read_number
 
-__all__ = [
-    "MARK",
-    "header_value",
-    "message_id",
-    "read_headers",
-    "required_level_too_high",
-    "sole_message_id",
-    "sole_message_ids",
-]
-
 MARK: Final = b"\r\nNats-"
 """What a header of the server's own begins with, in a block."""
 _MSG_ID: Final = b"\r\nNats-Msg-Id:"

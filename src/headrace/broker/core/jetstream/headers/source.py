@@ -12,8 +12,6 @@ from typing import Final, NamedTuple
 from ..config.sources import short_hash
 from .published import MARK
 
-__all__ = ["Origination", "SourceStamp", "identity_of", "read_origination", "without_expectations"]
-
 _BEGIN: Final = b"NATS/1.0\r\n"
 _NAME: Final = b"Nats-Stream-Source: "
 _FIND: Final = b"\r\nNats-Stream-Source:"

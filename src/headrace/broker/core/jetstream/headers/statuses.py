@@ -10,25 +10,6 @@ from typing import Final, NamedTuple
 from .....api import names
 from .published import header_value
 
-__all__ = [
-    "BATCH_COMPLETED",
-    "CONSUMER_DELETED",
-    "NO_MESSAGES",
-    "REQUEST_TIMEOUT",
-    "SERVER_SHUTDOWN",
-    "SIZE_EXCEEDS",
-    "WRONG_PIN_ID",
-    "Reached",
-    "bad_request",
-    "heartbeat",
-    "position_block",
-    "reached",
-    "status",
-    "unreadable",
-    "with_headers",
-    "with_pending",
-]
-
 _VERSION: Final = b"NATS/1.0\r\n"
 
 

@@ -12,18 +12,6 @@ from ..config.durations import format_duration, parse_duration
 from ..config.ranges import read_number
 from .published import header_value
 
-__all__ = [
-    "NEVER",
-    "NEVER_NS",
-    "NOTED_NS",
-    "expires_at",
-    "is_marker",
-    "marker_headers",
-    "read_ttl",
-    "with_ttl",
-    "without_header",
-]
-
 NEVER: Final = -1
 """The TTL of a message that no age limit removes."""
 NEVER_NS: Final = (1 << 63) - 1

@@ -26,8 +26,6 @@ from ..schedule.schedules import check_schedule, check_scheduler
 from .counters import counted, counted_copy, read_increment
 from .duplicate_window import DuplicateWindow
 
-__all__ = ["Checks", "Overlay"]
-
 _EXPECTED_STREAM: Final = b"Nats-Expected-Stream"
 _EXPECTED_LAST: Final = b"Nats-Expected-Last-Sequence"
 _EXPECTED_LAST_ID: Final = b"Nats-Expected-Last-Msg-Id"

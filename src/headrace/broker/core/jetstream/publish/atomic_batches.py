@@ -31,8 +31,6 @@ from ..ports import PublishTarget
 from ..tick.flush_barrier import store_refusal
 from .admission import Checks, Overlay
 
-__all__ = ["BATCH_MARK", "AtomicBatches"]
-
 BATCH_MARK: Final = b"\r\nNats-Batch-Id:"
 """In the headers of every message of a batch."""
 _ID: Final = b"Nats-Batch-Id"

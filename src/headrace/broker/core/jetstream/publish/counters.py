@@ -20,8 +20,6 @@ from ..headers.published import header_value
 from ..headers.statuses import with_headers
 from ..headers.ttl import without_header
 
-__all__ = ["counted", "counted_copy", "read_increment"]
-
 _INCREMENT: Final = b"Nats-Incr"
 _SOURCES: Final = b"Nats-Counter-Sources"
 _NUMBER: Final = re.compile(rb"[+-]?\d+")

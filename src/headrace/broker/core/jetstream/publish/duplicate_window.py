@@ -9,8 +9,6 @@ from itertools import count, repeat
 from .....errors import StoreReadError
 from .....limits import DUPLICATE_IDS_MAX
 
-__all__ = ["DuplicateWindow"]
-
 
 class DuplicateWindow:
     """Message ids seen within the last ``window_ns``; 0 remembers nothing.

@@ -8,8 +8,6 @@ from .....limits import FAST_BATCH_FLOW_MAX
 from ...ports.bus import Timer
 from ..headers.fast_reply import FAST, FastReply
 
-__all__ = ["FastBatch"]
-
 _APPEND: Final = b".%d.1" + FAST
 
 

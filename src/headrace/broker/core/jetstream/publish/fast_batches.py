@@ -34,8 +34,6 @@ from ..tick.flush_barrier import store_refusal
 from .admission import Checks
 from .fast_batch import FastBatch
 
-__all__ = ["FastBatches"]
-
 _LEVEL: Final = b"Nats-Required-Api-Level"
 _NO_HEADERS: Final = b"NATS/1.0\r\n\r\n"
 _ID_BYTES_MAX: Final = 64

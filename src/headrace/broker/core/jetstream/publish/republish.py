@@ -18,8 +18,6 @@ from ...ports.bus import Bus, Randomness
 from ...server_headers import with_new_place
 from ..config.features import compile_republish
 
-__all__ = ["Republisher", "republisher_of"]
-
 
 class _Entry(NamedTuple):
     sequence: int

@@ -6,8 +6,6 @@ from array import array
 from heapq import heappop, heappush
 from typing import Final
 
-__all__ = ["DueTimes"]
-
 _GRAIN_NS: Final = 250_000_000  # times are rounded up to this
 _ENTRIES: Final = 65_536  # with fewer entries it does not matter how many are of something gone
 

@@ -10,8 +10,6 @@ from .....api.base import DocumentError
 from .....api.times import parse_time
 from ..config.durations import parse_duration
 
-__all__ = ["Cron", "Firing", "next_firing", "parse_cron"]
-
 _NS: Final = 1_000_000_000
 _CHANGES_MAX: Final = (
     32  # of clocks before a pattern's next time; a leap day's is eight years ahead

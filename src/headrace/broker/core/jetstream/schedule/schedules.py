@@ -29,8 +29,6 @@ from ..tick.retry import Unread
 from .due_times import DueTimes
 from .patterns import Firing, next_firing
 
-__all__ = ["Schedules", "check_schedule", "check_scheduler"]
-
 PATTERN: Final = b"Nats-Schedule"
 _ZONE: Final = b"Nats-Schedule-Time-Zone"
 _TTL: Final = b"Nats-Schedule-TTL"

@@ -18,8 +18,6 @@ from ..stream.stream import Stream
 from .copy import Copy, MirrorCopy
 from .positions import POSITIONS, Positions
 
-__all__ = ["Copies", "Elsewhere", "Reach"]
-
 _TICK_MESSAGES: Final = 256
 _TURN_MESSAGES: Final = 128
 _TURN_COST: Final = 8  # what a turn counts at least, in messages

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..stream.stream import Stream
     from .copies import Copies
 
-__all__ = ["Copy", "MirrorCopy", "SourceCopy"]
-
 _BATCH_BYTES: Final = 1024 * 1024
 _LET_GO: Final = 1024
 _SPAN: Final = 32_768  # sequences looked at in one turn, however few of them match

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ..ports import Reader
     from .copy import Copy
 
-__all__ = ["Feed"]
-
 _CONTROL: Final = b"NATS/1.0 100 "
 _STALLED: Final = b"Nats-Consumer-Stalled"
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..stream.stream import Stream
     from .copies import Copies
 
-__all__ = ["POSITIONS", "Positions"]
-
 POSITIONS: Final = "intake/"
 """Keys of the journal: this and the name of the stream."""
 

@@ -12,8 +12,6 @@ from ..headers.ttl import expires_at
 from ..ports import Arrival, Copier, SourcePositions
 from ..publish.admission import Checks
 
-__all__ = ["CopyTarget"]
-
 _PLACEHOLDERS_MAX: Final = 4096  # a longer gap begins a new segment instead
 _PLACEHOLDER: Final = b""  # no message has this subject
 

@@ -15,8 +15,6 @@ from ..headers.ttl import NEVER_NS, NOTED_NS, is_marker, marker_headers
 from ..schedule.due_times import DueTimes
 from .subject_limit import Limited
 
-__all__ = ["Expiry"]
-
 _NS: Final = 1_000_000_000
 _GRAIN_NS: Final = 250_000_000  # the limits are enforced no more often than this
 _PATIENCE_NS: Final = 60_000_000_000  # the wall clock may be set, or go on while the machine sleeps

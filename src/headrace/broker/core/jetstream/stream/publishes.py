@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from .staging import Staging
     from .stream import Stream
 
-__all__ = ["Publishes"]
-
 _FAST_END: Final = FAST[-1]
 _FAST_THEN: Final = FAST + b" "
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ..ports import Reader
     from .stream import Stream
 
-__all__ = ["Removing"]
-
 _MUCH: Final = 1024  # so many removed are enough for a turn
 
 Then = Callable[[Exception | None], None]

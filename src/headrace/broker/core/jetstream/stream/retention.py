@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from ..tick.retry import Unread
     from .stream import Stream
 
-__all__ = ["InterestRetention", "Retention", "WorkQueueRetention", "retention_of"]
-
-
 _LOOKS: Final = 8192  # so often a user is asked in a turn whether it needs a message …
 _LOOKS_MIN: Final = 64  # … but at least about so many messages
 _WANTED_MAX: Final = 32_768  # one more subject: the ones known are asked about anew

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ..tick.flush_barrier import PubAcks
     from .stream import Stream
 
-__all__ = ["Staging"]
-
 
 class Staging:
     """The way into one stream's store.

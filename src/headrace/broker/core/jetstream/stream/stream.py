@@ -34,8 +34,6 @@ from .staging import Staging
 from .subject_limit import SubjectLimit
 from .waiters import Waiters
 
-__all__ = ["Stream", "StreamMarks"]
-
 _NS: Final = 1_000_000_000
 _REBUILD_BATCH: Final = 1024
 

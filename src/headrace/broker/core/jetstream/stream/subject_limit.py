@@ -16,8 +16,6 @@ from ..context import Context
 from ..tick.removals import SLICE
 from ..tick.retry import Unread
 
-__all__ = ["Limited", "SubjectLimit"]
-
 
 class _Removing(Protocol):
     def removed(self, sequences: Sequence[int]) -> None: ...

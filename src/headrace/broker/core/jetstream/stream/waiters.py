@@ -13,8 +13,6 @@ from .....subjects import SubjectFilter
 from ...net.trie import Trie
 from ..ports import Reader
 
-__all__ = ["Waiters"]
-
 # A filter is asked by itself while that is cheap: while there are few, or if it has so many patterns that
 # taking it in and out of the tree with every message would cost more. All others are in the tree.
 _ASKED_MAX: Final = 8

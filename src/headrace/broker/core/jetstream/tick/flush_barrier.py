@@ -25,8 +25,6 @@ from ...ports.bus import Bus, Timer, Timers
 from ...ports.storage import Storage
 from .turns import PacedCalls, Turns
 
-__all__ = ["Awaiting", "Commits", "FlushBarrier", "PubAcks", "store_refusal"]
-
 _DUPLICATE: Final = b',"duplicate":true'
 _SOON_NS: Final = 100_000_000  # a plain ack is on disk within this time without forcing a commit
 

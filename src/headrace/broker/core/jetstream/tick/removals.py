@@ -19,8 +19,6 @@ from ...ports.storage import Removal, StreamStore
 from .flush_barrier import FlushBarrier
 from .retry import Unread
 
-__all__ = ["SLICE", "Disposal", "Limits", "Purge", "Removals", "Task"]
-
 SLICE: Final = 100_000
 """Units of the store's work, of about 50 ns, in one turn."""
 

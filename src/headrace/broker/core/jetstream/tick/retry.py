@@ -14,8 +14,6 @@ from .....errors import StoreError, StoreReadError
 from ...ports.bus import Timer, Timers
 from ..config.options import JetStreamOptions
 
-__all__ = ["Unread"]
-
 _FIRST_NS: Final = 100_000_000
 _MOST_NS: Final = 10_000_000_000
 _SAID_NS: Final = 60_000_000_000

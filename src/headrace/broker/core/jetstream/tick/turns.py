@@ -15,8 +15,6 @@ from typing import Final, Protocol
 from .....clock import Clock
 from ...ports.bus import Origin, Timers
 
-__all__ = ["DIRECTORIES_PER_COMMIT", "PacedCalls", "Turns"]
-
 
 class Taker(Protocol):
     """Somebody with long work."""

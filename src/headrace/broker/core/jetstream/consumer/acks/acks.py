@@ -14,8 +14,6 @@ from ...config.ranges import DURATION_NS_MAX
 from ..delivery_state import DeliveryBatch, Entry
 from ..view import ConsumerView
 
-__all__ = ["Acks", "NextRequest", "Sampling", "nak_delay_ns", "percentage"]
-
 _DELETED: Final = "Unacknowledged message was deleted"
 _PLAIN: Final = frozenset({b"", ACK, b"+OK"})
 

@@ -12,8 +12,6 @@ from ....ports.bus import Origin
 from ...ports import StreamView
 from .acks import Acks
 
-__all__ = ["AckDispatch"]
-
 _POSITIONS: Final = 5  # delivered, stream sequence, consumer sequence, time, pending
 _NUMBERS: Final = rb"\.[0-9]{1,19}\.([0-9]{1,19})(?:\.[0-9]{1,19}){3}\n"
 

@@ -18,8 +18,6 @@ from ..view import ConsumerView
 from .policy import PinnedClient
 from .queue import EndRequest, PullQueue, WaitingRequest
 
-__all__ = ["Handover", "Pinning"]
-
 
 class Handover:
     """The wait between two pinned clients: the first finishes what it has in hand.

@@ -14,8 +14,6 @@ from ....ports.bus import Origin
 from ...headers.statuses import WRONG_PIN_ID
 from .queue import WaitingRequest
 
-__all__ = ["SERVE", "SKIP", "PinnedClient", "Policy", "make_policy"]
-
 SERVE: Final = b"serve"
 """The verdict: this request gets the message."""
 SKIP: Final = b"skip"

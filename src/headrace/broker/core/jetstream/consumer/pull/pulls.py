@@ -16,8 +16,6 @@ from .policy import PinnedClient, Policy
 from .queue import PullQueue, WaitingRequest
 from .request import PIN_ID_MISMATCH, check_pull, parse_pull
 
-__all__ = ["Pulls"]
-
 _EVICT_EVERY_NS: Final = 1_000_000_000  # a full queue is searched for dead requests this often
 _DUE_PER_TICK: Final = 1024
 _TOO_MANY: Final = statuses.status(names.EXCEEDED_MAX_WAITING)

@@ -15,8 +15,6 @@ from typing import Final, TypeAlias
 from ......api.consumers import PullRequest
 from ....ports.bus import Origin, Target
 
-__all__ = ["EndRequest", "PullQueue", "WaitingRequest"]
-
 _NS: Final = 1_000_000_000
 _SWEEP_AT: Final = 1024
 

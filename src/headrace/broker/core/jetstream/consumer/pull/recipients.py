@@ -17,8 +17,6 @@ from ..view import ConsumerView
 from .policy import SERVE, SKIP, Policy
 from .queue import EndRequest, PullQueue, WaitingRequest
 
-__all__ = ["PullRecipients"]
-
 _NEVER: Final = 1 << 62
 
 

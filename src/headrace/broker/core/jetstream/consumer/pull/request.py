@@ -14,8 +14,6 @@ from ...config.durations import format_duration
 from ...config.ranges import check_ranges, read_number
 from ...headers.statuses import bad_request, status
 
-__all__ = ["ParsedPull", "check_pull", "parse_pull"]
-
 _NS: Final = 1_000_000_000
 _PRIORITY_MAX: Final = 9
 _REMEMBERED_BYTES_MAX: Final = 256

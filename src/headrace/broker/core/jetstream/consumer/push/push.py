@@ -19,8 +19,6 @@ from ..acks.acks import Acks
 from ..view import ConsumerView
 from .window import FlowWindow, RateLimit
 
-__all__ = ["FLOW", "FlowDispatch", "Push"]
-
 FLOW: Final = b"$JS.FC.>"
 _FLOW_TOKENS: Final = 5  # $JS, FC, stream, consumer, request
 _NS: Final = 1_000_000_000

@@ -17,8 +17,6 @@ from ..view import ConsumerView
 from .push import Push
 from .window import FlowWindow
 
-__all__ = ["PushRecipients"]
-
 _REST_NS: Final = 20_000_000
 
 

@@ -6,8 +6,6 @@ from typing import Final
 
 from ......limits import FLOW_WINDOW_BYTES_FIRST, FLOW_WINDOW_BYTES_MAX
 
-__all__ = ["FlowWindow", "RateLimit"]
-
 _NS: Final = 1_000_000_000
 
 
