@@ -174,9 +174,8 @@ def _check_subject(subject: bytes, what: str) -> None:
 
 def _check_circles(by_name: Mapping[str, AccountOptions]) -> None:
     """A message that came back to where it was would go round for ever."""
-    steps: list[
-        tuple[str, bytes, str, bytes]
-    ] = []  # from account and pattern to account and pattern
+    # From account and pattern to account and pattern.
+    steps: list[tuple[str, bytes, str, bytes]] = []
     for account in by_name.values():
         for wanted in account.imports:
             ours, theirs = (account.name, wanted.pattern), (wanted.account, wanted.subject)

@@ -87,10 +87,8 @@ def time_zone(name: str) -> tzinfo | None:
     """The zone of a name as ``Europe/Berlin``; None when the system has no such table."""
     if name == "UTC":
         return UTC
-    from zoneinfo import (
-        ZoneInfo,
-        ZoneInfoNotFoundError,
-    )  # few schedules have one: starts are quicker
+    # Few schedules have one, and starts are quicker without.
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
         return ZoneInfo(name)

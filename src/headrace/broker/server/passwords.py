@@ -19,9 +19,7 @@ from ..core.net.session import Session
 logger = logging.getLogger("headrace.broker")
 
 THREADS_MAX: Final = 2
-KNOWN_MAX: Final = (
-    10_000  # pairs of hash and password that are recognised without comparing them again
-)
+KNOWN_MAX: Final = 10_000  # hashes and passwords that are not compared with each other again
 PASSWORD_BYTES_MAX: Final = 72  # bcrypt looks at no more; the library refuses what others cut off
 
 

@@ -60,9 +60,8 @@ class Login:
             return
 
         def decided(identity: Identity | None) -> None:
-            if (
-                self._reviews == number and not self._session.state.is_deciding
-            ):  # nothing newer is known
+            is_newest = self._reviews == number
+            if is_newest and not self._session.state.is_deciding:
                 self._session.change_identity(identity)
 
         self._begin(verdict, decided)

@@ -83,9 +83,8 @@ def read_permissions(value: ConfigValue) -> Permissions:
     fields.no_more("no such permission; accepted are publish, subscribe and allow_responses")
     publish_deny = publish.deny
     if responses is not None and publish.allow is None:
-        publish_deny = (
-            _ALL  # nats-server: who may answer, and is granted nothing else, may only answer
-        )
+        # nats-server: who may answer, and is granted nothing else, may only answer.
+        publish_deny = _ALL
     return Permissions(
         publish.allow,
         publish_deny,

@@ -15,9 +15,7 @@ from typing import Final, Protocol
 from ...core.hub import Hub
 
 SLICE_NS: Final = 2_500_000
-TURN_NS: Final = (
-    5_000_000  # for what is read in one turn of the loop, and the same for what was kept
-)
+TURN_NS: Final = 5_000_000  # for what is read in one turn of the loop, and for what was kept
 
 
 class Guest(Protocol):

@@ -162,9 +162,8 @@ class LocalFiles:
         with self._lock:
             self._open_files -= 1
             if self._spare and len(self._spare) + self._open_files < self._reserve:
-                os.dup2(
-                    self._spare[-1], handle, inheritable=False
-                )  # closes the file, not the number
+                # It closes the file, and keeps its number taken.
+                os.dup2(self._spare[-1], handle, inheritable=False)
                 self._spare.append(handle)
             else:
                 os.close(handle)

@@ -95,9 +95,7 @@ class Inventory:
             if rival is not None:
                 leftovers.append((rival.path if found[serial] is file else path, serial))
         for path, serial in leftovers:
-            if (
-                serial in found
-            ):  # what a compaction did not come to remove: its records are all there
+            if serial in found:  # what a compaction did not come to remove: all of it is there
                 self._cache.chore(unlink_chore(path))
             else:
                 self.alien.append(path)

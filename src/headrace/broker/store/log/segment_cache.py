@@ -142,9 +142,7 @@ class SegmentCache:
         self.segment_bytes = segment_bytes
         self.salt = salt
         self.report = report
-        self.mark_dirty = (
-            mark_dirty  # a stream is about to change; raises StoreError if it must not
-        )
+        self.mark_dirty = mark_dirty  # before a stream changes; raises StoreError if it must not
         self.restage = restage  # a stream has something for the next flush
         self.chore = chore
         self.compactor = Compactor(chore, notify, clock)

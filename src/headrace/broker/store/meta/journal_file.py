@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..format.entries import (
@@ -30,27 +31,27 @@ _NAME: Final = re.compile(r"journal-(\d{8})(\.tmp)?")
 Report = Callable[[Finding], None]
 
 
+@dataclass(eq=False)
 class Journal:
     """What a journal says, and where to go on writing it."""
 
-    def __init__(self, path: str, serial: int, salt: int) -> None:
-        self.path = path
-        self.serial = serial
-        self.salt = salt
-        self.number = 0  # of the last entry
-        self.end = FILE_HEADER_BYTES
-        self.dirty = False  # there are bytes beyond ``end`` that must go before the next write
-        self.values: Values = {}
-        self.versions: dict[str, int] = {}  # by key: the change that set it, 0 if it has no stamp
-        self.deleted: dict[
-            str, int
-        ] = {}  # keys whose last word was their deletion, by which change
-        self.loose: dict[str, list[tuple[int, bytes]]] = {}
-        """Deltas, with their stamps, that do not follow what is there: something in between is lost."""
-        self.changes = 0  # the highest number of a change
-        self.damaged = False  # some of it cannot be read
-        self.missing = False  # there was none
-        self.unstamped = False  # it has entries from before there were stamps
+    path: str
+    serial: int
+    salt: int
+    number: int = 0  # of the last entry
+    end: int = FILE_HEADER_BYTES
+    dirty: bool = False  # there are bytes beyond ``end`` that must go before the next write
+    values: Values = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+    """By key: the change that set it, 0 if it has no stamp."""
+    deleted: dict[str, int] = field(default_factory=dict)
+    """Keys whose last word was their deletion, by which change."""
+    loose: dict[str, list[tuple[int, bytes]]] = field(default_factory=dict)
+    """Deltas, with their stamps, that do not follow what is there: something in between is lost."""
+    changes: int = 0  # the highest number of a change
+    damaged: bool = False  # some of it cannot be read
+    missing: bool = False  # there was none
+    unstamped: bool = False  # it has entries from before there were stamps
 
     def play(self, found: Found, data: bytes) -> None:
         key, value = key_and_value(data, found.offset, found.size, found.subject_len)

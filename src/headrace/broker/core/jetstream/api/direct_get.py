@@ -29,9 +29,7 @@ from .dispatcher import ApiDispatcher
 from .messages import find_message
 from .ports import Assets
 
-_BATCH_BYTES: Final = (
-    64 * 1024 * 1024
-)  # what one batch may bring when the request sets no max_bytes
+_BATCH_BYTES: Final = 64 * 1024 * 1024  # of one batch whose request sets no max_bytes
 _FRAME_BYTES: Final = 64  # of a message on the wire, at most, beside its parts
 _READ: Final = 256
 _READ_BYTES: Final = 4 * 1024 * 1024

@@ -37,13 +37,14 @@ _FORBIDDEN_IN_NAMES: Final = frozenset(".*>/\\ \t\r\n\f")
 _MIN_AGE_S: Final = 0.1
 _MAX_REPLICAS: Final = 5
 _DYNAMIC: Final = ("_nats.ver", "_nats.level", "_nats.req.level")
-_UNLIMITED_WHEN_ZERO: Final = (
+_LIMITS: Final = (
     "max_msgs",
-    "max_bytes",
     "max_msgs_per_subject",
+    "max_bytes",
     "max_msg_size",
     "max_consumers",
 )
+"""Of which 0 means none, and -1 is how that is written."""
 
 
 def check_stream_name(name: str) -> None:
@@ -57,7 +58,7 @@ def check_stream_name(name: str) -> None:
 def with_stream_defaults(config: StreamConfig, options: JetStreamOptions) -> StreamConfig:
     """The configuration as it is stored: absent values filled in, dynamic metadata left out."""
     changes: dict[str, object] = {"pedantic": False, "template_owner": ""}
-    for name in _UNLIMITED_WHEN_ZERO:
+    for name in _LIMITS:
         value = getattr(config, name)
         if value == 0 or value < -1:
             changes[name] = -1
@@ -212,18 +213,9 @@ def compile_transform(config: StreamConfig, random: Randomness) -> SubjectTransf
         raise Refused(Errors.STREAM_TRANSFORM_INVALID_DESTINATION, err=error) from error
 
 
-_AT_LEAST_UNLIMITED: Final = (
-    "max_msgs",
-    "max_msgs_per_subject",
-    "max_bytes",
-    "max_msg_size",
-    "max_consumers",
-)
-
-
 def check_pedantic(config: StreamConfig, options: JetStreamOptions) -> None:
     """Refuse a configuration, as it was asked for, that needs to be set right; texts as nats-server's."""
-    for name in _AT_LEAST_UNLIMITED:
+    for name in _LIMITS:
         if getattr(config, name) < -1:
             raise Refused(Errors.PEDANTIC, err=f"{name} must be set to -1")
     copies = config.mirror is not None or bool(config.sources)

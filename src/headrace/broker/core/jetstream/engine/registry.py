@@ -79,17 +79,20 @@ class Registry:
         context = self._context
         # First, so that a torn write does not leave the stream without its consumers.
         context.storage.meta.delete(STREAM + stream.name)
-        stream.close()
-        for consumer in list(stream.consumers.values()):
-            self._drop_consumer(consumer)
-        del self.streams[stream.name]
-        self.copies.closed(stream)
+        self._close(stream)
         self.stream_marks.appended.pop(stream, None)
         context.storage.delete_stream(stream.name)
         if stream.config.storage == "file":
             context.barrier.paced.count()
         context.barrier.want(Disposal(context.removals, stream.store))
         context.advisories.stream(stream.name, "delete")
+
+    def _close(self, stream: Stream) -> None:
+        stream.close()
+        for consumer in list(stream.consumers.values()):
+            self._drop_consumer(consumer)
+        del self.streams[stream.name]
+        self.copies.closed(stream)
 
     def _journal_stream(self, stream: Stream) -> None:
         if stream.config.storage == "file":
@@ -155,14 +158,14 @@ class Registry:
     def _admit(self, stream: Stream, consumer: Consumer) -> None:
         stream.consumers[consumer.name] = consumer
         if consumer.config.ack_policy not in ("none", "flow_control"):
-            self._acks.add(consumer)
+            self._acks.add(stream.name, consumer.name, consumer.acks)
         self.copies.consumer_came(stream, consumer.name)
 
     def _drop_consumer(self, consumer: Consumer) -> None:
         consumer.close()
         stream = self.streams[consumer.stream.name]
         del stream.consumers[consumer.name]
-        self._acks.remove(consumer)
+        self._acks.remove(stream.name, consumer.name)
         self.copies.consumer_left(stream, consumer.name)
         self._context.advisories.consumer(consumer, "delete")
         if consumer.journaled and self._context.storage.failed is None:
@@ -277,11 +280,7 @@ class Registry:
                         consumer.unread.attempt(partial(self._start_anew, consumer))
                     self._look_again(consumer, forgotten.get(consumer, ()))
                 continue
-            stream.close()
-            for consumer in list(stream.consumers.values()):
-                self._drop_consumer(consumer)
-            del self.streams[stream.name]
-            self.copies.closed(stream)
+            self._close(stream)
             if storage.failed is None:
                 storage.meta.delete(STREAM + stream.name)
         if storage.failed is None:

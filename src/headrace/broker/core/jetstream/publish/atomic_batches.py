@@ -7,6 +7,7 @@ finds all of them or none. An idle batch is abandoned, and so is one with a gap;
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -37,22 +38,18 @@ _ID: Final = b"Nats-Batch-Id"
 _SEQUENCE: Final = b"Nats-Batch-Sequence"
 _COMMIT: Final = b"Nats-Batch-Commit"
 _LEVEL: Final = b"Nats-Required-Api-Level"
-_LEAST: Final = (
-    2  # headers of ours in every message: with no more of them, there is nothing to read
-)
+_LEAST: Final = 2  # headers of ours in every message: with no more, there is nothing to read
 _ID_BYTES_MAX: Final = 64
 _NS: Final = 1_000_000_000
 
 
+@dataclass(slots=True)
 class _Batch:
-    __slots__ = ("messages", "nbytes", "sequence", "timer", "touched_ns")
-
-    def __init__(self, now_ns: int) -> None:
-        self.messages: list[tuple[bytes, bytes, bytes]] = []
-        self.sequence = 0
-        self.nbytes = 0
-        self.touched_ns = now_ns
-        self.timer: Timer | None = None
+    touched_ns: int
+    messages: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
+    sequence: int = 0
+    nbytes: int = 0
+    timer: Timer | None = None
 
 
 class AtomicBatches:

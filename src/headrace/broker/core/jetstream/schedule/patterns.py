@@ -11,9 +11,7 @@ from .....api.times import parse_time
 from ..config.durations import parse_duration
 
 _NS: Final = 1_000_000_000
-_CHANGES_MAX: Final = (
-    32  # of clocks before a pattern's next time; a leap day's is eight years ahead
-)
+_CHANGES_MAX: Final = 32  # of clocks before a pattern's next time: a leap day's is far ahead
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _PRESETS: Final = {
     "@yearly": "0 0 0 1 1 *",
@@ -27,19 +25,8 @@ _PRESETS: Final = {
 
 
 _MONTHS: Final = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+    "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
+]  # fmt: skip
 _DAYS: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _NUMBER: Final = re.compile(r"\+?\d{1,9}")
 _YEARS_MAX: Final = 5  # a pattern without a time so far ahead has none

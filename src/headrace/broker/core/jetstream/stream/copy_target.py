@@ -51,9 +51,8 @@ class CopyTarget:
         Raises Refused when it can not be stored now, StoreError.
         """
         staging = self._staging
-        if (
-            staging.is_plain and headers.count(MARK) == 1
-        ):  # the source's name and nothing else of ours
+        # Marked once: the source's name, and nothing else of ours.
+        if staging.is_plain and headers.count(MARK) == 1:
             staging.stage(subject, headers, payload)
             return True
         arrival = self._checks.admit_copy(

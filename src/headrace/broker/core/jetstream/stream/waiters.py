@@ -7,6 +7,7 @@ once for all waiters; those that wait for other subjects are not touched, howeve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from .....subjects import SubjectFilter
@@ -20,14 +21,12 @@ _ASKED_LONG_MAX: Final = 64
 _LONG: Final = 16
 
 
+@dataclass(slots=True, eq=False)
 class _Place:
     """How one consumer waits; ``caught_up`` is its next sequence, if nothing before that is for it."""
 
-    __slots__ = ("caught_up", "filter")
-
-    def __init__(self, filter: SubjectFilter, caught_up: int) -> None:
-        self.filter = filter
-        self.caught_up = caught_up
+    filter: SubjectFilter
+    caught_up: int
 
 
 class Waiters:

@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from ......api.acks import ack_prefix, parse_ack_subject
 from ......wire.frames import Frame
 from ....ports.bus import Origin
-from ...ports import StreamView
 from .acks import Acks
 
 _POSITIONS: Final = 5  # delivered, stream sequence, consumer sequence, time, pending
 _NUMBERS: Final = rb"\.[0-9]{1,19}\.([0-9]{1,19})(?:\.[0-9]{1,19}){3}\n"
-
-
-class Acknowledged(Protocol):
-    """A consumer, as far as acknowledgements find it."""
-
-    stream: StreamView
-    name: str
-    acks: Acks
 
 
 class AckDispatch:
@@ -31,11 +22,11 @@ class AckDispatch:
         self._acks: dict[bytes, Acks] = {}
         self._positions: dict[bytes, re.Pattern[bytes]] = {}  # finds their acks' stream sequences
 
-    def add(self, consumer: Acknowledged) -> None:
-        self._acks[_key(consumer.stream.name, consumer.name)] = consumer.acks
+    def add(self, stream: str, consumer: str, acks: Acks) -> None:
+        self._acks[_key(stream, consumer)] = acks
 
-    def remove(self, consumer: Acknowledged) -> None:
-        key = _key(consumer.stream.name, consumer.name)
+    def remove(self, stream: str, consumer: str) -> None:
+        key = _key(stream, consumer)
         self._acks.pop(key, None)
         self._positions.pop(key, None)
 
