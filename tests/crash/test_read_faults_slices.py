@@ -190,7 +190,7 @@ def test_damage_found_on_the_way_is_not_counted_as_removed() -> None:
     KNOWN[0]._off = False
     life = Life("by subject", fs)
     segment = next(s for s in life.store.segments[1:] if s.load is not None)
-    footer = segment.load._footer  # type: ignore[union-attr]
+    footer = segment.load.footer  # type: ignore[union-attr]
     content = bytearray(fs.content(segment.path))
     content[footer.data_end + 3] ^= 1
     content[footer.data_end - 400] ^= 1
@@ -213,7 +213,7 @@ def test_a_segment_that_went_unread_may_turn_out_to_be_damaged() -> None:
     KNOWN[0]._off = False
     life = Life("all but some", fs)
     segment = next(s for s in life.store.segments[1:] if s.load is not None)
-    footer = segment.load._footer  # type: ignore[union-attr]
+    footer = segment.load.footer  # type: ignore[union-attr]
     content = bytearray(fs.content(segment.path))
     content[footer.data_end + 3] ^= 1
     content[footer.data_end - 400] ^= 1
