@@ -22,6 +22,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from headrace.broker.store import FileStorage
+from headrace.broker.store.commit.writer import Work, Writer
 from headrace.subjects import SubjectFilter
 
 BATCH = 1000
@@ -109,6 +110,7 @@ def measure(directory: str, count: int) -> Iterator[float]:
     gc.collect()
     before = resident_bytes()
     subject = Subject(directory + "/s", cache_bytes=1 << 20)
+    groups = counted(subject.storage._writer)
     clock = Clock()
     for _ in range(count // BATCH):
         subject.append(subjects, BATCH)
@@ -120,13 +122,26 @@ def measure(directory: str, count: int) -> Iterator[float]:
     yield count
     yield from appending(directory, subjects)
     yield committed
-    yield subject.storage.stats.commits
+    yield len(groups)
     yield from reading(directory)
     took, _ = timed(lambda: subject.read_all(None))
     yield count / took
     yield from filtered(directory)
     yield from stopping(directory, subject, count)
     yield per_message
+
+
+def counted(writer: Writer) -> list[int]:
+    """How many batches each commit of this writer takes from here on."""
+    groups: list[int] = []
+    commit = writer.commit
+
+    def count(group: list[Work]) -> None:
+        groups.append(len(group))
+        commit(group)
+
+    writer.commit = count
+    return groups
 
 
 def appending(directory: str, subjects: list[bytes]) -> Iterator[float]:
