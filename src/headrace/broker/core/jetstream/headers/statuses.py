@@ -1,6 +1,6 @@
 """Header blocks of statuses, of messages with added headers, and of answers to flow control.
 
-The ack policy ``flow_control`` acknowledges by these alone: everything delivered up to there is done.
+The ack policy ``flow_control`` acknowledges by such answers alone: everything delivered up to there is done.
 """
 
 from __future__ import annotations
