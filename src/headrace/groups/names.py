@@ -16,6 +16,7 @@ __all__ = [
     "STATIC_BUCKET",
     "check_group_name",
     "check_member_name",
+    "check_stream_name",
     "elastic_consumer",
     "elastic_stream",
     "group_of",
@@ -43,6 +44,15 @@ def check_group_name(name: str) -> str:
 def check_member_name(name: str) -> str:
     """``name``, which becomes part of a consumer's name."""
     return _check("member", name)
+
+
+def check_stream_name(name: str) -> str:
+    """``name``, which becomes part of a key. Not every name that a stream may have can be one."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise GroupConfigurationError(
+        f"stream name {name!r}: accepted for a stream with groups are A-Z a-z 0-9 - _ ="
+    )
 
 
 def _check(what: str, name: object) -> str:

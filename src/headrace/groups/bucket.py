@@ -1,0 +1,222 @@
+"""Where the records of groups lie: one key-value bucket for static groups, one for elastic ones.
+
+The buckets and their keys are those of the shipped Go implementation. The one that is missing is made with
+the first group; reading never makes one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
+
+from ..api.errors import Errors
+from ..client import Entry, JetStream, KeyNotFoundError, KeyValue, Stream, Watch
+from ..errors import JetStreamApiError
+from .errors import GroupNotFoundError, GroupRecordError
+from .names import (
+    ELASTIC_BUCKET,
+    STATIC_BUCKET,
+    check_group_name,
+    check_stream_name,
+    group_of,
+    key_of,
+)
+from .records import ElasticGroup, StaticGroup
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+__all__ = ["Changes", "Found", "Records"]
+
+G = TypeVar("G", StaticGroup, ElasticGroup)
+NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
+_EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
+
+
+class Found(NamedTuple, Generic[G]):
+    """The groups of a stream, and what is wrong with the records that cannot be read."""
+
+    groups: list[G]
+    damaged: dict[str, GroupRecordError]
+
+
+class Records(Generic[G]):
+    """The records of one kind of group. Nothing is asked of the server until a method is called.
+
+    Every read goes to the leader of the bucket: what one call has stored the next one finds, in a cluster
+    too.
+
+    Args:
+        kind: ``StaticGroup`` or ``ElasticGroup``.
+
+    Attributes:
+        word: ``static`` or ``elastic``, for texts.
+    """
+
+    def __init__(self, js: JetStream, kind: type[G]) -> None:
+        self._js = js
+        self._kind: type[G] = kind
+        self._kv: KeyValue | None = None
+        self.word = "static" if kind is StaticGroup else "elastic"
+        self.bucket = STATIC_BUCKET if kind is StaticGroup else ELASTIC_BUCKET
+
+    # The bucket
+
+    async def open(self) -> KeyValue:
+        """The bucket. Raises GroupNotFoundError if there is none, as no group was ever created."""
+        if self._kv is None:
+            try:
+                await self._js.key_value(self.bucket)
+            except JetStreamApiError as error:
+                if error.err_code != NOT_FOUND:
+                    raise
+                raise GroupNotFoundError(
+                    f"the {self.word} consumer group KV bucket doesn't exist: {error.description}; "
+                    "the first group that is created makes it"
+                ) from error
+            self._kv = self._led()
+        return self._kv
+
+    async def make(self, replicas: int) -> KeyValue:
+        """The bucket, created with ``replicas`` if there is none."""
+        try:
+            return await self.open()
+        except GroupNotFoundError:
+            pass
+        try:
+            await self._js.create_key_value(self.bucket, num_replicas=replicas)
+        except JetStreamApiError as error:
+            if error.err_code != _EXISTS:  # somebody else was first, with other settings
+                raise
+        return await self.open()
+
+    def _led(self) -> KeyValue:
+        """The bucket, read through its leader: a copy that lags would deny a group just created."""
+        api = self._js._api
+        return KeyValue(api, Stream(api, f"KV_{self.bucket}"), self.bucket)
+
+    # One record
+
+    async def get(self, stream: str, group: str) -> G:
+        """The group's record. Raises GroupNotFoundError, GroupRecordError."""
+        key = _key(stream, group)
+        bucket = await self.open()
+        try:
+            entry = await bucket.get(key)
+        except KeyNotFoundError as error:
+            raise self.not_found(stream, group) from error
+        return self._decode(stream, group, entry)
+
+    async def create(self, record: G) -> G:
+        """Store a record that is not there yet; the bucket must exist. Raises KeyExistsError if it is."""
+        bucket = await self.open()
+        revision = await bucket.create(_key(record.stream, record.name), record.encode())
+        return dataclasses.replace(record, revision=revision)
+
+    async def put(self, record: G) -> G:
+        """Store a record, whatever was there."""
+        bucket = await self.open()
+        revision = await bucket.put(_key(record.stream, record.name), record.encode())
+        return dataclasses.replace(record, revision=revision)
+
+    async def update(self, record: G, revision: int) -> G:
+        """Store a record in place of ``revision``. Raises KeyExistsError if that is not the newest."""
+        bucket = await self.open()
+        stored = await bucket.update(_key(record.stream, record.name), record.encode(), revision)
+        return dataclasses.replace(record, revision=stored)
+
+    async def delete(self, stream: str, group: str, *, revision: int | None = None) -> None:
+        """Remove a record; with ``revision`` only that one. Raises KeyExistsError if it is another."""
+        bucket = await self.open()
+        await bucket.delete(_key(stream, group), revision=revision)
+
+    # Several, and changes
+
+    async def list(self, stream: str) -> Found[G]:
+        """The records of a stream's groups by name; none where the bucket is missing."""
+        check_stream_name(stream)
+        groups: dict[str, G] = {}
+        damaged: dict[str, GroupRecordError] = {}
+        try:
+            bucket = await self.open()
+        except GroupNotFoundError:
+            return Found([], {})
+        async with await bucket.watch(f"{stream}.*") as watch:
+            async for entry in watch.initial():
+                group = group_of(stream, entry.key) or ""
+                groups.pop(group, None)  # several of a key, if the watch had to begin anew
+                damaged.pop(group, None)
+                if entry.operation != "put":
+                    continue
+                try:
+                    groups[group] = self._decode(stream, group, entry)
+                except GroupRecordError as error:
+                    damaged[group] = error
+        return Found([groups[name] for name in sorted(groups)], dict(sorted(damaged.items())))
+
+    async def watch(
+        self,
+        stream: str,
+        group: str,
+        *,
+        on_error: Callable[[Exception], object] | None = None,
+    ) -> Changes[G]:
+        """The record as it is and as it changes. Raises GroupNotFoundError where there is no bucket."""
+        key = _key(stream, group)
+        bucket = await self.open()
+        watch = await bucket.watch(key, on_error=on_error)
+        return Changes(watch, lambda entry: self._decode(stream, group, entry))
+
+    # Texts
+
+    def not_found(self, stream: str, group: str) -> GroupNotFoundError:
+        """What to raise where there is no such group."""
+        word = self.word
+        return GroupNotFoundError(
+            f"can not get the current {word} consumer group's config: error getting the {word} consumer "
+            f"group's config: not found (group {group!r} of stream {stream!r})"
+        )
+
+    def _decode(self, stream: str, group: str, entry: Entry) -> G:
+        record: G = self._kind.decode(stream, group, entry.value, entry.revision)
+        return record
+
+
+class Changes(Generic[G]):
+    """A group's record as it changes: ``async with await records.watch(…) as changes: async for …``.
+
+    What is there comes first. None says that the record was removed. A record that cannot be read raises
+    GroupRecordError; the iteration may go on behind it.
+    """
+
+    def __init__(self, watch: Watch[Entry], decode: Callable[[Entry], G]) -> None:
+        self._watch = watch
+        self._decode: Callable[[Entry], G] = decode
+
+    def __aiter__(self) -> AsyncIterator[G | None]:
+        return self
+
+    async def __anext__(self) -> G | None:
+        entry = await anext(self._watch)
+        return self._decode(entry) if entry.operation == "put" else None
+
+    async def stop(self) -> None:
+        """End it."""
+        await self._watch.stop()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+
+def _key(stream: str, group: str) -> str:
+    return key_of(check_stream_name(stream), check_group_name(group))
