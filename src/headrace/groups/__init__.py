@@ -9,6 +9,7 @@ member at work). Source: the partitioned consumer groups document.
 
 from __future__ import annotations
 
+from . import elastic, static
 from .assignment import MemberMapping
 from .errors import (
     GroupChangedError,
@@ -17,6 +18,7 @@ from .errors import (
     GroupExistsError,
     GroupNotFoundError,
     GroupRecordError,
+    MemberNotActiveError,
     NotAMemberError,
 )
 from .records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
@@ -31,7 +33,10 @@ __all__ = [
     "GroupRecordError",
     "Layout",
     "MemberMapping",
+    "MemberNotActiveError",
     "NotAMemberError",
     "PartitioningFilter",
     "StaticGroup",
+    "elastic",
+    "static",
 ]

@@ -6,15 +6,17 @@ the first group; reading never makes one.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Self, TypeVar
 
 from ..api.errors import Errors
-from ..client import Entry, JetStream, KeyNotFoundError, KeyValue, Stream, Watch
+from ..client import Entry, JetStream, KeyExistsError, KeyNotFoundError, KeyValue, Stream, Watch
+from ..client.publish.headers import PublishOptions
 from ..errors import JetStreamApiError
-from .errors import GroupNotFoundError, GroupRecordError
+from .errors import GroupError, GroupNotFoundError, GroupRecordError
 from .names import (
     ELASTIC_BUCKET,
     STATIC_BUCKET,
@@ -28,10 +30,14 @@ from .records import ElasticGroup, StaticGroup
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-__all__ = ["Changes", "Found", "Records"]
+__all__ = ["ATTEMPTS", "Changes", "Found", "Records"]
 
 G = TypeVar("G", StaticGroup, ElasticGroup)
+ATTEMPTS: Final = 64
+"""How often a change is tried on records that others change at the same time. Each time one succeeds."""
+
 NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
+_DELETED: Final = {"KV-Operation": "DEL"}
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 
 
@@ -40,6 +46,12 @@ class Found(NamedTuple, Generic[G]):
 
     groups: list[G]
     damaged: dict[str, GroupRecordError]
+
+    def readable(self) -> list[G]:
+        """The groups, if all their records can be read. Raises GroupRecordError."""
+        if self.damaged:
+            raise GroupRecordError("; ".join(map(str, self.damaged.values())))
+        return self.groups
 
 
 class Records(Generic[G]):
@@ -132,6 +144,47 @@ class Records(Generic[G]):
         bucket = await self.open()
         await bucket.delete(_key(stream, group), revision=revision)
 
+    # Deletion, which a second call can complete
+
+    async def bury(self, stream: str, group: str) -> G:
+        """Mark a record as deleted, and return what it was. Raises GroupNotFoundError, GroupRecordError.
+
+        The mark carries the record, so that whoever calls again after a failure still learns what has to
+        be removed. To everybody else it is a deletion like any other.
+        """
+        key = _key(stream, group)
+        bucket = await self.open()
+        for _ in range(ATTEMPTS):
+            buried = await self.buried(stream, group)
+            if buried is not None:
+                return buried
+            record = await self.get(stream, group)
+            options: PublishOptions = {"expected_last_subject_sequence": record.revision}
+            try:
+                revision = await bucket._change(key, record.encode(), _DELETED, **options)
+            except KeyExistsError:
+                continue  # changed meanwhile
+            return dataclasses.replace(record, revision=revision)
+        raise self.contended(stream, group)
+
+    async def buried(self, stream: str, group: str) -> G | None:
+        """The record of a group whose deletion was begun and not completed."""
+        bucket = await self.open()
+        try:
+            await bucket.get(_key(stream, group))
+        except KeyNotFoundError as error:
+            entry = error.entry
+        else:
+            return None
+        if entry is None or entry.operation != "delete" or not entry.value:
+            return None
+        return self._decode(stream, group, entry)
+
+    async def forget(self, record: G) -> None:
+        """A deletion is complete. Where the group was created anew meanwhile nothing is to be done."""
+        with contextlib.suppress(KeyExistsError):
+            await self.delete(record.stream, record.name, revision=record.revision)
+
     # Several, and changes
 
     async def list(self, stream: str) -> Found[G]:
@@ -177,6 +230,13 @@ class Records(Generic[G]):
         return GroupNotFoundError(
             f"can not get the current {word} consumer group's config: error getting the {word} consumer "
             f"group's config: not found (group {group!r} of stream {stream!r})"
+        )
+
+    def contended(self, stream: str, group: str) -> GroupError:
+        """What to raise where others were faster each time."""
+        return GroupError(
+            f"{self.word} group {group!r} of stream {stream!r} is being changed by others, who were faster "
+            "each time; call again"
         )
 
     def _decode(self, stream: str, group: str, entry: Entry) -> G:

@@ -6,7 +6,8 @@ GroupError
 ├── GroupNotFoundError          there is no such group
 ├── GroupRecordError            the stored record cannot be read, or asks for what this version cannot do
 ├── GroupChangedError           the group was changed in a way its members cannot follow
-└── NotAMemberError             the name is in no membership list of a static group
+├── MemberNotActiveError        no instance of the member reads, so none can step down
+└── NotAMemberError             the name is in no membership list of the group
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ __all__ = [
     "GroupExistsError",
     "GroupNotFoundError",
     "GroupRecordError",
+    "MemberNotActiveError",
     "NotAMemberError",
 ]
 
@@ -48,5 +50,9 @@ class GroupChangedError(GroupError):
     """What is fixed when a group is created was changed under its members."""
 
 
+class MemberNotActiveError(GroupError):
+    """No instance of the member reads, so there is none that could step down."""
+
+
 class NotAMemberError(GroupError):
-    """A static group does not list the name."""
+    """The group does not list the name."""

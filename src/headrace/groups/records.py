@@ -22,6 +22,7 @@ from .errors import GroupConfigurationError, GroupRecordError
 __all__ = ["ElasticGroup", "Layout", "MemberMapping", "PartitioningFilter", "StaticGroup"]
 
 Layout = Literal["interoperable", "per_partition"]
+_BUFFERS: Final = ("max_buffered_messages", "max_buffered_bytes")
 LAYOUTS: Final[tuple[str, ...]] = get_args(Layout)
 
 
@@ -77,6 +78,17 @@ class StaticGroup:
     def filter_subjects(self, partitions: Sequence[int]) -> tuple[str, ...]:
         """What a consumer of these partitions reads."""
         return filter_subjects(partitions, self.filters, mapped=not self.members)
+
+    def differences(self, wanted: StaticGroup) -> list[str]:
+        """What is otherwise than in ``wanted``, in words. The order of names means nothing."""
+        pairs = {
+            "max_members": (self.max_members, wanted.max_members),
+            "filters": (list(self.filters), list(wanted.filters)),
+            "members": (sorted(set(self.members)), sorted(set(wanted.members))),
+            "member_mappings": (_mapped(self), _mapped(wanted)),
+            "layout": (self.layout, wanted.layout),
+        }
+        return _unequal(pairs)
 
     def encode(self) -> bytes:
         """The record, as it is stored."""
@@ -137,7 +149,7 @@ class ElasticGroup:
         _validate_common(self)
         for each in self.partitioning_filters or ():
             validation.check_partitioning_filter(each.filter, each.partitioning_wildcards or ())
-        for name in ("max_buffered_messages", "max_buffered_bytes"):
+        for name in _BUFFERS:
             validation.check_buffer(name, getattr(self, name))
         validation.check_membership(self.max_members, self.members, self.member_mappings)
 
@@ -153,6 +165,16 @@ class ElasticGroup:
     def has_fixed_part_of(self, other: ElasticGroup) -> bool:
         """Whether nothing differs from ``other`` but who the members are."""
         return self.fixed_part() == other.fixed_part()
+
+    def differences(self, wanted: ElasticGroup) -> list[str]:
+        """What is otherwise than in ``wanted``, in words. Members count only if ``wanted`` names some."""
+        names = ("max_members", "partitioning_filters", *_BUFFERS, "layout")
+        parts = zip(self.fixed_part(), wanted.fixed_part(), strict=True)
+        pairs: dict[str, tuple[object, object]] = dict(zip(names, parts, strict=True))
+        if wanted.members or wanted.member_mappings:
+            pairs["members"] = (sorted(set(self.members)), sorted(set(wanted.members)))
+            pairs["member_mappings"] = (_mapped(self), _mapped(wanted))
+        return _unequal(pairs)
 
     def fixed_part(self) -> tuple[object, ...]:
         """What cannot be changed after the creation."""
@@ -200,6 +222,16 @@ T = TypeVar("T")
 
 def _no_limit(size: int) -> int:
     return max(size, 0)  # -1 means the same as 0
+
+
+def _mapped(group: StaticGroup | ElasticGroup) -> dict[str, list[int]]:
+    return {each.member: list(each.partitions) for each in group.member_mappings}
+
+
+def _unequal(pairs: Mapping[str, tuple[object, object]]) -> list[str]:
+    return [
+        f"{name} {one!r}, not {other!r}" for name, (one, other) in pairs.items() if one != other
+    ]
 
 
 def _validate_common(group: StaticGroup | ElasticGroup) -> None:

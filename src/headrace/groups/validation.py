@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from ..subjects import is_valid_pattern
@@ -17,6 +17,8 @@ __all__ = [
     "check_membership",
     "check_partitioning_filter",
     "check_partitions",
+    "mappings_given",
+    "texts_given",
 ]
 
 PARTITIONS_MAX: Final = 65_536
@@ -111,3 +113,15 @@ def check_membership(
             f"the number of unique partition numbers {said_of_mappings}must be equal to the max "
             "number of members"
         )
+
+
+def texts_given(name: str, given: Iterable[str]) -> tuple[str, ...]:
+    """A list of texts that a caller gave; one text alone would be taken for a list of letters."""
+    if isinstance(given, str):
+        raise GroupConfigurationError(f"{name} is {given!r}; accepted: a list, such as [{given!r}]")
+    return tuple(given)
+
+
+def mappings_given(given: Iterable[MemberMapping]) -> tuple[MemberMapping, ...]:
+    """Mappings that a caller gave, whatever their partitions are listed in."""
+    return tuple(MemberMapping(member, tuple(partitions)) for member, partitions in given)

@@ -1,0 +1,295 @@
+"""Elastic groups: members come and go while the group works. A work queue stream numbers the subjects.
+
+Whoever administers the group changes its record; the members watch it and follow.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from ..client import JetStream, KeyExistsError
+from . import consumers, work_queue
+from .assignment import MemberMapping
+from .bucket import ATTEMPTS, Records
+from .errors import GroupConfigurationError, GroupError, GroupExistsError, GroupNotFoundError
+from .names import check_group_name
+from .records import ElasticGroup, Layout, PartitioningFilter
+from .validation import mappings_given, texts_given
+
+__all__ = [
+    "active_members",
+    "add_members",
+    "create",
+    "delete",
+    "delete_mappings",
+    "drop_members",
+    "get",
+    "list",
+    "set_mappings",
+    "step_down",
+]
+
+
+async def create(
+    js: JetStream,
+    stream: str,
+    group: str,
+    max_members: int,
+    *,
+    partitioning_filters: Sequence[PartitioningFilter] | None = None,
+    members: Sequence[str] = (),
+    member_mappings: Sequence[MemberMapping] = (),
+    max_buffered_messages: int = 0,
+    max_buffered_bytes: int = 0,
+    layout: Layout = "interoperable",
+) -> ElasticGroup:
+    """Create an elastic group with its work queue stream, or return the one there is if it is the same.
+
+    Args:
+        max_members: the number of partitions, and of members that can have work.
+        partitioning_filters: what the group takes of the stream, and which wildcards make up the key;
+            none: everything, and the whole subject is the key.
+        members: names among which the partitions are distributed. They may be added later.
+        member_mappings: the distribution, given by hand, instead of ``members``.
+        max_buffered_messages, max_buffered_bytes: how much may lie in the work queue; when it is full,
+            copying pauses. 0: no limit.
+        layout: ``"interoperable"``: one consumer for each member, as other implementations have it;
+            ``"per_partition"``: one for each partition, for groups whose members are all ours.
+
+    A group that exists is the same whoever its members are, unless members are named here. After a failure
+    call it again: what is there already is taken.
+
+    Raises:
+        GroupConfigurationError: a setting is wrong, or the stream does not exist.
+        GroupExistsError: the group exists with other settings, or its stream's name is taken.
+    """
+    filters = None
+    if partitioning_filters is not None:
+        filters = tuple(_filter_given(each) for each in partitioning_filters)
+    wanted = ElasticGroup(
+        stream,
+        check_group_name(group),
+        max_members,
+        filters,
+        max_buffered_messages,
+        max_buffered_bytes,
+        texts_given("members", members),
+        mappings_given(member_mappings),
+        layout,
+    )
+    wanted.validate()
+    origin = await consumers.origin_of(js, stream, "elastic")
+    work_queue.config_of(wanted, origin)
+    records = Records(js, ElasticGroup)
+    await records.make(origin.config.num_replicas)
+    stored = await _existing(records, wanted)
+    created = stored is None
+    if stored is None:
+        await _complete_deletion(js, records, stream, group)
+        await work_queue.check_free(js, wanted)
+        try:
+            stored = await records.create(wanted)
+        except KeyExistsError as error:  # somebody else was faster
+            stored, created = await _existing(records, wanted), False
+            if stored is None:
+                raise records.contended(stream, group) from error
+    try:
+        await work_queue.ensure(js, stored, origin)
+    except GroupError:
+        if created:
+            await records.delete(stream, group, revision=stored.revision)
+        raise
+    return stored
+
+
+async def get(js: JetStream, stream: str, group: str) -> ElasticGroup:
+    """The group as it is stored. Raises GroupNotFoundError, GroupRecordError."""
+    return await Records(js, ElasticGroup).get(stream, group)
+
+
+async def list(js: JetStream, stream: str) -> builtins.list[ElasticGroup]:  # noqa: A001
+    """The elastic groups of a stream, by name. Raises GroupRecordError if a record cannot be read."""
+    return (await Records(js, ElasticGroup).list(stream)).readable()
+
+
+async def delete(js: JetStream, stream: str, group: str) -> None:
+    """Delete a group and its work queue stream with what is left in it. Its members end.
+
+    After a failure call it again: the second call completes the first. A stream of that name that is not
+    the group's is left alone.
+
+    Raises:
+        GroupNotFoundError: there is no such group.
+        GroupRecordError: the record cannot be read, so nobody knows what belongs to the group.
+    """
+    records = Records(js, ElasticGroup)
+    record = await records.bury(stream, group)
+    await _remove(js, records, record)
+
+
+async def active_members(js: JetStream, stream: str, group: str) -> builtins.list[str]:
+    """The members of whom an instance pulls now, sorted. Raises GroupNotFoundError, GroupRecordError."""
+    record = await get(js, stream, group)
+    return await consumers.active(js, consumers.stream_of(record), consumers.consumers_of(record))
+
+
+async def step_down(js: JetStream, stream: str, group: str, member: str) -> None:
+    """Let the active instance of a member go into the second row, and another one take over.
+
+    Raises:
+        GroupNotFoundError, GroupRecordError: the group cannot be read.
+        NotAMemberError: the group has no such member.
+        MemberNotActiveError: no instance of it is active.
+    """
+    await consumers.release(js, await get(js, stream, group), member)
+
+
+# Membership
+
+
+async def add_members(js: JetStream, stream: str, group: str, names: Iterable[str]) -> ElasticGroup:
+    """Add members; the partitions are distributed anew. Who is one already stays one.
+
+    Several may call this at the same time; every name is added.
+
+    Raises:
+        GroupNotFoundError, GroupRecordError: the group cannot be read.
+        GroupConfigurationError: a name is wrong, or the group has mappings.
+        GroupError: others have changed the group so often meanwhile that it was given up.
+    """
+    added = _names_given(names)
+
+    def add(record: ElasticGroup) -> ElasticGroup:
+        if record.member_mappings:
+            raise GroupConfigurationError(
+                "can't add members to an elastic consumer group that uses member mappings; "
+                "set the mappings anew, or delete them first"
+            )
+        members = tuple(sorted({*record.members, *added}))
+        return dataclasses.replace(record, members=members)
+
+    return await _change(js, stream, group, add)
+
+
+async def drop_members(
+    js: JetStream, stream: str, group: str, names: Iterable[str]
+) -> ElasticGroup:
+    """Drop members; the partitions are distributed anew. Who is no member need not be.
+
+    Raises as ``add_members``.
+    """
+    dropped = _names_given(names)
+
+    def drop(record: ElasticGroup) -> ElasticGroup:
+        if record.member_mappings:
+            raise GroupConfigurationError(
+                "can't drop members from a elastic consumer group that uses member mappings; "
+                "set the mappings anew, or delete them first"
+            )
+        members = tuple(name for name in record.members if name not in dropped)
+        return dataclasses.replace(record, members=members)
+
+    return await _change(js, stream, group, drop)
+
+
+async def set_mappings(
+    js: JetStream, stream: str, group: str, mappings: Iterable[MemberMapping]
+) -> ElasticGroup:
+    """Distribute the partitions by hand. Members that were added by name are none any more.
+
+    Raises as ``add_members``.
+    """
+    wanted = mappings_given(mappings)
+    if not wanted:
+        raise GroupConfigurationError(
+            "invalid stream name or elastic consumer group name or member mappings: "
+            "there is no mapping; to have none, delete them"
+        )
+    return await _change(
+        js,
+        stream,
+        group,
+        lambda record: dataclasses.replace(record, members=(), member_mappings=wanted),
+    )
+
+
+async def delete_mappings(js: JetStream, stream: str, group: str) -> ElasticGroup:
+    """Remove the distribution by hand. The group has no members then, until some are added.
+
+    Raises as ``add_members``.
+    """
+    return await _change(
+        js, stream, group, lambda record: dataclasses.replace(record, member_mappings=())
+    )
+
+
+async def _change(
+    js: JetStream, stream: str, group: str, change: Callable[[ElasticGroup], ElasticGroup]
+) -> ElasticGroup:
+    """Change a record, again and again until nobody else has changed it meanwhile."""
+    records = Records(js, ElasticGroup)
+    for _ in range(ATTEMPTS):
+        record = await records.get(stream, group)
+        changed = change(record)
+        if changed == record:
+            return record
+        changed.validate()
+        try:
+            return await records.update(changed, record.revision)
+        except KeyExistsError:
+            continue
+    raise records.contended(stream, group)
+
+
+def _names_given(names: Iterable[str]) -> builtins.list[str]:
+    given = texts_given("names", names)
+    if not given:
+        raise GroupConfigurationError(
+            "invalid stream name or elastic consumer group name or no member names: there is no name"
+        )
+    return [*given]
+
+
+def _filter_given(given: PartitioningFilter) -> PartitioningFilter:
+    """A filter that a caller gave, whatever its wildcards are listed in."""
+    if isinstance(given, str):
+        raise GroupConfigurationError(
+            f"partitioning filter {given!r}: accepted is PartitioningFilter({given!r}, (1,)) and the like"
+        )
+    pattern, wildcards = given
+    return PartitioningFilter(pattern, None if wildcards is None else tuple(wildcards))
+
+
+# Creation and deletion
+
+
+async def _existing(records: Records[ElasticGroup], wanted: ElasticGroup) -> ElasticGroup | None:
+    """The group of that name, if it is the same; None if there is none. Raises GroupExistsError."""
+    try:
+        stored = await records.get(wanted.stream, wanted.name)
+    except GroupNotFoundError:
+        return None
+    differences = stored.differences(wanted)
+    if differences:
+        raise GroupExistsError(
+            "the existing elastic consumer group config can not be updated to the requested one, please "
+            "delete the existing elastic consumer group and create a new one: "
+            f"group {wanted.name!r} of stream {wanted.stream!r} has {'; '.join(differences)}"
+        )
+    return stored
+
+
+async def _complete_deletion(
+    js: JetStream, records: Records[ElasticGroup], stream: str, group: str
+) -> None:
+    buried = await records.buried(stream, group)
+    if buried is not None:
+        await _remove(js, records, buried)
+
+
+async def _remove(js: JetStream, records: Records[ElasticGroup], record: ElasticGroup) -> None:
+    """Delete what belongs to a group whose record is buried."""
+    await work_queue.remove(js, record)
+    await records.forget(record)

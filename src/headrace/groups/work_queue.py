@@ -1,0 +1,132 @@
+"""The work queue stream of an elastic group: it copies the group's subjects and numbers them.
+
+It is taken for the group's own only if it is made for nothing else: a work queue without subjects of its
+own that copies the group's stream through the group's transforms.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..api.errors import Errors
+from ..api.streams import StreamConfig, StreamInfo, StreamSource
+from ..client import JetStream
+from ..errors import JetStreamApiError
+from .consumers import stream_of
+from .errors import GroupConfigurationError, GroupError, GroupExistsError
+from .records import ElasticGroup
+from .transforms import transforms
+
+__all__ = ["check_free", "config_of", "ensure", "remove"]
+
+_NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
+_EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
+_NAME_BYTES_MAX: Final = 255  # the servers' own limit
+
+
+def config_of(group: ElasticGroup, origin: StreamInfo) -> StreamConfig:
+    """The stream as it is made: stored as ``origin`` is. Raises GroupConfigurationError."""
+    name = stream_of(group)
+    if len(name) > _NAME_BYTES_MAX:
+        raise GroupConfigurationError(
+            f"the elastic group's stream would be named {name!r}, which is {len(name)} bytes long; "
+            f"accepted: at most {_NAME_BYTES_MAX} of stream, '-' and group together"
+        )
+    return StreamConfig(
+        name=name,
+        retention="workqueue",
+        discard="new",
+        max_msgs=group.max_buffered_messages if group.max_buffered_messages > 0 else -1,
+        max_bytes=group.max_buffered_bytes if group.max_buffered_bytes > 0 else -1,
+        storage=origin.config.storage,
+        num_replicas=origin.config.num_replicas,
+        allow_direct=True,
+        sources=(
+            StreamSource(
+                name=group.stream,
+                subject_transforms=transforms(group.partitioning_filters or (), group.max_members),
+            ),
+        ),
+    )
+
+
+async def check_free(js: JetStream, group: ElasticGroup) -> None:
+    """Refuse a name under which there is a stream that is not the group's. Raises GroupExistsError."""
+    found = await _find(js, group)
+    if found is not None:
+        _check_own(found, group)
+
+
+async def ensure(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None:
+    """Make the stream, or make sure that it is the group's and has its limits.
+
+    Raises GroupExistsError, and GroupError or GroupConfigurationError if the server refuses.
+    """
+    wanted = config_of(group, origin)
+    found = await _find(js, group)
+    try:
+        if found is None:
+            await js.create_stream(wanted)
+            return
+        _check_own(found, group)
+        limits = {"max_msgs": wanted.max_msgs, "max_bytes": wanted.max_bytes, "discard": "new"}
+        if any(getattr(found.config, name) != value for name, value in limits.items()):
+            await (await js.stream(wanted.name)).update(**limits)
+    except JetStreamApiError as error:
+        if error.err_code == _EXISTS and found is None:
+            await check_free(js, group)  # somebody else was faster; is it this group's?
+            return
+        kind = GroupConfigurationError if error.code == 400 else GroupError
+        raise kind(
+            f"can't create the elastic consumer group's stream: {error.description} "
+            f"(stream {wanted.name!r})"
+        ) from error
+
+
+async def remove(js: JetStream, group: ElasticGroup) -> None:
+    """Delete the stream if it is the group's."""
+    found = await _find(js, group)
+    if found is None or _foreign(found, group):
+        return
+    try:
+        await js.delete_stream(found.config.name)
+    except JetStreamApiError as error:
+        if error.err_code != _NOT_FOUND:  # else somebody else was faster
+            raise
+
+
+async def _find(js: JetStream, group: ElasticGroup) -> StreamInfo | None:
+    try:
+        return (await js.stream(stream_of(group))).cached_info
+    except JetStreamApiError as error:
+        if error.err_code != _NOT_FOUND:
+            raise
+        return None
+
+
+def _check_own(found: StreamInfo, group: ElasticGroup) -> None:
+    why = _foreign(found, group)
+    if why:
+        raise GroupExistsError(
+            f"stream {found.config.name!r} exists and is not that of elastic group {group.name!r} of "
+            f"stream {group.stream!r}: {why}; take another name for the group"
+        )
+
+
+def _foreign(found: StreamInfo, group: ElasticGroup) -> str:
+    """Why a stream is not the group's; "" if it is."""
+    config = found.config
+    wanted = transforms(group.partitioning_filters or (), group.max_members)
+    if config.retention != "workqueue":
+        return f"its retention is {config.retention!r}"
+    if config.subjects or config.mirror is not None:
+        return "it has subjects of its own" if config.subjects else "it is a mirror"
+    if [source.name for source in config.sources] != [group.stream]:
+        names = ", ".join(repr(source.name) for source in config.sources) or "nothing"
+        return f"it copies {names}"
+    source = config.sources[0]
+    if source.external is not None:
+        return f"it copies stream {source.name!r} of another account or domain"
+    if source.subject_transforms != wanted:
+        return "it numbers other subjects, or in another way"
+    return ""
