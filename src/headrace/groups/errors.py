@@ -7,7 +7,9 @@ GroupError
 ├── GroupRecordError            the stored record cannot be read, or asks for what this version cannot do
 ├── GroupChangedError           the group was changed in a way its members cannot follow
 ├── MemberNotActiveError        no instance of the member reads, so none can step down
-└── NotAMemberError             the name is in no membership list of the group
+├── NotAMemberError             the name is in no membership list of the group
+├── NotOwnedError               the message's partition has another owner by now
+└── HandlerFailedError          a member's handler failed, and its policy is to stop
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ __all__ = [
     "GroupExistsError",
     "GroupNotFoundError",
     "GroupRecordError",
+    "HandlerFailedError",
     "MemberNotActiveError",
     "NotAMemberError",
+    "NotOwnedError",
 ]
 
 
@@ -56,3 +60,11 @@ class MemberNotActiveError(GroupError):
 
 class NotAMemberError(GroupError):
     """The group does not list the name."""
+
+
+class NotOwnedError(GroupError):
+    """The message's partition has another owner by now, or may have. It was not acknowledged."""
+
+
+class HandlerFailedError(GroupError):
+    """A member's handler failed, and its policy was to stop. ``__cause__`` is what it raised."""

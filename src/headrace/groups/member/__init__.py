@@ -1,0 +1,14 @@
+"""A member at work: when it may begin, what it must not do twice, and when it must stop.
+
+Begin reading at ``membership`` (what users hold). It has a ``seat`` for each consumer whose pin it wants:
+``machine`` decides what a seat does next, ``consuming`` is the time between the first pull and the loss of
+the pin, ``work`` handles what comes. Decisions are pure: ``machine``, ``lease``, ``takeover``, ``lanes``,
+``failure``, ``config``, ``keys``.
+"""
+
+from __future__ import annotations
+
+from .failure import DeadLetter, OnFailure, Retry, Stop
+from .membership import Membership
+
+__all__ = ["DeadLetter", "Membership", "OnFailure", "Retry", "Stop"]

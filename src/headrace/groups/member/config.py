@@ -1,0 +1,125 @@
+"""The consumers of a member: what the user wants of them, and what the group sets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from ...api.consumers import ConsumerConfig
+from .. import names
+from ..errors import GroupConfigurationError
+from ..records import ElasticGroup, StaticGroup
+
+__all__ = ["ACK_WAIT_S", "Plan", "Settings", "plans"]
+
+ACK_WAIT_S: Final = 5.0
+PIN_S_MIN: Final = 1.0
+PULL_S_MIN: Final = 1.0
+PARTITION_INACTIVE_S: Final = 60.0  # a partition's consumer survives a change of its owner
+
+
+class Plan(NamedTuple):
+    """One consumer that a member wants to be pinned to.
+
+    Attributes:
+        consumer: its name.
+        partitions: those it reads.
+        filters: its filter subjects.
+        is_shared: it stays for the partition's next owner (layout ``per_partition``).
+    """
+
+    consumer: str
+    partitions: tuple[int, ...]
+    filters: tuple[str, ...]
+    is_shared: bool = False
+
+
+def plans(group: StaticGroup | ElasticGroup, member: str) -> dict[str, Plan]:
+    """The consumers of ``member``, by name; none if it has no partition."""
+    owned = tuple(group.assignment().get(member, ()))
+    if not owned:
+        return {}
+    is_static = isinstance(group, StaticGroup)
+    if group.layout == "interoperable":
+        name = (
+            names.static_consumer(group.name, member)
+            if is_static
+            else names.elastic_consumer(member)
+        )
+        return {name: Plan(name, owned, group.filter_subjects(owned))}
+    wanted = {}
+    for number in owned:
+        name = (
+            names.static_partition_consumer(group.name, number)
+            if is_static
+            else names.partition_consumer(number)
+        )
+        wanted[name] = Plan(name, (number,), group.filter_subjects((number,)), True)
+    return wanted
+
+
+class Settings:
+    """What is the same for all consumers of a group: the user's configuration, completed.
+
+    Args:
+        config: what the user gave. Names, filters and the priority group are the group's own.
+        is_static: whether the group is static; an elastic one needs explicit acks.
+        layout: the group's.
+
+    Attributes:
+        is_static: whether the group is.
+        ack_wait: seconds after which a message that nobody answered comes again for the first time.
+        redelivery_s: the longest such time.
+        pin_s: seconds that the pin lasts without a pull.
+        pull_s: seconds that a pull waits.
+        tick_s: seconds after which what failed for no known reason is tried again.
+        acks: whether messages are acknowledged at all.
+        max_ack_pending: the user's; 0 is the server's default, -1 no limit.
+
+    Raises:
+        GroupConfigurationError: the group cannot work with it.
+    """
+
+    def __init__(self, config: ConsumerConfig | None, *, is_static: bool, layout: str) -> None:
+        config = config or ConsumerConfig()
+        if config.deliver_subject:
+            raise GroupConfigurationError(
+                f"deliver_subject is {config.deliver_subject!r}; members of a group pull: leave it out"
+            )
+        if not is_static and config.ack_policy != "explicit":
+            raise GroupConfigurationError(
+                "the ack policy when consuming from elastic consumer groups must be explicit"
+            )
+        ack_wait = config.ack_wait or ACK_WAIT_S
+        self.ack_wait = config.backoff[0] if config.backoff else ack_wait
+        self.pin_s = max(ack_wait, PIN_S_MIN)
+        self.pull_s = max(ack_wait / 2, PULL_S_MIN)
+        self.tick_s = ack_wait + 0.5
+        self.redelivery_s = max((ack_wait, *config.backoff))
+        self.acks = config.ack_policy != "none"
+        self.max_ack_pending = config.max_ack_pending
+        inactive = config.inactive_threshold
+        if not is_static:
+            inactive = PARTITION_INACTIVE_S if layout == "per_partition" else ack_wait
+        self.is_static = is_static
+        self._config = msgspec.structs.replace(
+            config,
+            name="",
+            durable_name="",
+            filter_subject="",
+            ack_wait=ack_wait,
+            inactive_threshold=inactive,
+            priority_groups=(names.PRIORITY_GROUP,),
+            priority_policy="pinned_client",
+            priority_timeout=self.pin_s,
+        )
+
+    def consumer(self, name: str, filters: Sequence[str]) -> ConsumerConfig:
+        """The configuration of one consumer; other implementations make the same of the same."""
+        if self.is_static:
+            return msgspec.structs.replace(
+                self._config, durable_name=name, filter_subjects=tuple(filters)
+            )
+        return msgspec.structs.replace(self._config, name=name, filter_subjects=tuple(filters))

@@ -1,0 +1,296 @@
+"""One instance at its consumer: waiting to be pinned, at work, and on its way out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
+
+from ...api.acks import IN_PROGRESS
+from ...errors import (
+    ConnectionClosedError,
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    PullError,
+)
+from ..errors import HandlerFailedError
+from ..names import PRIORITY_GROUP
+from .generation import Generation
+from .lease import Lease
+from .machine import Event, Gone, Lost, Release
+from .pinned import Pinned
+from .takeover import Takeover
+from .work import TAKEN_AT_ONCE, Work, work_of
+
+if TYPE_CHECKING:
+    from ...client import Consumer, JetStreamMessage
+    from .config import Plan
+    from .crew import Crew
+
+__all__ = ["Consuming"]
+
+ASK_FIRST_S: Final = (
+    0.02  # how long until a former owner's messages are asked for again, doubling …
+)
+ASK_MAX_S: Final = 0.5  # … up to here
+
+
+class Consuming:
+    """From the first pull to the loss of the pin, or of the consumer.
+
+    ``outcome`` says how it ended, with an event for the machine. Handlers that run then go on; ``settled``
+    returns when they are done.
+    """
+
+    def __init__(self, crew: Crew, consumer: Consumer, plan: Plan) -> None:
+        loop = asyncio.get_running_loop()
+        self._crew = crew
+        self._consumer = consumer
+        self._plan = plan
+        self._time = loop.time
+        self._since = loop.time()
+        self._work: Work | None = None
+        self._pinned: Pinned | None = None
+        self._leaving = False
+        self.generation: Generation | None = None
+        self.outcome: asyncio.Future[Event] = loop.create_future()
+        consumer.on_pinned(self._on_pinned)
+        consumer.on_unpinned(lambda: self._finish(Lost()))
+        self._consumption = consumer.consume(
+            expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
+        )
+        self._takeover: Takeover | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._worker = self._spawn(self._run(), "work")
+
+    def _spawn(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
+        name = f"{what} of {self._crew.label} at {self._plan.consumer}"
+        return asyncio.get_running_loop().create_task(work, name=name)
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is pinned, and handles messages."""
+        return self.generation is not None and not self.outcome.done()
+
+    def is_run_by(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether ``task`` runs a handler of this."""
+        lanes = () if self._work is None else self._work.tasks()
+        return task is not None and (task is self._worker or task in lanes)
+
+    # The end
+
+    def _finish(self, event: Event) -> None:
+        """Begin nothing more, from this very moment."""
+        if self.outcome.done():
+            return
+        self.outcome.set_result(event)
+        if self._work is not None:
+            self._work.stop()
+        self._consumption._abandon()
+        if self._keeper is not None and self._keeper is not asyncio.current_task():
+            self._keeper.cancel()
+        if self.generation is not None:
+            self.generation.lease.end()
+            self._crew.ended(self.generation)
+
+    def _on_pinned(self, pin_id: str) -> None:
+        if self._pinned is not None:  # another pin: the one before was lost in between
+            self._finish(Lost())
+
+    def _trouble(self, error: Exception) -> None:
+        """Of the consumption: what does not end it."""
+        if isinstance(error, NoRespondersError):
+            self._finish(Gone(self._is_settled()))
+        else:
+            self._crew.report(error)
+
+    def _is_settled(self) -> bool:
+        return self._work is not None or self._time() - self._since > self._crew.settings.pull_s
+
+    async def settled(self) -> None:
+        """Until no handler runs any more."""
+        await asyncio.wait([self._worker])
+
+    # Work
+
+    async def _run(self) -> None:
+        try:
+            first = await self._consumption.next_batch(TAKEN_AT_ONCE)
+            if first and not self.outcome.done() and await self._take_over(first):
+                assert self._work is not None
+                await self._work.run()
+                if not self._leaving:
+                    self._finish(Lost())  # the lease ended, or the consumption
+        except PullError as error:
+            self._crew.report(error)
+            self._finish(Gone(self._is_settled()))
+        except NoRespondersError:
+            self._finish(Gone(self._is_settled()))
+        except (HandlerFailedError, ConnectionClosedError) as error:
+            self._stop_work()
+            self._crew.failed(error)
+        except JetStreamApiError as error:
+            self._crew.report(error)
+            self._finish(Gone(self._is_settled()))
+        except HeadraceError as error:  # no answer, in time, to what must be known at the beginning
+            self._crew.report(error)
+            self._finish(Lost())
+        except Exception as error:
+            self._stop_work()
+            self._crew.failed(error)
+
+    def _stop_work(self) -> None:
+        if self._work is not None:
+            self._work.stop()
+
+    async def _take_over(self, first: list[JetStreamMessage]) -> bool:
+        """Make sure that the pin is ours, and that nobody else has messages. False: it is not."""
+        crew, pin_id = self._crew, self._consumer.pin_id
+        self._pinned = pinned = Pinned(crew.js, self._consumer, pin_id)
+        lease = Lease(crew.settings.pin_s, self._since)
+        info = await pinned.verify(lease)
+        if info is None or self.outcome.done():
+            self._finish(Lost())
+            return False
+        number = pinned.number(info)
+        self.generation = Generation(number, self._plan.partitions, lease, self._time)
+        self._takeover = takeover = Takeover()
+        for message in first:
+            takeover.add(message)
+        self._keeper = self._spawn(self._keep(pinned, lease), "pin")
+        pause = ASK_FIRST_S
+        while not takeover.is_complete(info):
+            await self._receive(takeover, pause)
+            pause = min(2 * pause, ASK_MAX_S)
+            if self._leaving or self.outcome.done():
+                return False
+            answer = await pinned.verify(lease)
+            if answer is None:
+                self._finish(Lost())
+                return False
+            info = answer
+        if self._leaving or self.outcome.done():
+            return False
+        self._work = work_of(crew)(crew, self._consumption, self.generation, takeover.in_order())
+        self._takeover = None
+        crew.began(self.generation)
+        return True
+
+    async def _receive(self, takeover: Takeover, seconds: float) -> None:
+        """Take what comes, for so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                while messages := await self._consumption.next_batch():
+                    for message in messages:
+                        takeover.add(message)
+        except TimeoutError:
+            return
+
+    # The pin
+
+    async def _keep(self, pinned: Pinned, lease: Lease) -> None:
+        every = min(lease.renewal_s, self._crew.settings.ack_wait / 3)
+        try:
+            while True:
+                await asyncio.sleep(every)
+                if not await pinned.renew(lease):
+                    self._finish(Lost())
+                    return
+                self._say_in_progress()
+        except NoRespondersError:
+            self._finish(Gone(self._is_settled()))
+
+    def _say_in_progress(self) -> None:
+        """Nothing that waits here, or is being handled, shall be delivered again."""
+        if not self._crew.settings.acks:
+            return
+        messages = self._held()
+        replies = [message._frame[3] for message in messages if not message.is_answered]
+        replies += [frame[3] for frame in self._consumption._frames]
+        if replies:
+            session = self._consumption._session
+            session.send_control(session.outbox.answers(replies, IN_PROGRESS))
+
+    def _held(self) -> list[JetStreamMessage]:
+        if self._work is not None:
+            return [*self._work.running(), *self._work.waiting()]
+        return self._takeover.in_order() if self._takeover is not None else []
+
+    # Leaving
+
+    async def release(self, how: Release) -> bool:
+        """Let go. True: the consumer was deleted. Errors are reported: what could not be done in order does
+        itself, later."""
+        self._leaving = True
+        self._stop_work()
+        is_orderly = self.is_active and how in (Release.HAND_OVER, Release.DELETE)
+        deleted = False
+        try:
+            if is_orderly and how is Release.HAND_OVER:
+                await self._hand_over()
+            elif is_orderly:
+                deleted = await self._give_up()
+            else:
+                deleted = await self._leave(how)
+        except HeadraceError as error:
+            self._crew.report(error)
+        finally:
+            self._finish(Lost())
+        await self.settled()
+        return deleted
+
+    async def _hand_over(self) -> None:
+        """Another instance goes on with the consumer, and at once."""
+        self._send_back()
+        await self._consumption.stop()
+        await self.settled()
+        await self._confirm()
+        if self.is_active and self._pinned is not None:
+            await self._pinned.let_go()
+
+    async def _give_up(self) -> bool:
+        """Delete the consumer, once what was handled is acknowledged; its messages are delivered again to
+        whoever owns their partitions then."""
+        self._consumption._abandon()
+        await asyncio.wait([self._worker], timeout=self._crew.settings.ack_wait)
+        await self._confirm()
+        if not self.is_active:
+            return False
+        await self._delete()
+        return True
+
+    async def _leave(self, how: Release) -> bool:
+        """There is nothing in order to be handed over."""
+        pin_id = self._consumer.pin_id
+        self._finish(Lost())
+        if how is Release.HAND_OVER and pin_id:
+            await Pinned(self._crew.js, self._consumer, pin_id).let_go()
+        return False
+
+    async def _delete(self) -> None:
+        try:
+            await self._consumer.delete()
+        except JetStreamApiError as error:
+            if error.code != 404:
+                raise
+
+    async def _confirm(self) -> None:
+        last = self._work.last if self._work is not None else None
+        if last is not None and self._pinned is not None and self._crew.settings.acks:
+            await self._pinned.confirm(last._message)
+
+    def _send_back(self) -> None:
+        """What was not begun is delivered to the next owner at once; the first of it first."""
+        messages = self._work.waiting() if self._work is not None else self._held()
+        replies = [message._frame[3] for message in messages]
+        if replies and self._crew.settings.acks and self.is_active:
+            self._consumption._session.send_back(replies)
+
+    async def kill(self) -> None:
+        """End at once: what runs is cancelled."""
+        self._finish(Lost())
+        tasks = [task for task in (self._worker, self._keeper) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)

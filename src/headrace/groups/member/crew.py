@@ -1,0 +1,52 @@
+"""What all the consumers of one membership share."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .config import Settings
+from .failure import OnFailure
+from .generation import Generation
+
+if TYPE_CHECKING:
+    from ...client import JetStream
+    from ..message import GroupMessage
+
+__all__ = ["Crew", "Handler"]
+
+Handler = Callable[["GroupMessage"], object]
+
+
+@dataclass(slots=True)
+class Crew:
+    """Handed to every consumer's shell by the membership.
+
+    Attributes:
+        js, stream: where the consumers are.
+        label: group and member, for texts.
+        settings: how the consumers are configured.
+        handler, on_failure: what is called for a message, and what follows when that fails.
+        concurrency, key: how many handlers run at once, and what must not run twice.
+        read_plan: reads the record anew, and returns what a consumer of this name is to read now.
+        report: takes errors that nobody waits for.
+        failed: takes the error that ends the membership.
+        began, ended: are told of every generation.
+        random: for pauses of random length.
+    """
+
+    js: JetStream
+    stream: str
+    label: str
+    settings: Settings
+    handler: Handler
+    on_failure: OnFailure
+    concurrency: int
+    key: Callable[[GroupMessage], Hashable]
+    report: Callable[[Exception], None]
+    failed: Callable[[Exception], None]
+    began: Callable[[Generation], None]
+    ended: Callable[[Generation], None]
+    random: random.Random = field(default_factory=random.Random)

@@ -1,0 +1,98 @@
+"""What to do when a handler fails: stop, try again, or put the message elsewhere. Pure.
+
+None of them sends a message back while it is ours. A message sent back would be overtaken by later ones of
+its key. Instead its key waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..errors import GroupConfigurationError
+
+__all__ = ["Again", "DeadLetter", "Give", "OnFailure", "Retry", "Stop", "decide"]
+
+BACKOFF_S: Final = (0.1, 0.5, 1.0, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """End the membership with HandlerFailedError. The message is not acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """Call the handler again, and let the message's key wait.
+
+    Attributes:
+        backoff: seconds to wait before each further call; the last one is used for all that follow.
+        attempts: how often it is called at most; then as ``Stop``. None: until it succeeds.
+    """
+
+    backoff: Sequence[float] = BACKOFF_S
+    attempts: int | None = None
+
+    def __post_init__(self) -> None:
+        _check_backoff(self.backoff)
+        if self.attempts is not None and self.attempts < 1:
+            raise GroupConfigurationError(
+                f"attempts is {self.attempts}; accepted: 1 or more, or None"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """Publish the message to ``subject`` once the handler has failed ``after`` times, and acknowledge it.
+
+    Attributes:
+        subject: of a stream. The headers tell where the message comes from and why.
+        after: how often the handler is called.
+        backoff: seconds to wait before each further call; the last one is used for all that follow.
+    """
+
+    subject: str
+    after: int = 5
+    backoff: Sequence[float] = BACKOFF_S
+
+    def __post_init__(self) -> None:
+        _check_backoff(self.backoff)
+        if self.after < 1:
+            raise GroupConfigurationError(f"after is {self.after}; accepted: 1 or more")
+        if not self.subject:
+            raise GroupConfigurationError("subject is empty; accepted is one that a stream stores")
+
+
+OnFailure = Stop | Retry | DeadLetter
+
+
+def _check_backoff(backoff: Sequence[float]) -> None:
+    if not backoff or any(seconds < 0 for seconds in backoff):
+        raise GroupConfigurationError(
+            f"backoff is {backoff!r}; accepted: one number of seconds or more, none below 0"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """Call the handler again after ``delay`` seconds."""
+
+    delay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Give:
+    """Give the message up: publish it to ``subject``, or stop if that is ""."""
+
+    subject: str
+
+
+def decide(policy: OnFailure, failures: int) -> Again | Give:
+    """What follows when the handler has failed ``failures`` times with one message."""
+    if isinstance(policy, Stop):
+        return Give("")
+    limit = policy.attempts if isinstance(policy, Retry) else policy.after
+    if limit is not None and failures >= limit:
+        return Give("" if isinstance(policy, Retry) else policy.subject)
+    return Again(policy.backoff[min(failures, len(policy.backoff)) - 1])

@@ -1,0 +1,142 @@
+"""Calling the handler for one message, and what follows when it fails."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+
+from ...client.callbacks import CALLBACK_ERRORS, as_exception, await_result, gives_coroutines
+from ...client.jetstream.message import Queued
+from ...errors import HeadraceError
+from ..errors import HandlerFailedError
+from .failure import Again, decide
+
+if TYPE_CHECKING:
+    from ..message import GroupMessage
+    from .crew import Crew
+    from .generation import Generation
+
+__all__ = ["Handling"]
+
+REASON: Final = "Headrace-Failure"
+ORIGIN: Final = "Headrace-Group"
+SUBJECT: Final = "Headrace-Subject"
+SEQUENCE: Final = "Headrace-Sequence"
+_REASON_CHARACTERS_MAX: Final = 500
+
+
+class Handling:
+    """The handler with its failure policy, within one generation.
+
+    Attributes:
+        stopping: set when nothing more may begin; a message that waits for its next attempt is left.
+    """
+
+    def __init__(self, crew: Crew, generation: Generation) -> None:
+        self._crew = crew
+        self._generation = generation
+        self._is_coroutine = gives_coroutines(crew.handler)
+        self.stopping = asyncio.Event()
+
+    def call(self, message: GroupMessage) -> Any:
+        """Call the handler. Returns what is to be awaited, or None."""
+        result: Any = self._crew.handler(message)
+        if result is None or type(result) is Queued:
+            return None
+        return result if self._is_coroutine or inspect.isawaitable(result) else None
+
+    async def failed(self, message: GroupMessage, error: BaseException) -> None:
+        """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop."""
+        failures = 1
+        problem = as_exception(error)
+        while True:
+            verdict = decide(self._crew.on_failure, failures)
+            if not isinstance(verdict, Again):
+                return await self._give_up(message, verdict.subject, problem, failures)
+            self._crew.report(problem)
+            if message.is_answered or not await self._may_go_on_after(verdict.delay):
+                return None
+            try:
+                if (result := self.call(message)) is not None:
+                    await await_result(result)
+            except CALLBACK_ERRORS as again:
+                if _is_cancelled(again):
+                    raise
+                problem = as_exception(again)
+                failures += 1
+            else:
+                return None
+
+    async def _may_go_on_after(self, delay: float) -> bool:
+        """Wait, and say whether the message is still ours to handle."""
+        try:
+            async with asyncio.timeout(delay):
+                await self.stopping.wait()
+        except TimeoutError:
+            return self._generation.is_owned
+        return False
+
+    async def _give_up(
+        self, message: GroupMessage, subject: str, problem: Exception, failures: int
+    ) -> None:
+        where = (
+            f"message {message.metadata.stream_seq} on {message.subject!r} of {self._crew.label}"
+        )
+        times = f"{failures} time{'s' * (failures > 1)}"
+        if not subject:
+            raise HandlerFailedError(
+                f"the handler failed {times} for {where}: {problem!r}; the message is not acknowledged"
+            ) from problem
+        headers = [(name, value) for name, values in _pairs(message) for value in values]
+        headers += [
+            (ORIGIN, self._crew.label),
+            (SUBJECT, message.subject),
+            (SEQUENCE, str(message.metadata.stream_seq)),
+            (REASON, _one_line(repr(problem))),
+        ]
+        await self._publish(message, subject, _by_name(headers), problem)
+
+    async def _publish(
+        self, message: GroupMessage, subject: str, headers: dict[str, list[str]], problem: Exception
+    ) -> None:
+        """Store the message elsewhere, then acknowledge it; try on until that succeeds."""
+        metadata = message.metadata
+        msg_id = f"{metadata.stream}.{metadata.stream_seq}.{self._crew.label}"
+        attempt = 0
+        while True:
+            try:
+                await self._crew.js.publish(
+                    subject, message.payload, headers=headers, msg_id=msg_id
+                )
+            except HeadraceError as error:
+                self._crew.report(error)
+            else:
+                message.ack()
+                self._crew.report(problem)
+                return
+            attempt += 1
+            if not await self._may_go_on_after(min(5.0, 0.1 * 2.0 ** min(attempt, 16))):
+                return
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Whether it is the cancellation of our own task, which ends it."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _pairs(message: GroupMessage) -> list[tuple[str, list[str]]]:
+    headers = message.headers
+    return [(name, list(headers.get_all(name))) for name in headers if not name.startswith("Nats-")]
+
+
+def _by_name(pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:_REASON_CHARACTERS_MAX]

@@ -1,0 +1,67 @@
+"""Which message may be begun next, when several handlers run at once: never two of one key. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterator
+from typing import Generic, TypeVar
+
+__all__ = ["Lanes"]
+
+T = TypeVar("T")
+
+
+class Lanes(Generic[T]):
+    """Items by key. Those of one key leave in the order in which they came, one at a time.
+
+    Between keys, the item that came first leaves first.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, deque[T]] = {}  # of a key that is ready or busy
+        self._ready: deque[Hashable] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        """How many items wait."""
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        """What waits, by key."""
+        for lane in self._waiting.values():
+            yield from lane
+
+    def add(self, key: Hashable, item: T) -> None:
+        """``item`` waits behind those of its key."""
+        self._count += 1
+        lane = self._waiting.get(key)
+        if lane is None:
+            self._waiting[key] = deque((item,))
+            self._ready.append(key)
+        else:
+            lane.append(item)
+
+    def take(self) -> tuple[Hashable, T] | None:
+        """The next item whose key is free, and its key, which is busy until ``done``; None if there is
+        none."""
+        if not self._ready:
+            return None
+        key = self._ready.popleft()
+        self._count -= 1
+        return key, self._waiting[key].popleft()
+
+    def done(self, key: Hashable) -> None:
+        """The item of ``key`` that was taken is done."""
+        if self._waiting[key]:
+            self._ready.append(key)
+        else:
+            del self._waiting[key]
+
+    def clear(self) -> list[T]:
+        """Drop what waits, and return it; what is busy stays busy."""
+        dropped = list(self)
+        busy = self._waiting.keys() - set(self._ready)
+        self._waiting = {key: deque() for key in busy}
+        self._ready.clear()
+        self._count = 0
+        return dropped

@@ -1,0 +1,56 @@
+"""How long the pin is surely ours. Pure.
+
+A server lets go of a pin once no pull with its id has come for ``priority_timeout``. Our clock knows when
+we *sent* such a pull, which is before it came, and so a lease that runs from there ends in time. An answer
+proves that the pull was honoured only while the lease still runs: a server that has let go meanwhile may
+answer the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["RENEWALS_PER_LEASE", "Lease"]
+
+RENEWALS_PER_LEASE: Final = 3
+"""Renewed so often within its length, a lease survives an answer that takes two thirds of it."""
+
+
+class Lease:
+    """The time until which the pin is ours, by the loop's clock.
+
+    Args:
+        seconds: the consumer's ``priority_timeout``.
+        since: a pull was sent at this time, and the pin was given to it or to a later one.
+    """
+
+    __slots__ = ("_seconds", "until")
+
+    def __init__(self, seconds: float, since: float) -> None:
+        self._seconds = seconds
+        self.until = since + seconds
+
+    def holds(self, now: float) -> bool:
+        """Whether the pin is surely ours."""
+        return now < self.until
+
+    def answered(self, sent: float, now: float) -> bool:
+        """A pull with our pin's id, sent at ``sent``, was answered and not refused. False: too late, as
+        the pin may have been another's in between."""
+        if now >= self.until:
+            return False
+        self.until = max(self.until, sent + self._seconds)
+        return True
+
+    def seen(self, sent: float) -> None:
+        """The server said that the pin is ours after it had a pull that was sent at ``sent``."""
+        self.until = max(self.until, sent + self._seconds)
+
+    def end(self) -> None:
+        """It was taken from us, or given back."""
+        self.until = float("-inf")
+
+    @property
+    def renewal_s(self) -> float:
+        """Seconds between two renewals."""
+        return self._seconds / RENEWALS_PER_LEASE

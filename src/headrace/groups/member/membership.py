@@ -1,0 +1,428 @@
+"""A member at work in a group, as users hold it."""
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+from collections.abc import AsyncIterator, Callable, Hashable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from ...api.errors import Errors
+from ...client.callbacks import check_callback, check_plain
+from ...errors import ConnectionClosedError, JetStreamApiError
+from ..bucket import Records
+from ..errors import (
+    GroupChangedError,
+    GroupConfigurationError,
+    GroupError,
+    GroupNotFoundError,
+    GroupRecordError,
+    NotAMemberError,
+)
+from ..names import check_member_name, elastic_stream
+from ..records import ElasticGroup, StaticGroup
+from .config import Plan, Settings, plans
+from .crew import Crew, Handler
+from .failure import OnFailure, Stop
+from .generation import Generation
+from .iteration import Iteration
+from .keys import key_function
+from .machine import End, Release, Wanted
+from .seat import Seat
+
+if TYPE_CHECKING:
+    from ...api.consumers import ConsumerConfig
+    from ...client import JetStream
+    from ..message import GroupMessage
+
+__all__ = ["Membership"]
+
+G = TypeVar("G", StaticGroup, ElasticGroup)
+
+
+class Membership(Generic[G]):
+    """One instance of a group's member. Made by ``static.join`` and ``elastic.join``.
+
+    ::
+
+        async with elastic.join(js, "ORDERS", "billing", "a", handle) as membership:
+            await membership.wait()
+
+    Entered, it waits until the record lists the member, takes part, and follows the record's changes. Of
+    several instances of one member the first that gets work is active; the others stand by. Without a
+    handler iterate it: ``async for message in membership``; a message counts as handled when the next one is
+    asked for.
+
+    Args:
+        kind: ``StaticGroup`` or ``ElasticGroup``.
+        stream, group, member: the stream of the group, the group, and which of its members this is.
+        handler: called for each message, a plain or a coroutine function. It acknowledges the message.
+        config: how the member's consumers deliver; all instances of a group give the same. Names, filters
+            and priority group are set by the group. ``ack_wait`` is 5 seconds where none is given.
+        concurrency: how many handlers run at once, never two for one key.
+        key: what a message's key is, instead of what the group partitions by.
+        on_failure: what follows when the handler raises: ``Stop()``, ``Retry(…)``, ``DeadLetter(…)``.
+        on_active, on_standby: plain functions, called when this instance becomes the owner of partitions,
+            with the generation, and when it is the owner of none any more.
+        on_error: called with errors that do not end the membership; without it those are connection events.
+        random: for pauses.
+
+    Attributes:
+        stream, group, member: as given.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        kind: type[G],
+        stream: str,
+        group: str,
+        member: str,
+        handler: Handler | None = None,
+        config: ConsumerConfig | None = None,
+        *,
+        concurrency: int = 1,
+        key: Callable[[GroupMessage], Hashable] | None = None,
+        on_failure: OnFailure | None = None,
+        on_active: Callable[[int], object] | None = None,
+        on_standby: Callable[[], object] | None = None,
+        on_error: Callable[[Exception], object] | None = None,
+        random: random_module.Random | None = None,
+    ) -> None:
+        check_callback("handler", handler)
+        check_plain("key", key)
+        self._on_active = check_plain("on_active", on_active)
+        self._on_standby = check_plain("on_standby", on_standby)
+        self._on_error = check_plain("on_error", on_error)
+        if not isinstance(concurrency, int) or concurrency < 1:
+            raise GroupConfigurationError(f"concurrency is {concurrency!r}; accepted: 1 or more")
+        if handler is None and concurrency > 1:
+            raise GroupConfigurationError(
+                f"concurrency is {concurrency}, and there is no handler; who iterates gets one message "
+                "at a time"
+            )
+        self.stream = stream
+        self.group = group
+        self.member = check_member_name(member)
+        self._js = js
+        self._is_static = kind is StaticGroup
+        self._records: Records[G] = Records(js, kind)
+        self._config = config
+        self._check_config("interoperable")
+        self._iteration = Iteration() if handler is None else None
+        self._handler: Handler = handler or self._iteration.hand_over  # type: ignore[union-attr]
+        self._concurrency = concurrency
+        self._key = key
+        self._on_failure: OnFailure = Stop() if on_failure is None else on_failure
+        self._random = random or random_module.Random()
+        self._record: G | None = None
+        self._crew: Crew | None = None
+        self._seats: dict[str, Seat] = {}
+        self._generations: dict[Generation, None] = {}
+        self._ending = False
+        self._error: Exception | None = None
+        self._is_raised = False
+        self._ended: asyncio.Future[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    def __repr__(self) -> str:
+        return f"<Membership {self.member!r} of {self.group!r} active={self.is_active}>"
+
+    # What it is
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this instance owns partitions, as far as it knows."""
+        return bool(self._generations)
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """Those it owns now."""
+        return tuple(sorted(n for each in self._generations for n in each.partitions))
+
+    @property
+    def generation(self) -> int:
+        """The newest generation of what it owns; 0 if that is nothing."""
+        return max((each.number for each in self._generations), default=0)
+
+    # Beginning
+
+    async def start(self) -> Self:
+        """Begin; ``async with`` does it.
+
+        Raises:
+            GroupConfigurationError: the group cannot work with the arguments.
+            GroupNotFoundError: there is no such group, or its stream is gone.
+            GroupRecordError: its record cannot be read.
+            NotAMemberError: a static group does not list the member.
+        """
+        if self._ended is not None:
+            raise GroupConfigurationError("a membership is begun once; join again for another one")
+        word = self._records.word
+        await self._check_stream(self.stream, f"the {word} consumer group's stream does not exist")
+        record = await self._records.get(self.stream, self.group)
+        settings = self._check_config(record.layout)
+        if self._is_static and self.member not in record.assignment():
+            raise NotAMemberError(
+                "the member name is not in the current static consumer group membership: "
+                f"{self.member!r} is none of {', '.join(sorted(record.assignment()))}"
+            )
+        where = self.stream if self._is_static else elastic_stream(self.stream, self.group)
+        changes = await self._records.watch(self.stream, self.group, on_error=self._report)
+        loop = asyncio.get_running_loop()
+        self._ended = loop.create_future()
+        self._record = record
+        self._crew = Crew(
+            js=self._js,
+            stream=where,
+            label=f"member {self.member!r} of group {self.group!r} of stream {self.stream!r}",
+            settings=settings,
+            handler=self._handler,
+            on_failure=self._on_failure,
+            concurrency=self._concurrency,
+            key=self._key or key_function(record),
+            report=self._report,
+            failed=self._fail,
+            began=self._began,
+            ended=self._lost,
+            random=self._random,
+        )
+        self._want(record)
+        self._watching = loop.create_task(
+            self._watch(changes), name=f"record of {self._crew.label}"
+        )
+        return self
+
+    def _check_config(self, layout: str) -> Settings:
+        return Settings(self._config, is_static=self._is_static, layout=layout)
+
+    async def _check_stream(self, name: str, problem: str) -> None:
+        try:
+            await self._js.stream(name)
+        except JetStreamApiError as error:
+            if error.err_code != Errors.STREAM_NOT_FOUND.err_code:
+                raise
+            raise GroupNotFoundError(f"{problem}: {name!r}") from error
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.leave()
+        if kind is None:
+            self._raise_error_once()
+
+    # The record
+
+    async def _watch(self, changes: Any) -> None:
+        try:
+            async with changes:
+                while True:
+                    try:
+                        record = await anext(changes)
+                    except StopAsyncIteration:
+                        break
+                    if record is None:
+                        release = Release.REMOVE if self._is_static else Release.ABANDON
+                        return self._finish(None, release)
+                    self._changed(record)
+                    if self._ending:
+                        return None
+        except GroupRecordError as error:
+            return self._changed_badly(f"received a bad change: {error}", error)
+        except ConnectionClosedError as error:
+            return self._fail(error)
+        except JetStreamApiError as error:
+            self._fail(GroupError(f"{self._watcher} ended: {error}"))
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._fail(GroupError(f"{self._watcher} has been closed, stopping"))
+
+    @property
+    def _watcher(self) -> str:
+        return f"{self._records.word} consumer group config {self.stream}-{self.group} watcher"
+
+    def _changed(self, record: G) -> None:
+        known = self._record
+        assert known is not None
+        if isinstance(record, StaticGroup):
+            if record != known:
+                self._changed_badly("received a change in the configuration, terminating", None)
+            return
+        if not record.has_fixed_part_of(known):
+            self._changed_badly(
+                "received a bad change in the configuration: max number of members, buffered messages, "
+                "filter or partitioning wildcards changed",
+                None,
+            )
+            return
+        if record.revision > known.revision:
+            self._record = record
+            self._want(record)
+
+    def _changed_badly(self, what: str, cause: Exception | None) -> None:
+        error = GroupChangedError(f"{self._watcher} {what}")
+        error.__cause__ = cause
+        self._finish(error, Release.REMOVE if self._is_static else Release.HAND_OVER)
+
+    def _want(self, record: G) -> None:
+        """Tell every consumer's seat what it is to read now."""
+        assert self._crew is not None
+        wanted = plans(record, self.member)
+        for name in wanted.keys() - self._seats.keys():
+            self._seats[name] = self._seat(name)
+        for name, seat in self._seats.items():
+            seat.tell(Wanted(wanted.get(name)))
+
+    def _seat(self, name: str) -> Seat:
+        assert self._crew is not None
+
+        async def read_plan() -> Plan | None:
+            return await self._read_plan(name)
+
+        return Seat(self._crew, name, read_plan)
+
+    async def _read_plan(self, name: str) -> Plan | None:
+        """The record anew: a consumer is gone, or not what it should be."""
+        try:
+            record = await self._records.get(self.stream, self.group)
+        except GroupNotFoundError:
+            return None  # the watch ends the membership
+        except GroupRecordError as error:
+            self._changed_badly(f"received a bad change: {error}", error)
+            return None
+        self._changed(record)
+        known = self._record
+        assert known is not None
+        return plans(known, self.member).get(name)
+
+    # Ownership
+
+    def _began(self, generation: Generation) -> None:
+        self._generations[generation] = None
+        if self._on_active is not None:
+            self._call(self._on_active, generation.number)
+
+    def _lost(self, generation: Generation) -> None:
+        if self._generations.pop(generation, self) is self or self._generations:
+            return
+        if self._on_standby is not None:
+            self._call(self._on_standby)
+
+    def _call(self, callback: Callable[..., object], *arguments: object) -> None:
+        try:
+            callback(*arguments)
+        except Exception as error:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        session = self._js.connection._session
+        if self._on_error is None:
+            session.report(error)
+            return
+        try:
+            self._on_error(error)
+        except Exception as second:
+            session.report(second)
+
+    # Taking messages without a handler
+
+    def __aiter__(self) -> AsyncIterator[GroupMessage]:
+        return self
+
+    async def __anext__(self) -> GroupMessage:
+        if self._iteration is None:
+            raise GroupConfigurationError(
+                "there is a handler: what it gets cannot be iterated, too"
+            )
+        if self._ended is None:
+            raise GroupConfigurationError(_NOT_BEGUN)
+        message = await self._iteration.next()
+        if message is None:
+            await asyncio.shield(self._ended)
+            self._raise_error_once()
+            raise StopAsyncIteration
+        return message
+
+    # Ending
+
+    async def wait(self) -> None:
+        """Until the membership has ended: by ``leave``, or because the group was deleted.
+
+        Raises:
+            GroupChangedError: what is fixed at the group's creation was changed, or the record is bad.
+            HandlerFailedError: the handler failed, and the policy is to stop.
+            ConnectionClosedError: the connection is closed.
+            GroupError: the member's consumer cannot be had.
+        """
+        if self._ended is None:
+            raise GroupConfigurationError(_NOT_BEGUN)
+        if self._iteration is not None and not self._iteration.is_used and not self._ending:
+            raise GroupConfigurationError(
+                "a message handler must be provided; or iterate the membership: "
+                "async for message in membership"
+            )
+        await asyncio.shield(self._ended)
+        if self._error is not None:
+            self._is_raised = True
+            raise self._error
+
+    async def leave(self) -> None:
+        """End: begin no more handlers, wait for those that run, and let a standby begin at once.
+
+        Called by a handler it does not wait. Cancelled, it cancels the handlers that run.
+        """
+        if self._ended is None:
+            return
+        self._finish(None, Release.HAND_OVER)
+        assert self._closing is not None
+        if any(seat.is_run_by(asyncio.current_task()) for seat in self._seats.values()):
+            return
+        try:
+            await asyncio.shield(self._closing)
+        except asyncio.CancelledError:
+            await asyncio.gather(*(seat.kill() for seat in self._seats.values()))
+            await asyncio.wait([self._closing])
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        self._finish(error, Release.HAND_OVER)
+
+    def _finish(self, error: Exception | None, release: Release) -> None:
+        """Begin to end."""
+        for seat in list(self._seats.values()):
+            seat.tell(End(release))
+        if self._ending:
+            return
+        self._ending = True
+        self._error = error
+        if self._iteration is not None:
+            self._iteration.end()
+        self._closing = asyncio.get_running_loop().create_task(
+            self._close(), name=f"end of {self.member} of {self.group}"
+        )
+
+    async def _close(self) -> None:
+        for seat in list(self._seats.values()):
+            await seat.wait()
+        if self._watching is not None and not self._watching.done():
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
+        assert self._ended is not None
+        self._ended.set_result(None)
+
+    def _raise_error_once(self) -> None:
+        if self._error is not None and not self._is_raised:
+            self._is_raised = True
+            raise self._error
+
+
+_NOT_BEGUN = "the membership has not begun; enter it: async with … as membership"

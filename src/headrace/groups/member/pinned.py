@@ -1,0 +1,104 @@
+"""What a pinned instance says to its consumer: that it is there, what it still works at, and that it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from ...api.acks import IN_PROGRESS
+from ...api.base import encode
+from ...api.consumers import PullRequest
+from ...api.times import parse_time
+from ...errors import HeadraceError, NoRespondersError
+from ..names import PRIORITY_GROUP
+from .lease import Lease
+
+if TYPE_CHECKING:
+    from ...api.consumers import ConsumerInfo
+    from ...client import Consumer, JetStream, JetStreamMessage
+
+__all__ = ["Pinned"]
+
+AGAIN_S: Final = 0.05
+REFUSED: Final = 423
+
+
+class Pinned:
+    """The calls of one instance to the consumer it is pinned to. It decides nothing.
+
+    Args:
+        pin_id: what the server called us by.
+    """
+
+    def __init__(self, js: JetStream, consumer: Consumer, pin_id: str) -> None:
+        self._connection = js.connection
+        self._consumer = consumer
+        self._pin_id = pin_id
+        self._subject = js._api.subject(
+            "CONSUMER", "MSG", "NEXT", consumer.stream_name, consumer.name
+        )
+        # It asks for nothing that could be delivered, one message of one byte, and ends at once.
+        self._pull = encode(
+            PullRequest(batch=1, max_bytes=1, expires=0.001, group=PRIORITY_GROUP, id=pin_id)
+        )
+
+    async def renew(self, lease: Lease) -> bool:
+        """Have the server keep the pin for us. False: it is lost, or was not renewed in time.
+
+        Raises NoRespondersError: the consumer is gone.
+        """
+        time = asyncio.get_running_loop().time
+        while lease.holds(sent := time()):
+            try:
+                answer = await self._connection.request(
+                    self._subject, self._pull, timeout=lease.until - sent
+                )
+            except NoRespondersError:
+                raise
+            except HeadraceError:  # the link is lost: it may be back in time
+                await asyncio.sleep(AGAIN_S)
+                continue
+            return answer.headers.status != REFUSED and lease.answered(sent, time())
+        return False
+
+    async def verify(self, lease: Lease) -> ConsumerInfo | None:
+        """What the server says of the consumer; None if the pin is not ours.
+
+        Where the lease is used up by more than half it is made new: a pull, and then the server's word that
+        the pin is ours still.
+        """
+        time = asyncio.get_running_loop().time
+        sent = time()
+        if lease.until - sent < lease.renewal_s:
+            answer = await self._connection.request(self._subject, self._pull)
+            if answer.headers.status == REFUSED:
+                return None
+            info = await self._info()
+            if info is not None:
+                lease.seen(sent)
+            return info
+        return await self._info()
+
+    async def _info(self) -> ConsumerInfo | None:
+        info = await self._consumer.info()
+        pins = {group.group: group.pinned_client_id for group in info.priority_groups}
+        return info if pins.get(PRIORITY_GROUP) == self._pin_id else None
+
+    @staticmethod
+    def number(info: ConsumerInfo) -> int:
+        """The generation's number: when the pin was given."""
+        stamps = {group.group: group.pinned_ts for group in info.priority_groups}
+        return parse_time(stamps[PRIORITY_GROUP])
+
+    async def confirm(self, message: JetStreamMessage) -> None:
+        """Return once the server has worked through every answer that was sent so far.
+
+        They are worked through in their order, so one more with a reply does it. It says nothing new of the
+        message.
+        """
+        await self._connection.request(message.reply, IN_PROGRESS)
+
+    async def let_go(self) -> None:
+        """Have another instance pinned, if it is still us."""
+        if await self._info() is not None:
+            await self._consumer.unpin(PRIORITY_GROUP)

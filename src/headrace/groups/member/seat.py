@@ -1,0 +1,258 @@
+"""One consumer of a member, carried through its life: what ``machine`` decides is done here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from ...api.errors import Errors
+from ...errors import ConnectionClosedError, HeadraceError, JetStreamApiError
+from ..errors import GroupConfigurationError, GroupError
+from .consuming import Consuming
+from .machine import (
+    Created,
+    Deleted,
+    Differs,
+    Elapsed,
+    End,
+    Event,
+    Failed,
+    Overlaps,
+    Pause,
+    Phase,
+    Read,
+    Release,
+    Released,
+    State,
+    after,
+    retry_s,
+)
+
+if TYPE_CHECKING:
+    from ...client import Consumer
+    from .config import Plan
+    from .crew import Crew
+
+__all__ = ["Seat"]
+
+STANDBY_MS: Final = (400, 499)  # others wait as long
+_OVERLAPS: Final = Errors.CONSUMER_WQ_NOT_UNIQUE.err_code
+_DIFFERS: Final = Errors.CONSUMER_ALREADY_EXISTS.err_code
+_NOT_FOUND: Final = 404
+
+
+class Seat:
+    """A member's place at one consumer, whose pin it wants.
+
+    Args:
+        name: the consumer's.
+        read_plan: reads the record anew; returns what the consumer is to read, or None.
+    """
+
+    def __init__(
+        self, crew: Crew, name: str, read_plan: Callable[[], Awaitable[Plan | None]]
+    ) -> None:
+        self._crew = crew
+        self._name = name
+        self._read_plan = read_plan
+        self._state = State()
+        self._changed = asyncio.Event()
+        self._consumer: Consumer | None = None
+        self._consuming: Consuming | None = None
+        self._resume_at = 0.0
+        self._task = asyncio.get_running_loop().create_task(
+            self._run(), name=f"{crew.label} at {name}"
+        )
+
+    @property
+    def consuming(self) -> Consuming | None:
+        """What it does at the consumer, if it is there."""
+        return self._consuming
+
+    @property
+    def state(self) -> State:
+        """Where it is in its life."""
+        return self._state
+
+    def is_run_by(self, task: asyncio.Task[Any] | None) -> bool:
+        """Whether a handler of this seat asks, in ``task``."""
+        return self._consuming is not None and self._consuming.is_run_by(task)
+
+    def tell(self, event: Event) -> None:
+        """Something has happened."""
+        before = self._state
+        self._state = state = after(before, event)
+        if state is not before:
+            if state.phase is Phase.PAUSED and before.phase is not Phase.PAUSED:
+                self._resume_at = asyncio.get_running_loop().time() + self._pause_s()
+            self._changed.set()
+
+    async def wait(self) -> None:
+        """Until its life is over."""
+        await asyncio.wait([self._task])
+
+    async def kill(self) -> None:
+        """End at once: what runs is cancelled."""
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    def _pause_s(self) -> float:
+        pause = self._state.pause
+        if pause in (Pause.STANDBY, Pause.STEPPED_DOWN):
+            return self._crew.random.randint(*STANDBY_MS) / 1000
+        return self._crew.settings.tick_s if pause is Pause.TICK else retry_s(self._state.failures)
+
+    # Life
+
+    async def _run(self) -> None:
+        try:
+            while self._state.phase is not Phase.OVER:
+                self._changed.clear()
+                event = await self._do(self._state)
+                if event is not None:
+                    self.tell(event)
+        except ConnectionClosedError as error:
+            self._crew.failed(error)
+            self.tell(End())
+            self._state = State(Phase.OVER)
+        except Exception as error:
+            self._crew.failed(error)
+            self._state = State(Phase.OVER)
+        finally:
+            if self._consuming is not None:
+                await self._consuming.kill()
+
+    async def _do(self, state: State) -> Event | None:
+        """What the phase asks for. None: something was told meanwhile."""
+        match state.phase:
+            case Phase.CREATING:
+                return await self._create(state)
+            case Phase.CONSUMING:
+                return await self._consume(state)
+            case Phase.RELEASING:
+                return await self._release(state)
+            case Phase.PAUSED:
+                return await self._pause()
+            case Phase.READING:
+                return await self._read()
+            case Phase.DELETING:
+                return await self._delete()
+        await self._changed.wait()
+        return None
+
+    async def _pause(self) -> Event | None:
+        left = self._resume_at - asyncio.get_running_loop().time()
+        try:
+            async with asyncio.timeout(max(left, 0.0)):
+                await self._changed.wait()
+        except TimeoutError:
+            return Elapsed()
+        return None
+
+    async def _create(self, state: State) -> Event:
+        await self._leave_old()
+        crew, plan = self._crew, state.made
+        assert plan is not None
+        config = crew.settings.consumer(plan.consumer, plan.filters)
+        try:
+            self._consumer = await crew.js.create_consumer(crew.stream, config)
+        except JetStreamApiError as error:
+            return self._refused(error)
+        except ConnectionClosedError:
+            raise
+        except HeadraceError as error:
+            crew.report(error)
+            return Failed()
+        return Created()
+
+    def _refused(self, error: JetStreamApiError) -> Event:
+        crew = self._crew
+        if error.err_code == _OVERLAPS:
+            return Overlaps()
+        if error.err_code == _DIFFERS:
+            if not crew.settings.is_static:
+                return Differs()
+            problem: Exception = GroupConfigurationError(
+                f"the existing static consumer group config doesn't match ours: consumer {self._name!r} "
+                "exists with another configuration; give the one that its other instances have, or "
+                "delete the consumer"
+            )
+        else:
+            problem = GroupError(f"error creating our member's consumer: {error}")
+        problem.__cause__ = error
+        if crew.settings.is_static:
+            crew.failed(problem)
+        else:
+            crew.report(problem)
+        return Failed(refused=True)
+
+    async def _consume(self, state: State) -> Event | None:
+        if self._consuming is None:
+            assert self._consumer is not None
+            assert state.made is not None
+            self._consuming = Consuming(self._crew, self._consumer, state.made)
+            self._consuming.outcome.add_done_callback(lambda _: self._changed.set())
+        await self._changed.wait()
+        if self._state.phase is not Phase.CONSUMING or not self._consuming.outcome.done():
+            return None
+        return self._consuming.outcome.result()
+
+    async def _leave_old(self) -> None:
+        """The handlers of the former generation end first, before anything new comes."""
+        if self._consuming is not None:
+            await self._consuming.settled()
+            self._consuming = None
+
+    async def _release(self, state: State) -> Event:
+        consuming, self._consuming = self._consuming, None
+        deleted = consuming is not None and await consuming.release(state.release)
+        if not deleted and state.release in (Release.DELETE, Release.REMOVE):
+            try:
+                deleted = await self._remove(state)
+            except ConnectionClosedError:
+                raise
+            except HeadraceError as error:
+                self._crew.report(error)
+        return Released(deleted)
+
+    async def _remove(self, state: State) -> bool:
+        """Delete the consumer though we are not pinned: if the group is over, or nobody else is either."""
+        crew = self._crew
+        if state.release is Release.DELETE:
+            if self._consumer is None or state.made is None:
+                return False
+            info = await self._consumer.info()
+            is_pinned = any(group.pinned_client_id for group in info.priority_groups)
+            if is_pinned or info.config.filter_subjects != state.made.filters:
+                return False
+        try:
+            await crew.js.delete_consumer(crew.stream, self._name)
+        except JetStreamApiError as error:
+            if error.code != _NOT_FOUND:
+                raise
+        return True
+
+    async def _read(self) -> Event:
+        await self._leave_old()
+        try:
+            return Read(await self._read_plan())
+        except ConnectionClosedError:
+            raise
+        except HeadraceError as error:
+            self._crew.report(error)
+            return Failed()
+
+    async def _delete(self) -> Event:
+        try:
+            await self._crew.js.delete_consumer(self._crew.stream, self._name)
+        except JetStreamApiError as error:
+            if error.code != _NOT_FOUND:
+                self._crew.report(error)
+                return Failed(refused=True)
+        except ConnectionClosedError:
+            raise
+        except HeadraceError as error:
+            self._crew.report(error)
+            return Failed()
+        return Deleted()

@@ -1,0 +1,47 @@
+"""What a new owner must wait for before it begins: what the one before has not answered. Pure.
+
+A consumer that lets several messages be under way gives its new pinned client what comes next, while what
+the former one had is delivered again only when its time is over. To keep the order of each key, the new owner
+holds back what it gets until nothing is under way to anybody else, then goes on in the stream's order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...api.consumers import ConsumerInfo
+    from ...client import JetStreamMessage
+
+__all__ = ["Takeover"]
+
+
+class Takeover:
+    """The messages that came since the pin is ours; none of them is begun before ``is_complete``."""
+
+    __slots__ = ("_by_sequence",)
+
+    def __init__(self) -> None:
+        self._by_sequence: dict[int, JetStreamMessage] = {}
+
+    def add(self, message: JetStreamMessage) -> None:
+        """A message came; of one that came twice the later delivery counts."""
+        sequence = message.metadata.stream_seq
+        there = self._by_sequence.get(sequence)
+        if there is None or there.metadata.consumer_seq < message.metadata.consumer_seq:
+            self._by_sequence[sequence] = message
+
+    def is_complete(self, info: ConsumerInfo) -> bool:
+        """Whether everything that waits for its ack, according to ``info``, was delivered to us."""
+        delivered = info.delivered.consumer_seq
+        ours = sum(
+            message.metadata.consumer_seq <= delivered for message in self._by_sequence.values()
+        )
+        return info.num_ack_pending <= ours
+
+    def __len__(self) -> int:
+        return len(self._by_sequence)
+
+    def in_order(self) -> list[JetStreamMessage]:
+        """All of them, in the stream's order."""
+        return [message for _, message in sorted(self._by_sequence.items())]

@@ -1,0 +1,240 @@
+"""Handling what comes, within one generation: one message after the other, or several keys abreast."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Final, Protocol
+
+from ...client.callbacks import CALLBACK_ERRORS, await_result
+from ..message import GroupMessage
+from .handling import Handling, _is_cancelled
+from .lanes import Lanes
+
+if TYPE_CHECKING:
+    from ...client import Consumption, JetStreamMessage
+    from .crew import Crew
+    from .generation import Generation
+
+__all__ = ["Abreast", "InTurn", "Work"]
+
+TAKEN_AT_ONCE: Final = 256  # a plain handler lets the loop breathe after so many
+HELD_MAX: Final = (
+    10_000  # messages that wait in the lanes; what the server has beyond that stays there
+)
+
+
+class Work(Protocol):
+    """What handles the messages of a generation."""
+
+    last: GroupMessage | None  # begun last
+
+    async def run(self) -> None:
+        """Until ``stop`` was called, the lease is over, or nothing more comes. Raises the error of the
+        consumption, and HandlerFailedError."""
+
+    def stop(self) -> None:
+        """Begin no more handlers."""
+
+    def waiting(self) -> list[JetStreamMessage]:
+        """What came and was not begun."""
+
+    def running(self) -> list[JetStreamMessage]:
+        """What is being handled."""
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Those that call handlers, beside the one that calls ``run``."""
+
+
+class InTurn:
+    """One handler at a time, in the order of arrival."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        consumption: Consumption,
+        generation: Generation,
+        first: list[JetStreamMessage],
+    ) -> None:
+        self._crew = crew
+        self._consumption = consumption
+        self._generation = generation
+        self._waiting = deque(first)
+        self._handling = Handling(crew, generation)
+        self._current: GroupMessage | None = None
+        self._stopping = False
+        self.last: GroupMessage | None = None
+
+    async def run(self) -> None:
+        """See ``Work``."""
+        waiting, consumption = self._waiting, self._consumption
+        generation, call = self._generation, self._handling.call
+        lease, time = generation.lease, asyncio.get_running_loop().time
+        turn = 0
+        while not self._stopping:
+            if not waiting:
+                waiting.extend(await consumption.next_batch(TAKEN_AT_ONCE))
+                if not waiting:
+                    return
+                continue
+            if time() >= lease.until:
+                return
+            self._current = self.last = message = GroupMessage(waiting.popleft(), generation)
+            try:
+                if (result := call(message)) is not None:
+                    await await_result(result)
+            except CALLBACK_ERRORS as error:
+                if _is_cancelled(error):
+                    raise
+                await self._handling.failed(message, error)
+            finally:
+                self._current = None
+            turn += 1
+            if turn >= TAKEN_AT_ONCE:
+                turn = 0
+                await asyncio.sleep(0)
+
+    def stop(self) -> None:
+        """See ``Work``."""
+        self._stopping = True
+        self._handling.stopping.set()
+
+    def waiting(self) -> list[JetStreamMessage]:
+        """See ``Work``."""
+        return list(self._waiting)
+
+    def running(self) -> list[JetStreamMessage]:
+        """See ``Work``."""
+        return [self._current._message] if self._current is not None else []
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """See ``Work``."""
+        return []
+
+
+class Abreast:
+    """Several handlers at a time, never two of one key; those of one key in the order of arrival."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        consumption: Consumption,
+        generation: Generation,
+        first: list[JetStreamMessage],
+    ) -> None:
+        self._crew = crew
+        self._consumption = consumption
+        self._generation = generation
+        self._lanes: Lanes[GroupMessage] = Lanes()
+        self._handling = Handling(crew, generation)
+        self._running: dict[GroupMessage, None] = {}
+        self._idle: deque[asyncio.Future[None]] = deque()  # handlers that wait for a message
+        self._tasks: list[asyncio.Task[None]] = []
+        self._room: asyncio.Future[None] | None = None  # until the lanes have room
+        self._stopping = False
+        self.last: GroupMessage | None = None
+        self._add(first)
+
+    async def run(self) -> None:
+        """See ``Work``."""
+        loop, label = asyncio.get_running_loop(), self._crew.label
+        self._tasks = lanes = [
+            loop.create_task(self._lane(), name=f"lane {number} of {label}")
+            for number in range(self._crew.concurrency)
+        ]
+        try:
+            await self._read()
+        finally:
+            self.stop()
+            await asyncio.wait(lanes)
+        for lane in lanes:
+            lane.result()
+
+    async def _read(self) -> None:
+        while not self._stopping:
+            if len(self._lanes) >= HELD_MAX:
+                self._room = asyncio.get_running_loop().create_future()
+                await self._room
+                continue
+            messages = await self._consumption.next_batch()
+            if not messages:
+                return
+            self._add(messages)
+
+    def _add(self, messages: list[JetStreamMessage]) -> None:
+        key, lanes, generation = self._crew.key, self._lanes, self._generation
+        for each in messages:
+            message = GroupMessage(each, generation)
+            lanes.add(key(message), message)
+        self._wake(len(messages))
+
+    def _wake(self, count: int) -> None:
+        while count > 0 and self._idle:
+            future = self._idle.popleft()
+            if not future.done():
+                future.set_result(None)
+                count -= 1
+
+    async def _lane(self) -> None:
+        lanes, loop, lease = self._lanes, asyncio.get_running_loop(), self._generation.lease
+        turn = 0
+        while not self._stopping and lease.holds(loop.time()):
+            taken = lanes.take()
+            if taken is None:
+                future = loop.create_future()
+                self._idle.append(future)
+                await future
+                continue
+            try:
+                await self._handle(*taken)
+            except BaseException:
+                self.stop()
+                self._consumption._abandon()  # wakes who reads
+                raise
+            if self._room is not None and len(lanes) < HELD_MAX // 2 and not self._room.done():
+                self._room.set_result(None)
+            turn += 1
+            if turn >= TAKEN_AT_ONCE:
+                turn = 0
+                await asyncio.sleep(0)
+
+    async def _handle(self, key: Hashable, message: GroupMessage) -> None:
+        self._running[message] = None
+        self.last = message
+        try:
+            if (result := self._handling.call(message)) is not None:
+                await await_result(result)
+        except CALLBACK_ERRORS as error:
+            if _is_cancelled(error):
+                raise
+            await self._handling.failed(message, error)
+        finally:
+            del self._running[message]
+            self._lanes.done(key)
+            self._wake(1)
+
+    def stop(self) -> None:
+        """See ``Work``."""
+        self._stopping = True
+        self._handling.stopping.set()
+        self._wake(len(self._idle))
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def waiting(self) -> list[JetStreamMessage]:
+        """See ``Work``."""
+        return [message._message for message in self._lanes]
+
+    def running(self) -> list[JetStreamMessage]:
+        """See ``Work``."""
+        return [message._message for message in self._running]
+
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """See ``Work``."""
+        return self._tasks
+
+
+def work_of(crew: Crew) -> Callable[..., Work]:
+    """Which kind of work a membership does."""
+    return InTurn if crew.concurrency == 1 else Abreast
