@@ -18,25 +18,37 @@ from .errors import (
     GroupExistsError,
     GroupNotFoundError,
     GroupRecordError,
+    HandlerFailedError,
     MemberNotActiveError,
     NotAMemberError,
+    NotOwnedError,
 )
+from .member import DeadLetter, Membership, OnFailure, Retry, Stop
+from .message import GroupMessage
 from .records import ElasticGroup, Layout, PartitioningFilter, StaticGroup
 
 __all__ = [
+    "DeadLetter",
     "ElasticGroup",
     "GroupChangedError",
     "GroupConfigurationError",
     "GroupError",
     "GroupExistsError",
+    "GroupMessage",
     "GroupNotFoundError",
     "GroupRecordError",
+    "HandlerFailedError",
     "Layout",
     "MemberMapping",
     "MemberNotActiveError",
+    "Membership",
     "NotAMemberError",
+    "NotOwnedError",
+    "OnFailure",
     "PartitioningFilter",
+    "Retry",
     "StaticGroup",
+    "Stop",
     "elastic",
     "static",
 ]

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
+from ..api.consumers import ConsumerConfig
 from ..client import JetStream, KeyExistsError
 from . import consumers, work_queue
 from .assignment import MemberMapping
 from .bucket import ATTEMPTS, Records
 from .errors import GroupConfigurationError, GroupError, GroupExistsError, GroupNotFoundError
+from .member import Membership, OnFailure
+from .member.crew import Handler
+from .message import GroupMessage
 from .names import check_group_name
 from .records import ElasticGroup, Layout, PartitioningFilter
 from .validation import mappings_given, texts_given
@@ -26,6 +30,7 @@ __all__ = [
     "delete_mappings",
     "drop_members",
     "get",
+    "join",
     "list",
     "set_mappings",
     "step_down",
@@ -144,6 +149,44 @@ async def step_down(js: JetStream, stream: str, group: str, member: str) -> None
         MemberNotActiveError: no instance of it is active.
     """
     await consumers.release(js, await get(js, stream, group), member)
+
+
+def join(
+    js: JetStream,
+    stream: str,
+    group: str,
+    member: str,
+    handler: Handler | None = None,
+    config: ConsumerConfig | None = None,
+    *,
+    concurrency: int = 1,
+    key: Callable[[GroupMessage], Hashable] | None = None,
+    on_failure: OnFailure | None = None,
+    on_active: Callable[[int], object] | None = None,
+    on_standby: Callable[[], object] | None = None,
+    on_error: Callable[[Exception], object] | None = None,
+) -> Membership[ElasticGroup]:
+    """One instance of a member at work: ``async with elastic.join(…) as membership``.
+
+    Several instances may join as one member; one of them is active, the others stand by. Whoever is no
+    member yet waits until it is added. Nothing is asked of the server until it is entered. See
+    ``Membership`` for what it does, its arguments and its errors.
+    """
+    return Membership(
+        js,
+        ElasticGroup,
+        stream,
+        group,
+        member,
+        handler,
+        config,
+        concurrency=concurrency,
+        key=key,
+        on_failure=on_failure,
+        on_active=on_active,
+        on_standby=on_standby,
+        on_error=on_error,
+    )
 
 
 # Membership

@@ -6,18 +6,22 @@ Nothing but a record is stored; the members create their consumers on the stream
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 
+from ..api.consumers import ConsumerConfig
 from ..client import JetStream, KeyExistsError
 from . import consumers
 from .assignment import MemberMapping
 from .bucket import Found, Records
 from .errors import GroupExistsError, GroupNotFoundError
+from .member import Membership, OnFailure
+from .member.crew import Handler
+from .message import GroupMessage
 from .names import check_group_name
 from .records import Layout, StaticGroup
 from .validation import mappings_given, texts_given
 
-__all__ = ["active_members", "create", "delete", "get", "list", "step_down"]
+__all__ = ["active_members", "create", "delete", "get", "join", "list", "step_down"]
 
 
 async def create(
@@ -124,6 +128,44 @@ async def step_down(js: JetStream, stream: str, group: str, member: str) -> None
         MemberNotActiveError: no instance of it is active.
     """
     await consumers.release(js, await get(js, stream, group), member)
+
+
+def join(
+    js: JetStream,
+    stream: str,
+    group: str,
+    member: str,
+    handler: Handler | None = None,
+    config: ConsumerConfig | None = None,
+    *,
+    concurrency: int = 1,
+    key: Callable[[GroupMessage], Hashable] | None = None,
+    on_failure: OnFailure | None = None,
+    on_active: Callable[[int], object] | None = None,
+    on_standby: Callable[[], object] | None = None,
+    on_error: Callable[[Exception], object] | None = None,
+) -> Membership[StaticGroup]:
+    """One instance of a member at work: ``async with static.join(…) as membership``.
+
+    Several instances may join as one member; one of them is active, the others stand by. Nothing is asked
+    of the server until it is entered, which raises NotAMemberError for a name that the group does not list.
+    See ``Membership`` for what it does, its arguments and its errors.
+    """
+    return Membership(
+        js,
+        StaticGroup,
+        stream,
+        group,
+        member,
+        handler,
+        config,
+        concurrency=concurrency,
+        key=key,
+        on_failure=on_failure,
+        on_active=on_active,
+        on_standby=on_standby,
+        on_error=on_error,
+    )
 
 
 async def _existing(records: Records[StaticGroup], wanted: StaticGroup) -> StaticGroup | None:

@@ -1,0 +1,69 @@
+"""``join`` of both kinds: a member made by the room's public functions reads its partitions."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headrace.client import JetStream
+from headrace.groups import (
+    ElasticGroup,
+    GroupMessage,
+    NotAMemberError,
+    PartitioningFilter,
+    StaticGroup,
+    elastic,
+    static,
+)
+from waiting import until
+
+pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
+
+
+@pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
+async def test_a_member_of_an_elastic_group(js: JetStream, layout: Any) -> None:
+    await js.create_stream(name="S", subjects=["foo.*"], storage="memory")
+    by_key = [PartitioningFilter("foo.*", (1,))]
+    await elastic.create(js, "S", "g", 2, partitioning_filters=by_key, layout=layout)
+    seen: list[str] = []
+
+    async def handle(message: GroupMessage) -> None:
+        seen.append(message.subject)
+        await message.ack()
+
+    async with asyncio.timeout(20), elastic.join(js, "S", "g", "m", handle) as membership:
+        await elastic.add_members(js, "S", "g", ["m"])
+        for number in range(20):
+            await js.publish(f"foo.{number % 4}")
+        await until(lambda: len(seen) == 20)
+        assert membership.is_active
+        assert membership.partitions == (0, 1)
+        assert await elastic.active_members(js, "S", "g") == ["m"]
+        await elastic.step_down(js, "S", "g", "m")
+        await elastic.delete(js, "S", "g")
+        await membership.wait()  # it ends with its group
+    assert isinstance(membership._record, ElasticGroup)
+
+
+async def test_a_member_of_a_static_group(js: JetStream) -> None:
+    transform = {"src": "foo.*", "dest": "{{partition(2,1)}}.foo.{{wildcard(1)}}"}
+    await js.create_stream(name="S", subjects=["foo.*"], subject_transform=transform)
+    await static.create(js, "S", "g", 2, members=["m"])
+    with pytest.raises(NotAMemberError):
+        async with static.join(js, "S", "g", "x", lambda message: message.ack()):
+            pass
+    for number in range(5):
+        await js.publish(f"foo.{number}")
+    async with asyncio.timeout(20), static.join(js, "S", "g", "m") as membership:
+        seen = []
+        async for message in membership:
+            seen.append(message.subject)
+            await message.ack()
+            if len(seen) == 5:
+                break
+        assert sorted(seen) == [f"foo.{number}" for number in range(5)]
+        await static.delete(js, "S", "g")
+    assert isinstance(membership._record, StaticGroup)
+    assert [name async for name in js.consumer_names("S")] == []
