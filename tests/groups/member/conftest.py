@@ -1,98 +1,11 @@
-"""What the tests of members share: a group with its stream, and what its handlers saw."""
+"""What the tests of members share."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
-
 import pytest
 
-from headrace.api.consumers import ConsumerConfig
 from headrace.client import JetStream
-from headrace.groups import ElasticGroup, Layout, PartitioningFilter, elastic
-from headrace.groups.member import Membership
-from headrace.groups.message import GroupMessage
-from waiting import until
-
-STREAM: Final = "ORDERS"
-GROUP: Final = "billing"
-PARTITIONS: Final = 4
-CONFIG: Final = ConsumerConfig(ack_wait=1.0, max_ack_pending=1)
-
-
-class Seen:
-    """What handlers got, in order: member, key, number, partition, generation."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[str, str, int, int, int]] = []
-
-    def note(self, member: str, message: GroupMessage) -> None:
-        key = message.subject.partition(".")[2]
-        number = int(message.payload)
-        self.rows.append((member, key, number, message.partition, message.generation))
-
-    def handler(self, member: str) -> Callable[[GroupMessage], Awaitable[None]]:
-        async def handle(message: GroupMessage) -> None:
-            self.note(member, message)
-            await message.ack_sync()
-
-        return handle
-
-    def numbers(self, key: str | None = None) -> list[int]:
-        return [row[2] for row in self.rows if key in (None, row[1])]
-
-    def members(self, since: int = 0) -> set[str]:
-        return {row[0] for row in self.rows[since:]}
-
-    def check_once_and_in_order(self, total: int) -> None:
-        assert sorted(self.numbers()) == list(range(total))
-        for key in {row[1] for row in self.rows}:
-            assert self.numbers(key) == sorted(self.numbers(key)), key
-
-
-class World:
-    """A group on a server, and the messages of its stream."""
-
-    def __init__(self, js: JetStream) -> None:
-        self.js = js
-        self.seen = Seen()
-        self.published = 0
-        self.errors: list[Exception] = []
-
-    async def create(self, layout: Layout = "interoperable", members: tuple[str, ...] = ()) -> None:
-        await self.js.create_stream(name=STREAM, subjects=[f"{STREAM}.*"], storage="memory")
-        await elastic.create(
-            self.js,
-            STREAM,
-            GROUP,
-            PARTITIONS,
-            partitioning_filters=[PartitioningFilter(f"{STREAM}.*", (1,))],
-            members=members,
-            layout=layout,
-        )
-
-    async def publish(self, count: int, keys: int = 8) -> None:
-        async with self.js.publisher() as publisher:
-            for _ in range(count):
-                number = self.published
-                self.published += 1
-                await publisher.send(f"{STREAM}.k{number % keys}", b"%d" % number)
-            await publisher.flush()
-
-    def join(self, member: str, handler: Any = None, **options: Any) -> Membership[ElasticGroup]:
-        options.setdefault("config", CONFIG)
-        options.setdefault("on_error", self.errors.append)
-        js = options.pop("js", self.js)
-        return Membership(
-            js, ElasticGroup, STREAM, GROUP, member, handler or self.seen.handler(member), **options
-        )
-
-    async def until_seen(self, total: int | None = None) -> None:
-        wanted = self.published if total is None else total
-        await until(
-            lambda: len(self.seen.rows) >= wanted,
-            f"not all of {wanted} messages were handled",
-        )
+from member_world import World
 
 
 @pytest.fixture

@@ -150,7 +150,7 @@ def test_two_instances_that_delete_each_others_consumer_slow_down() -> None:
 
 
 PLANS = st.sampled_from([None, ONE, TWO])
-ANSWERS = {
+ANSWERS: dict[Phase, list[Event]] = {
     Phase.CREATING: [Created(), Overlaps(), Differs(), Failed(), Failed(refused=True)],
     Phase.CONSUMING: [Gone(), Gone(settled=False), Lost()],
     Phase.RELEASING: [Released(True), Released(False)],
