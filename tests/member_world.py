@@ -79,13 +79,17 @@ class World:
                 await publisher.send(f"{STREAM}.k{number % keys}", b"%d" % number)
             await publisher.flush()
 
+    def iterate(self, member: str, **options: Any) -> Membership[ElasticGroup]:
+        """A membership without a handler."""
+        options.setdefault("config", CONFIG)
+        return elastic.join(self.js, STREAM, GROUP, member, on_error=self.errors.append, **options)
+
     def join(self, member: str, handler: Any = None, **options: Any) -> Membership[ElasticGroup]:
         options.setdefault("config", CONFIG)
         options.setdefault("on_error", self.errors.append)
         js = options.pop("js", self.js)
-        return Membership(
-            js, ElasticGroup, STREAM, GROUP, member, handler or self.seen.handler(member), **options
-        )
+        handler = handler or self.seen.handler(member)
+        return elastic.join(js, STREAM, GROUP, member, handler, **options)
 
     async def until_seen(self, total: int | None = None) -> None:
         wanted = self.published if total is None else total

@@ -134,13 +134,14 @@ class Membership(Generic[G]):
 
     @property
     def is_active(self) -> bool:
-        """Whether this instance owns partitions, as far as it knows."""
-        return bool(self._generations)
+        """Whether this instance surely owns partitions."""
+        return any(each.is_owned for each in self._generations)
 
     @property
     def partitions(self) -> tuple[int, ...]:
         """Those it owns now."""
-        return tuple(sorted(n for each in self._generations for n in each.partitions))
+        owned = (each.partitions for each in self._generations if each.is_owned)
+        return tuple(sorted(number for numbers in owned for number in numbers))
 
     @property
     def generation(self) -> int:

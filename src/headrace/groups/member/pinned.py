@@ -56,7 +56,7 @@ class Pinned:
             except NoRespondersError:
                 raise
             except HeadraceError:  # the link is lost: it may be back in time
-                await asyncio.sleep(AGAIN_S)
+                await asyncio.sleep(max(0.0, min(AGAIN_S, lease.until - time())))
                 continue
             return answer.headers.status != REFUSED and lease.answered(sent, time())
         return False

@@ -205,8 +205,9 @@ class Seat:
             self._consuming = None
 
     async def _release(self, state: State) -> Event:
-        consuming, self._consuming = self._consuming, None
+        consuming = self._consuming
         deleted = consuming is not None and await consuming.release(state.release)
+        self._consuming = None
         if not deleted and state.release in (Release.DELETE, Release.REMOVE):
             try:
                 deleted = await self._remove(state)
