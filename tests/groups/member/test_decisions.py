@@ -13,6 +13,7 @@ from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
 from headrace.groups import (
     ElasticGroup,
     GroupConfigurationError,
+    MemberMapping,
     PartitioningFilter,
     StaticGroup,
 )
@@ -203,6 +204,18 @@ def test_the_plans_of_both_layouts() -> None:
     assert plans(group, "c") == {}
     alone = ElasticGroup("S", "g", 3, members=("a", "b"), layout="per_partition")
     assert plans(alone, "b") == {"partition=1": Plan("partition=1", (1,), ("1.>",), True)}
+    mapped = ElasticGroup(
+        "S",
+        "g",
+        1,
+        (PartitioningFilter("a.*"),),
+        member_mappings=(MemberMapping("b", (0,)),),
+        layout="per_partition",
+    )
+    listed = ElasticGroup(
+        "S", "g", 1, (PartitioningFilter("a.*"),), members=("b",), layout="per_partition"
+    )
+    assert plans(mapped, "b") == plans(listed, "b"), "the consumer would have to be replaced"
     fixed = StaticGroup("S", "g", 2, members=("a",), layout="per_partition")
     assert plans(fixed, "a") == {
         "g=0": Plan("g=0", (0,), ("0.>",), True),

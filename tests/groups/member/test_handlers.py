@@ -80,7 +80,7 @@ def _is_full(membership: Any, count: int) -> bool:
     seat = membership._seats["a"]
     consuming = seat.consuming
     held = consuming._work.waiting() if consuming and consuming._work else []
-    return len(held) + consuming._consumption.buffered >= count
+    return bool(len(held) + consuming._consumption.buffered >= count)
 
 
 async def test_a_handler_that_runs_when_the_pin_is_lost_is_told_and_not_cancelled(

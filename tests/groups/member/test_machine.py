@@ -18,6 +18,7 @@ from headrace.groups.member.machine import (
     Event,
     Failed,
     Gone,
+    InUse,
     Lost,
     Overlaps,
     Pause,
@@ -72,6 +73,7 @@ def walk(events: Sequence[Event], state: State | None = None) -> State:
         ((Wanted(ONE), Differs(), Read(ONE)), Phase.DELETING),
         ((Wanted(ONE), Differs(), Read(TWO)), Phase.CREATING),  # we were behind: nothing is deleted
         ((Wanted(ONE), Differs(), Read(ONE), Deleted()), Phase.CREATING),
+        ((Wanted(ONE), Differs(), Read(ONE), InUse()), Phase.PAUSED),  # it is being drained
         ((*AT_WORK, End()), Phase.RELEASING),
         ((*AT_WORK, End(), Released(False)), Phase.OVER),
         ((End(),), Phase.OVER),
@@ -156,7 +158,7 @@ ANSWERS: dict[Phase, list[Event]] = {
     Phase.RELEASING: [Released(True), Released(False)],
     Phase.PAUSED: [Elapsed()],
     Phase.READING: [Read(None), Read(ONE), Read(TWO), Failed()],
-    Phase.DELETING: [Deleted(), Failed(), Failed(refused=True)],
+    Phase.DELETING: [Deleted(), InUse(), Failed(), Failed(refused=True)],
 }
 
 

@@ -56,7 +56,10 @@ def plans(group: StaticGroup | ElasticGroup, member: str) -> dict[str, Plan]:
             if is_static
             else names.partition_consumer(number)
         )
-        wanted[name] = Plan(name, (number,), group.filter_subjects((number,)), True)
+        # A work queue has nothing but what the group takes. One filter for its whole life, as its owners
+        # come from members or from mappings.
+        filters = group.filter_subjects((number,)) if is_static else (f"{number}.>",)
+        wanted[name] = Plan(name, (number,), filters, True)
     return wanted
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .config import Settings
 from .failure import OnFailure
 from .generation import Generation
+from .slots import Slots
 
 if TYPE_CHECKING:
     from ...client import JetStream
@@ -30,7 +31,7 @@ class Crew:
         settings: how the consumers are configured.
         handler, on_failure: what is called for a message, and what follows when that fails.
         concurrency, key: how many handlers run at once, and what must not run twice.
-        read_plan: reads the record anew, and returns what a consumer of this name is to read now.
+        slots: places for handlers, where several consumers share them.
         report: takes errors that nobody waits for.
         failed: takes the error that ends the membership.
         began, ended: are told of every generation.
@@ -45,6 +46,7 @@ class Crew:
     on_failure: OnFailure
     concurrency: int
     key: Callable[[GroupMessage], Hashable]
+    slots: Slots | None
     report: Callable[[Exception], None]
     failed: Callable[[Exception], None]
     began: Callable[[Generation], None]

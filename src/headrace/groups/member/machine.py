@@ -11,6 +11,7 @@ moment. Every wish from outside (``Wanted``, ``End``) may come in every phase.
            Failed   PAUSED                  └ End ──▶ RELEASING ──▶ OVER
 
     CREATING ──Differs──▶ READING ──Read, still wanted──▶ DELETING ──▶ CREATING        (elastic)
+                                                          InUse ──▶ PAUSED
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ __all__ = [
     "Event",
     "Failed",
     "Gone",
+    "InUse",
     "Lost",
     "Overlaps",
     "Pause",
@@ -63,7 +65,7 @@ class Phase(Enum):
 class Pause(Enum):
     """Why it waits before it creates."""
 
-    OVERLAP = "another consumer still reads one of the partitions; growing from 50 ms to 1 s"
+    OVERLAP = "another one still reads one of the partitions; growing from 50 ms to 1 s"
     TROUBLE = "the server could not be reached, or the consumer vanished again; growing as well"
     TICK = "the server refused for a reason that time may cure; ack_wait and half a second"
     STANDBY = "the pinned instance deletes the consumer first; 400 to 499 ms"
@@ -131,6 +133,11 @@ class Deleted:
 
 
 @dataclass(frozen=True, slots=True)
+class InUse:
+    """The consumer that differs has a pinned client, who may still be draining it."""
+
+
+@dataclass(frozen=True, slots=True)
 class Gone:
     """The consumer disappeared. ``settled``: it had been pulled from for a while."""
 
@@ -163,6 +170,7 @@ Event = (
     | Failed
     | Read
     | Deleted
+    | InUse
     | Gone
     | Lost
     | Elapsed
@@ -325,6 +333,8 @@ def _deleting(state: State, event: Event) -> State:
         if state.failures:
             return _pause(state, Pause.TROUBLE)  # two instances delete each other's
         return _begin(replace(state, failures=1))
+    if isinstance(event, InUse):
+        return _pause(state, Pause.OVERLAP)
     if isinstance(event, Failed):
         return _pause(state, Pause.TROUBLE)
     return state

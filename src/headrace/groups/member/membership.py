@@ -30,6 +30,7 @@ from .iteration import Iteration
 from .keys import key_function
 from .machine import End, Release, Wanted
 from .seat import Seat
+from .slots import Slots
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig
@@ -184,6 +185,7 @@ class Membership(Generic[G]):
             on_failure=self._on_failure,
             concurrency=self._concurrency,
             key=self._key or key_function(record),
+            slots=Slots(self._concurrency) if record.layout == "per_partition" else None,
             report=self._report,
             failed=self._fail,
             began=self._began,

@@ -18,6 +18,7 @@ from .machine import (
     End,
     Event,
     Failed,
+    InUse,
     Overlaps,
     Pause,
     Phase,
@@ -61,6 +62,7 @@ class Seat:
         self._consumer: Consumer | None = None
         self._consuming: Consuming | None = None
         self._resume_at = 0.0
+        self._patient_until = 0.0  # with a consumer that differs and is in use
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name=f"{crew.label} at {name}"
         )
@@ -164,6 +166,7 @@ class Seat:
         except HeadraceError as error:
             crew.report(error)
             return Failed()
+        self._patient_until = 0.0
         return Created()
 
     def _refused(self, error: JetStreamApiError) -> Event:
@@ -245,15 +248,25 @@ class Seat:
             return Failed()
 
     async def _delete(self) -> Event:
+        """Delete the consumer that differs, unless its pinned client may still be draining it."""
+        crew, time = self._crew, asyncio.get_running_loop().time
         try:
-            await self._crew.js.delete_consumer(self._crew.stream, self._name)
+            other = await crew.js.consumer(crew.stream, self._name)
+            info = other.cached_info
+            if info is not None and any(group.pinned_client_id for group in info.priority_groups):
+                if not self._patient_until:
+                    self._patient_until = time() + 2 * crew.settings.pin_s
+                if time() < self._patient_until:
+                    return InUse()
+            self._patient_until = 0.0
+            await other.delete()
         except JetStreamApiError as error:
             if error.code != _NOT_FOUND:
-                self._crew.report(error)
+                crew.report(error)
                 return Failed(refused=True)
         except ConnectionClosedError:
             raise
         except HeadraceError as error:
-            self._crew.report(error)
+            crew.report(error)
             return Failed()
         return Deleted()

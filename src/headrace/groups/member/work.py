@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Abreast", "InTurn", "Work"]
 
 TAKEN_AT_ONCE: Final = 256  # a plain handler lets the loop breathe after so many
+IN_A_ROW: Final = 16  # of one partition, where several share the handlers
 HELD_MAX: Final = (
     10_000  # messages that wait in the lanes; what the server has beyond that stays there
 )
@@ -68,18 +69,34 @@ class InTurn:
 
     async def run(self) -> None:
         """See ``Work``."""
-        waiting, consumption = self._waiting, self._consumption
-        generation, call = self._generation, self._handling.call
-        lease, time = generation.lease, asyncio.get_running_loop().time
-        turn = 0
+        waiting, slots = self._waiting, self._crew.slots
         while not self._stopping:
             if not waiting:
-                waiting.extend(await consumption.next_batch(TAKEN_AT_ONCE))
+                waiting.extend(await self._consumption.next_batch(TAKEN_AT_ONCE))
                 if not waiting:
                     return
                 continue
+            if slots is None:
+                if not await self._handle(TAKEN_AT_ONCE):
+                    return
+                await asyncio.sleep(0)
+                continue
+            await slots.take()
+            try:
+                if not await self._handle(IN_A_ROW):
+                    return
+            finally:
+                slots.give()
+            await asyncio.sleep(0)
+
+    async def _handle(self, count: int) -> bool:
+        """Handle what waits, up to ``count`` messages. False: the lease is over."""
+        waiting, generation, call = self._waiting, self._generation, self._handling.call
+        lease, time = generation.lease, asyncio.get_running_loop().time
+        while waiting and count and not self._stopping:
             if time() >= lease.until:
-                return
+                return False
+            count -= 1
             self._current = self.last = message = GroupMessage(waiting.popleft(), generation)
             try:
                 if (result := call(message)) is not None:
@@ -90,10 +107,7 @@ class InTurn:
                 await self._handling.failed(message, error)
             finally:
                 self._current = None
-            turn += 1
-            if turn >= TAKEN_AT_ONCE:
-                turn = 0
-                await asyncio.sleep(0)
+        return True
 
     def stop(self) -> None:
         """See ``Work``."""
@@ -129,6 +143,7 @@ class Abreast:
         self._lanes: Lanes[GroupMessage] = Lanes()
         self._handling = Handling(crew, generation)
         self._running: dict[GroupMessage, None] = {}
+        self._left: list[GroupMessage] = []  # taken out of their lanes, and not begun
         self._idle: deque[asyncio.Future[None]] = deque()  # handlers that wait for a message
         self._tasks: list[asyncio.Task[None]] = []
         self._room: asyncio.Future[None] | None = None  # until the lanes have room
@@ -201,8 +216,14 @@ class Abreast:
 
     async def _handle(self, key: Hashable, message: GroupMessage) -> None:
         self._running[message] = None
-        self.last = message
+        slots = self._crew.slots
         try:
+            if slots is not None:
+                await slots.take()
+                if self._stopping or not self._generation.is_owned:
+                    self._left.append(message)
+                    return
+            self.last = message
             if (result := self._handling.call(message)) is not None:
                 await await_result(result)
         except CALLBACK_ERRORS as error:
@@ -210,6 +231,8 @@ class Abreast:
                 raise
             await self._handling.failed(message, error)
         finally:
+            if slots is not None:
+                slots.give()
             del self._running[message]
             self._lanes.done(key)
             self._wake(1)
@@ -224,7 +247,7 @@ class Abreast:
 
     def waiting(self) -> list[JetStreamMessage]:
         """See ``Work``."""
-        return [message._message for message in self._lanes]
+        return [message._message for message in (*self._left, *self._lanes)]
 
     def running(self) -> list[JetStreamMessage]:
         """See ``Work``."""
