@@ -20,6 +20,7 @@ NATS_SERVER: Final = "nats-server"
 COMMANDS = {
     "serve": "run the broker",
     "jobs": "deliver jobs over HTTP: push and pull consumers, retries, dead letters",
+    "group": "consumer groups: static and elastic, strict order for each key",
     "demo": "publish a year of real flights, read them with Spark, draw how delays carry over",
 }
 """The commands and their summaries; the module of each has its name."""
