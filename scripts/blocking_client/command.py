@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from . import plain
+from . import plain, verbs
 from .facade import write_module
 from .source import ROOT, ProblemError
 from .table import MODULES
@@ -23,6 +23,7 @@ FACADES = ROOT / "src" / "headrace" / "client" / "blocking"
 def targets() -> dict[Path, Callable[[], str]]:
     """The files, and what writes each."""
     files: dict[Path, Callable[[], str]] = {plain.TARGET: plain.write_plain}
+    files |= {verbs.TARGET / f"{k}.py": partial(verbs.write_verbs, k) for k in verbs.KINDS}
     return files | {FACADES / f"{name}.py": partial(write_module, name) for name in MODULES}
 
 

@@ -95,6 +95,36 @@ _OTHERWISE = {
         )
     ],
     "JetStream.publisher": [("each message that failed;", f"each message that failed, {_THREAD};")],
+    "GroupMessage": [
+        (
+            "They queue the answer at once, and may be awaited or not;",
+            "They queue the answer at once;",
+        )
+    ],
+    "Membership": [
+        (
+            "a plain or a coroutine function. It acknowledges",
+            "a plain function, on one of ``concurrency`` threads of the membership's own. It acknowledges",
+        ),
+        (
+            "instead of what the group partitions by.",
+            f"instead of what the group partitions by; called {_THREAD}.",
+        ),
+        (
+            "plain functions, called when",
+            f"called {_THREAD}, when",
+        ),
+        (
+            "called with errors that do not end the membership;",
+            f"called with errors that do not end the membership, {_THREAD};",
+        ),
+    ],
+    "Membership.leave": [
+        (
+            "Cancelled, it cancels the handlers that run.",
+            "Interrupted, it goes on waiting for them in the background.",
+        )
+    ],
     "ObjectStore.put": [
         ("and by cancelling:", "and by an interrupt:"),
         ("(Cancelled at", "(Interrupted at"),

@@ -18,11 +18,12 @@ import pytest
 import headrace
 from blocking_client import command, facade, plain, source, words
 from blocking_client.source import ProblemError
-from headrace import sync
+from headrace import groups, sync
 from headrace.client import blocking
 from headrace.jobs.client import AsyncJobsClient, BlockingWorker, JobsClient, Worker
 from headrace.jobs.client import aio as jobs_aio
 from headrace.jobs.client import blocking as jobs_blocking
+from headrace.sync import groups as sync_groups
 
 RENAMED = {
     "__aenter__": "__enter__",
@@ -55,11 +56,19 @@ def twins() -> Iterator[tuple[Any, Any]]:
             yield vars(importlib.import_module(twin.__module__))[inner.partition("[")[0]], twin
 
 
+GROUPS_OF_THREADS = {"GroupMessage", "Membership", "elastic", "static"}
 TWINS = [
     *twins(),
     (AsyncJobsClient, JobsClient),
     (jobs_aio.Queue, jobs_blocking.Queue),
     (Worker, BlockingWorker),
+    (groups.Membership, sync_groups.Membership),
+    (groups.GroupMessage, sync_groups.GroupMessage),
+    *((getattr(groups.static, n), getattr(sync_groups.static, n)) for n in groups.static.__all__),
+    *(
+        (getattr(groups.elastic, n), getattr(sync_groups.elastic, n))
+        for n in groups.elastic.__all__
+    ),
 ]
 
 
@@ -137,6 +146,16 @@ def test_a_twin_has_no_more_than_the_asyncio_class(aio: Any, twin: Any) -> None:
                 re.findall(r"self\.([a-z]\w*)\b", inspect.getsource(vars(base)["__init__"]))
             )
     assert not [name for name in members(twin) if name not in inherited]
+
+
+def test_the_groups_for_threads_have_every_name() -> None:
+    assert sync_groups.__all__ == groups.__all__
+    for name in groups.__all__:
+        theirs = getattr(sync_groups, name)
+        assert (theirs is getattr(groups, name)) == (name not in GROUPS_OF_THREADS), name
+    assert sync_groups.static.__all__ == groups.static.__all__
+    assert sync_groups.elastic.__all__ == groups.elastic.__all__
+    assert sync.groups is sync_groups
 
 
 def test_the_blocking_broker_has_what_users_of_the_asyncio_one_have() -> None:

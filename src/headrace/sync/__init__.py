@@ -9,7 +9,7 @@
 
 Each connection has one background thread, which ends when the connection is closed. A connection cannot
 be used after a fork: connect in the process that uses it. ``sync.Broker`` runs a broker on such a
-thread; its ``connect`` needs no socket.
+thread; its ``connect`` needs no socket. ``sync.groups`` is ``headrace.groups`` for threads.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .client.blocking.batch import AtomicBatch
-from .client.blocking.connection import Connection, connect
-from .client.blocking.consume import Consumption
-from .client.blocking.consumer import Consumer
-from .client.blocking.jetstream import JetStream
-from .client.blocking.keyvalue import KeyValue
-from .client.blocking.messages import Batch, JetStreamMessage, Message
-from .client.blocking.objectstore import ObjectReader, ObjectStore
-from .client.blocking.ordered import OrderedConsumer
-from .client.blocking.publisher import Publisher
-from .client.blocking.push import PushSubscription
-from .client.blocking.stream import Stream
-from .client.blocking.subscription import Subscription
-from .client.blocking.watch import Watch
+from ..client.blocking.batch import AtomicBatch
+from ..client.blocking.connection import Connection, connect
+from ..client.blocking.consume import Consumption
+from ..client.blocking.consumer import Consumer
+from ..client.blocking.jetstream import JetStream
+from ..client.blocking.keyvalue import KeyValue
+from ..client.blocking.messages import Batch, JetStreamMessage, Message
+from ..client.blocking.objectstore import ObjectReader, ObjectStore
+from ..client.blocking.ordered import OrderedConsumer
+from ..client.blocking.publisher import Publisher
+from ..client.blocking.push import PushSubscription
+from ..client.blocking.stream import Stream
+from ..client.blocking.subscription import Subscription
+from ..client.blocking.watch import Watch
 
 __all__ = [
     "AtomicBatch",
@@ -58,8 +58,10 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Load ``Broker`` on first use: a client does not need it."""
+    """Load ``Broker`` and ``groups`` on first use: a client does not need them."""
+    if name == "groups":
+        return importlib.import_module(".groups", __name__)
     if name != "Broker":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = importlib.import_module(".embedded", __package__).BlockingBroker
+    value = globals()[name] = importlib.import_module("..embedded", __name__).BlockingBroker
     return value

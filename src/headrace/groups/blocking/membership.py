@@ -1,0 +1,207 @@
+"""A member at work, for threads: its handlers run on threads of the membership's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+from ...api.consumers import ConsumerConfig
+from ...client.blocking.jetstream import JetStream
+from ...client.blocking.loop_thread import Blocking, LoopThread, take_next
+from ...client.callbacks import check_plain
+from ...errors import ConfigurationError
+from ..member import Membership as AioMembership
+from ..member import OnFailure
+from ..member.machine import Release
+from ..message import GroupMessage as AioGroupMessage
+from ..records import ElasticGroup, StaticGroup
+from .message import GroupMessage
+from .workers import Workers
+
+__all__ = ["Handler", "Membership", "joined"]
+
+G = TypeVar("G", StaticGroup, ElasticGroup)
+Handler = Callable[[GroupMessage], object]
+
+
+def joined(
+    js: JetStream,
+    join: Callable[..., AioMembership[G]],
+    stream: str,
+    group: str,
+    member: str,
+    handler: Handler | None,
+    config: ConsumerConfig | None,
+    *,
+    concurrency: int,
+    key: Callable[[GroupMessage], Hashable] | None,
+    on_failure: OnFailure | None,
+    on_active: Callable[[int], object] | None,
+    on_standby: Callable[[], object] | None,
+    on_error: Callable[[Exception], object] | None,
+) -> Membership[G]:
+    """What ``join``, which is that of ``static`` or ``elastic``, is for threads."""
+    thread = js._thread
+    workers = Workers(concurrency, f"member {member} of {group}")
+    inner = join(
+        js._inner,
+        stream,
+        group,
+        member,
+        None if handler is None else _handing_over(thread, workers, handler),
+        config,
+        concurrency=concurrency,
+        key=key,
+        on_failure=on_failure,
+        on_active=on_active,
+        on_standby=on_standby,
+        on_error=on_error,
+    )
+    return Membership(thread, inner, workers)
+
+
+def _handing_over(
+    thread: LoopThread, workers: Workers, handler: Handler
+) -> Callable[[AioGroupMessage], Any]:
+    check_plain("handler", handler)
+
+    async def hand_over(message: AioGroupMessage) -> None:
+        await workers.run(partial(handler, GroupMessage._of(thread, message)))
+
+    return hand_over
+
+
+class Membership(Blocking, Generic[G]):
+    """One instance of a group's member. Made by ``static.join`` and ``elastic.join``.
+
+    ::
+
+        with elastic.join(js, "ORDERS", "billing", "a", handle) as membership:
+            membership.wait()
+
+    Entered, it waits until the record lists the member, takes part, and follows the record's changes. Of
+    several instances of one member the first that gets work is active; the others stand by. Without a
+    handler iterate it: ``for message in membership``; a message counts as handled when the next one is
+    asked for.
+
+    Args:
+        kind: ``StaticGroup`` or ``ElasticGroup``.
+        stream, group, member: the stream of the group, the group, and which of its members this is.
+        handler: called for each message, a plain function, on one of ``concurrency`` threads of the
+            membership's own. It acknowledges the message.
+        config: how the member's consumers deliver; all instances of a group give the same. Names, filters
+            and priority group are set by the group. ``ack_wait`` is 5 seconds where none is given.
+        concurrency: how many handlers run at once, never two for one key.
+        key: what a message's key is, instead of what the group partitions by; called on the background
+            thread, where it must not make blocking calls.
+        on_failure: what follows when the handler raises: ``Stop()``, ``Retry(…)``, ``DeadLetter(…)``.
+        on_active, on_standby: called on the background thread, where it must not make blocking calls,
+            when this instance becomes the owner of partitions, with the generation, and when it is the
+            owner of none any more.
+        on_error: called with errors that do not end the membership, on the background thread, where it
+            must not make blocking calls; without it those are connection events.
+        random: for pauses.
+
+    Attributes:
+        stream, group, member: as given.
+    """
+
+    __slots__ = ("_workers",)
+    _inner: AioMembership[G]
+
+    def __init__(self, thread: LoopThread, inner: AioMembership[G], workers: Workers) -> None:
+        super().__init__(thread, inner)
+        self._workers = workers
+
+    # What it is
+
+    @property
+    def stream(self) -> str:
+        """As given."""
+        return self._inner.stream
+
+    @property
+    def group(self) -> str:
+        """As given."""
+        return self._inner.group
+
+    @property
+    def member(self) -> str:
+        """As given."""
+        return self._inner.member
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this instance owns partitions, as far as it knows."""
+        return self._inner.is_active
+
+    @property
+    def partitions(self) -> tuple[int, ...]:
+        """Those it owns now."""
+        owned = list(self._inner._generations)  # at once: the loop's thread changes it
+        return tuple(sorted(number for each in owned for number in each.partitions))
+
+    @property
+    def generation(self) -> int:
+        """The newest generation of what it owns; 0 if that is nothing."""
+        return max((each.number for each in list(self._inner._generations)), default=0)
+
+    # Beginning
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._begin())
+        return self
+
+    async def _begin(self) -> None:
+        await self._inner.start()
+        ended = self._inner._ended
+        if ended is not None:
+            ended.add_done_callback(lambda _: self._workers.close())
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._thread.run(self._inner.__aexit__(kind, error, traceback))
+        finally:
+            self._workers.close()
+
+    # Taking messages without a handler
+
+    def __iter__(self) -> Iterator[GroupMessage]:
+        return self
+
+    def __next__(self) -> GroupMessage:
+        return GroupMessage._of(self._thread, take_next(self._thread, self._inner))
+
+    # Ending
+
+    def wait(self) -> None:
+        """Until the membership has ended: by ``leave``, or because the group was deleted.
+
+        Raises:
+            GroupChangedError: what is fixed at the group's creation was changed, or the record is bad.
+            HandlerFailedError: the handler failed, and the policy is to stop.
+            ConnectionClosedError: the connection is closed.
+            GroupError: the member's consumer cannot be had.
+        """
+        if self._workers.is_here:
+            raise ConfigurationError(
+                "a membership cannot be waited for inside its own handler; leave() ends it"
+            )
+        self._thread.run(self._inner.wait())
+
+    def leave(self) -> None:
+        """End: begin no more handlers, wait for those that run, and let a standby begin at once.
+
+        Called by a handler it does not wait. Interrupted, it goes on waiting for them in the background.
+        """
+        if self._workers.is_here:
+            self._thread.call(self._inner._finish, None, Release.HAND_OVER)
+            return
+        self._thread.run(self._inner.leave())

@@ -1,0 +1,64 @@
+"""Partitioned consumer groups without ``async``: the same names as ``headrace.groups``, for threads.
+
+::
+
+    from headrace import sync
+    from headrace.sync.groups import elastic
+
+    with sync.connect() as connection:
+        with elastic.join(connection.jetstream(), "ORDERS", "billing", "a", handle) as membership:
+            membership.wait()
+
+Handlers are plain functions, and run on threads of the membership's own.
+"""
+
+from __future__ import annotations
+
+from ..groups import (
+    DeadLetter,
+    ElasticGroup,
+    GroupChangedError,
+    GroupConfigurationError,
+    GroupError,
+    GroupExistsError,
+    GroupNotFoundError,
+    GroupRecordError,
+    HandlerFailedError,
+    Layout,
+    MemberMapping,
+    MemberNotActiveError,
+    NotAMemberError,
+    NotOwnedError,
+    OnFailure,
+    PartitioningFilter,
+    Retry,
+    StaticGroup,
+    Stop,
+)
+from ..groups.blocking import GroupMessage, Membership, elastic, static
+
+__all__ = [
+    "DeadLetter",
+    "ElasticGroup",
+    "GroupChangedError",
+    "GroupConfigurationError",
+    "GroupError",
+    "GroupExistsError",
+    "GroupMessage",
+    "GroupNotFoundError",
+    "GroupRecordError",
+    "HandlerFailedError",
+    "Layout",
+    "MemberMapping",
+    "MemberNotActiveError",
+    "Membership",
+    "NotAMemberError",
+    "NotOwnedError",
+    "OnFailure",
+    "PartitioningFilter",
+    "Retry",
+    "StaticGroup",
+    "Stop",
+    "elastic",
+    "static",
+]
