@@ -6,6 +6,7 @@ the first group; reading never makes one.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import dataclasses
 from collections.abc import Callable
@@ -37,6 +38,7 @@ ATTEMPTS: Final = 64
 """How often a change is tried on records that others change at the same time. Each time one succeeds."""
 
 NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
+_READ_AT_ONCE: Final = 64
 _DELETED: Final = {"KV-Operation": "DEL"}
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
 
@@ -57,8 +59,8 @@ class Found(NamedTuple, Generic[G]):
 class Records(Generic[G]):
     """The records of one kind of group. Nothing is asked of the server until a method is called.
 
-    Every read goes to the leader of the bucket: what one call has stored the next one finds, in a cluster
-    too.
+    Every read but a watch goes to the leader of the bucket: what one call has stored the next one finds, in
+    a cluster too.
 
     Args:
         kind: ``StaticGroup`` or ``ElasticGroup``.
@@ -106,8 +108,11 @@ class Records(Generic[G]):
 
     def _led(self) -> KeyValue:
         """The bucket, read through its leader: a copy that lags would deny a group just created."""
-        api = self._js._api
-        return KeyValue(api, Stream(api, f"KV_{self.bucket}"), self.bucket)
+        return KeyValue(self._js._api, self._stream(), self.bucket)
+
+    def _stream(self) -> Stream:
+        """The stream behind the bucket; as it was not asked for its settings, its leader is read from."""
+        return Stream(self._js._api, f"KV_{self.bucket}")
 
     # One record
 
@@ -188,26 +193,32 @@ class Records(Generic[G]):
     # Several, and changes
 
     async def list(self, stream: str) -> Found[G]:
-        """The records of a stream's groups by name; none where the bucket is missing."""
+        """The records of a stream's groups, by name; none where the bucket is missing."""
         check_stream_name(stream)
-        groups: dict[str, G] = {}
-        damaged: dict[str, GroupRecordError] = {}
         try:
             bucket = await self.open()
         except GroupNotFoundError:
             return Found([], {})
-        async with await bucket.watch(f"{stream}.*") as watch:
-            async for entry in watch.initial():
-                group = group_of(stream, entry.key) or ""
-                groups.pop(group, None)  # several of a key, if the watch had to begin anew
-                damaged.pop(group, None)
-                if entry.operation != "put":
-                    continue
-                try:
-                    groups[group] = self._decode(stream, group, entry)
-                except GroupRecordError as error:
-                    damaged[group] = error
-        return Found([groups[name] for name in sorted(groups)], dict(sorted(damaged.items())))
+        prefix = f"$KV.{self.bucket}."
+        info = await self._stream().info(subjects=prefix + key_of(stream, "*"))
+        keys = sorted(subject.removeprefix(prefix) for subject in info.state.subjects)
+        found: Found[G] = Found([], {})
+        for first in range(0, len(keys), _READ_AT_ONCE):
+            await asyncio.gather(
+                *(self._look(bucket, stream, key, found) for key in keys[first:][:_READ_AT_ONCE])
+            )
+        groups = sorted(found.groups, key=lambda each: each.name)
+        return Found(groups, dict(sorted(found.damaged.items())))
+
+    async def _look(self, bucket: KeyValue, stream: str, key: str, found: Found[G]) -> None:
+        """Read one of a stream's records, if it is still there."""
+        group = group_of(stream, key) or ""
+        try:
+            found.groups.append(self._decode(stream, group, await bucket.get(key)))
+        except KeyNotFoundError:
+            pass  # only the mark of a deletion
+        except GroupRecordError as error:
+            found.damaged[group] = error
 
     async def watch(
         self,
