@@ -44,7 +44,8 @@ def js(server: peers.ServerProcess) -> Iterator[sync.JetStream]:
         js = connection.jetstream()
         transform = {"src": "part.*", "dest": "{{partition(4,1)}}.part.{{wildcard(1)}}"}
         js.create_stream(name="ORDERS", subjects=["orders.*"], storage="memory")
-        js.create_stream(name="PARTS", subjects=["part.*"], subject_transform=transform)
+        parts = {"subjects": ["part.*"], "subject_transform": transform, "storage": "memory"}
+        js.create_stream(name="PARTS", **parts)
         yield js
         for name in list(js.stream_names()):
             js.delete_stream(name)

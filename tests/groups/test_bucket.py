@@ -72,6 +72,18 @@ async def test_a_record_is_created_read_changed_and_removed(js: JetStream) -> No
     assert (await records.create(group())).revision > 4
 
 
+async def test_a_bucket_that_goes_takes_its_groups_along(js: JetStream) -> None:
+    records = Records(js, StaticGroup)
+    await records.make(1)
+    await records.create(group())
+    await js.delete_key_value("static-consumer-groups")
+    for _ in range(2):
+        with pytest.raises(GroupNotFoundError, match="KV bucket doesn't exist: stream not found"):
+            await records.get("S", "g")
+    await records.make(1)
+    assert (await records.create(group())).revision == 1
+
+
 async def test_the_groups_of_a_stream_are_listed_beside_damaged_ones(js: JetStream) -> None:
     records = Records(js, StaticGroup)
     bucket = await records.make(1)

@@ -37,7 +37,7 @@ G = TypeVar("G", StaticGroup, ElasticGroup)
 ATTEMPTS: Final = 64
 """How often a change is tried on records that others change at the same time. Each time one succeeds."""
 
-NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
+_NOT_FOUND: Final = Errors.STREAM_NOT_FOUND.err_code
 _READ_AT_ONCE: Final = 64
 _DELETED: Final = {"KV-Operation": "DEL"}
 _EXISTS: Final = Errors.STREAM_NAME_EXISTS.err_code
@@ -84,12 +84,7 @@ class Records(Generic[G]):
             try:
                 await self._js.key_value(self.bucket)
             except JetStreamApiError as error:
-                if error.err_code != NOT_FOUND:
-                    raise
-                raise GroupNotFoundError(
-                    f"the {self.word} consumer group KV bucket doesn't exist: {error.description}; "
-                    "the first group that is created makes it"
-                ) from error
+                raise self._missing(error) from error
             self._kv = self._led()
         return self._kv
 
@@ -124,6 +119,8 @@ class Records(Generic[G]):
             entry = await bucket.get(key)
         except KeyNotFoundError as error:
             raise self.not_found(stream, group) from error
+        except JetStreamApiError as error:
+            raise self._missing(error) from error
         return self._decode(stream, group, entry)
 
     async def create(self, record: G) -> G:
@@ -241,6 +238,16 @@ class Records(Generic[G]):
         return GroupNotFoundError(
             f"can not get the current {word} consumer group's config: error getting the {word} consumer "
             f"group's config: not found (group {group!r} of stream {stream!r})"
+        )
+
+    def _missing(self, error: JetStreamApiError) -> Exception:
+        """What to raise for an answer of the server: there is no bucket, or something else is wrong."""
+        if error.err_code != _NOT_FOUND:
+            return error
+        self._kv = None
+        return GroupNotFoundError(
+            f"the {self.word} consumer group KV bucket doesn't exist: {error.description}; "
+            "the first group that is created makes it"
         )
 
     def contended(self, stream: str, group: str) -> GroupError:
