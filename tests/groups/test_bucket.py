@@ -80,8 +80,6 @@ async def test_a_bucket_that_goes_takes_its_groups_along(js: JetStream) -> None:
     for _ in range(2):
         with pytest.raises(GroupNotFoundError, match="KV bucket doesn't exist: stream not found"):
             await records.get("S", "g")
-    await records.make(1)
-    assert (await records.create(group())).revision == 1
 
 
 async def test_the_groups_of_a_stream_are_listed_beside_damaged_ones(js: JetStream) -> None:

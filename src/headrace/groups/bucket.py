@@ -84,6 +84,8 @@ class Records(Generic[G]):
             try:
                 await self._js.key_value(self.bucket)
             except JetStreamApiError as error:
+                if error.err_code != _NOT_FOUND:
+                    raise
                 raise self._missing(error) from error
             self._kv = self._led()
         return self._kv
@@ -120,6 +122,8 @@ class Records(Generic[G]):
         except KeyNotFoundError as error:
             raise self.not_found(stream, group) from error
         except JetStreamApiError as error:
+            if error.err_code != _NOT_FOUND:
+                raise
             raise self._missing(error) from error
         return self._decode(stream, group, entry)
 
@@ -240,10 +244,8 @@ class Records(Generic[G]):
             f"group's config: not found (group {group!r} of stream {stream!r})"
         )
 
-    def _missing(self, error: JetStreamApiError) -> Exception:
-        """What to raise for an answer of the server: there is no bucket, or something else is wrong."""
-        if error.err_code != _NOT_FOUND:
-            return error
+    def _missing(self, error: JetStreamApiError) -> GroupNotFoundError:
+        """What to raise where the server has no such bucket, or not any more."""
         self._kv = None
         return GroupNotFoundError(
             f"the {self.word} consumer group KV bucket doesn't exist: {error.description}; "
