@@ -87,6 +87,7 @@ async def test_a_partition_that_moves_is_drained_and_what_was_not_begun_goes_on_
         assert b.partitions == (0, 1, 2, 3)
     world.seen.check_once_and_in_order(40)
     assert len([row for row in world.seen.rows if row[0] == "a"]) < 40
+    assert not world.errors
 
 
 async def test_one_handler_at_a_time_means_one_for_all_partitions(world: World) -> None:

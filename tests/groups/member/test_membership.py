@@ -72,6 +72,7 @@ async def test_a_planned_change_moves_partitions_within_a_second_without_duplica
         await world.until_seen()
     world.seen.check_once_and_in_order(40)
     assert world.seen.members() == {"a", "b"}
+    assert not world.errors
 
 
 async def test_a_standby_takes_over_when_the_pinned_instance_leaves_or_steps_down(
@@ -105,6 +106,7 @@ async def test_a_standby_takes_over_when_the_pinned_instance_leaves_or_steps_dow
     generations = [row[4] for row in world.seen.rows]
     assert generations == sorted(generations)
     assert len(set(generations)) == 3
+    assert not world.errors
 
 
 async def test_a_consumer_that_an_admin_deletes_is_made_again_at_once(

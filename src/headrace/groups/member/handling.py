@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any, Final
 
-from ...client.callbacks import CALLBACK_ERRORS, as_exception, await_result, gives_coroutines
+from ...client.callbacks import CALLBACK_ERRORS, as_exception, gives_coroutines
 from ...client.jetstream.message import Queued
 from ...errors import HeadraceError
 from ..errors import HandlerFailedError
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from .crew import Crew
     from .generation import Generation
 
-__all__ = ["Handling"]
+__all__ = ["Handling", "is_cancelled"]
 
 REASON: Final = "Headrace-Failure"
 ORIGIN: Final = "Headrace-Group"
@@ -30,21 +31,21 @@ class Handling:
     """The handler with its failure policy, within one generation.
 
     Attributes:
+        is_coroutine: whether the handler is plain to see a coroutine function.
         stopping: set when nothing more may begin; a message that waits for its next attempt is left.
     """
 
     def __init__(self, crew: Crew, generation: Generation) -> None:
         self._crew = crew
         self._generation = generation
-        self._is_coroutine = gives_coroutines(crew.handler)
+        self.is_coroutine = gives_coroutines(crew.handler)
         self.stopping = asyncio.Event()
 
-    def call(self, message: GroupMessage) -> Any:
-        """Call the handler. Returns what is to be awaited, or None."""
-        result: Any = self._crew.handler(message)
+    def awaited(self, result: Any) -> Awaitable[object] | None:
+        """What is to be awaited of what the handler returned."""
         if result is None or type(result) is Queued:
             return None
-        return result if self._is_coroutine or inspect.isawaitable(result) else None
+        return result if self.is_coroutine or inspect.isawaitable(result) else None
 
     async def failed(self, message: GroupMessage, error: BaseException) -> None:
         """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop."""
@@ -58,10 +59,10 @@ class Handling:
             if message.is_answered or not await self._may_go_on_after(verdict.delay):
                 return None
             try:
-                if (result := self.call(message)) is not None:
-                    await await_result(result)
+                if (result := self.awaited(self._crew.handler(message))) is not None:
+                    await result
             except CALLBACK_ERRORS as again:
-                if _is_cancelled(again):
+                if is_cancelled(again):
                     raise
                 problem = as_exception(again)
                 failures += 1
@@ -120,7 +121,7 @@ class Handling:
                 return
 
 
-def _is_cancelled(error: BaseException) -> bool:
+def is_cancelled(error: BaseException) -> bool:
     """Whether it is the cancellation of our own task, which ends it."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0

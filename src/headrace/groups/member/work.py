@@ -7,9 +7,9 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final, Protocol
 
-from ...client.callbacks import CALLBACK_ERRORS, await_result
+from ...client.callbacks import CALLBACK_ERRORS
 from ..message import GroupMessage
-from .handling import Handling, _is_cancelled
+from .handling import Handling, is_cancelled
 from .lanes import Lanes
 
 if TYPE_CHECKING:
@@ -91,22 +91,27 @@ class InTurn:
 
     async def _handle(self, count: int) -> bool:
         """Handle what waits, up to ``count`` messages. False: the lease is over."""
-        waiting, generation, call = self._waiting, self._generation, self._handling.call
+        waiting, generation, handling = self._waiting, self._generation, self._handling
         lease, time = generation.lease, asyncio.get_running_loop().time
-        while waiting and count and not self._stopping:
-            if time() >= lease.until:
-                return False
-            count -= 1
-            self._current = self.last = message = GroupMessage(waiting.popleft(), generation)
-            try:
-                if (result := call(message)) is not None:
-                    await await_result(result)
-            except CALLBACK_ERRORS as error:
-                if _is_cancelled(error):
-                    raise
-                await self._handling.failed(message, error)
-            finally:
-                self._current = None
+        handler, is_coroutine = self._crew.handler, handling.is_coroutine
+        try:
+            while waiting and count and not self._stopping:
+                if time() >= lease.until:
+                    return False
+                count -= 1
+                self._current = message = GroupMessage(waiting.popleft(), generation)
+                try:
+                    if is_coroutine:
+                        await handler(message)  # type: ignore[misc]
+                    elif (result := handling.awaited(handler(message))) is not None:
+                        await result
+                except CALLBACK_ERRORS as error:
+                    if is_cancelled(error):
+                        raise
+                    await handling.failed(message, error)
+        finally:
+            self.last = self._current or self.last
+            self._current = None
         return True
 
     def stop(self) -> None:
@@ -224,10 +229,10 @@ class Abreast:
                     self._left.append(message)
                     return
             self.last = message
-            if (result := self._handling.call(message)) is not None:
-                await await_result(result)
+            if (result := self._handling.awaited(self._crew.handler(message))) is not None:
+                await result
         except CALLBACK_ERRORS as error:
-            if _is_cancelled(error):
+            if is_cancelled(error):
                 raise
             await self._handling.failed(message, error)
         finally:
