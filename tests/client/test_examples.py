@@ -34,6 +34,7 @@ def main_of(name: str) -> Callable[[str], Any]:
         ("messages", ["greet.joe hello en", "2121", "nobody listens on 'nobody.home'"]),
         ("streams", ["stored as 1", "acknowledged 10000", "fetched 1000", "left 0"]),
         ("blocking", ["sum 499500"]),
+        ("exactly_once", ["booked 100 payments of 4950"]),
     ],
 )
 def test_an_example_does_what_it_says(

@@ -51,6 +51,8 @@ class Handling:
         """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop."""
         failures = 1
         problem = as_exception(error)
+        if not message.is_owned:
+            return self._crew.report(problem)  # another owner handles it now
         while True:
             verdict = decide(self._crew.on_failure, failures)
             if not isinstance(verdict, Again):

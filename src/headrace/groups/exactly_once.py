@@ -1,0 +1,125 @@
+"""Handling a message exactly once: prepare, acknowledge, commit; or roll back.
+
+The pattern of the partitioned consumer groups document. What a handler changes elsewhere it does in a
+transaction there. The transaction is prepared, then the message is acknowledged and the confirmation awaited,
+then the transaction is committed. Without the confirmation it is rolled back, and the message is delivered
+again to whoever owns its partition.
+
+Between the confirmation and the commit a process can die. Then the message is acknowledged and its effect
+only prepared. Where what is prepared outlives the process, ``was_acknowledged`` tells the next owner what to
+do with it: commit if so, roll back if not. Where it does not, that effect is lost.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from ..api.errors import Errors
+from ..client import Stream
+from ..errors import DisconnectedError, JetStreamApiError, TimeoutError_
+from .errors import NotOwnedError
+
+if TYPE_CHECKING:
+    from ..client import JetStream
+    from .message import GroupMessage
+
+__all__ = ["Transaction", "exactly_once", "was_acknowledged"]
+
+
+class Transaction(Protocol):
+    """What is done elsewhere. The methods may be plain or coroutine functions."""
+
+    def prepare(self) -> object:
+        """Make sure that ``commit`` can only succeed. Raising rolls back."""
+
+    def commit(self) -> object:
+        """Let it take effect."""
+
+    def rollback(self) -> object:
+        """Undo it. Called after a failure at any earlier point, also of ``prepare``."""
+
+
+T = TypeVar("T", bound=Transaction)
+
+
+@asynccontextmanager
+async def exactly_once(
+    message: GroupMessage,
+    transaction: T,
+    *,
+    recoverable: bool = False,
+    timeout: float | None = None,
+) -> AsyncIterator[T]:
+    """Do the body's work in ``transaction``, and let it take effect only with the message's acknowledgement.
+
+    ::
+
+        async with exactly_once(message, Payment(database, message)) as payment:
+            payment.book(...)
+
+    At the end of the body: ``prepare``, then ``ack_sync``, then ``commit``. If the body, ``prepare`` or
+    ``ack_sync`` raise: ``rollback``. No answer to ``ack_sync`` is no answer: it is asked for again as long as
+    this instance owns the partition.
+
+    Args:
+        recoverable: what is prepared outlives the process. A transaction that cannot be told to be
+            acknowledged or not is then left prepared, for the next owner to decide, instead of being rolled
+            back.
+        timeout: seconds to wait for each confirmation; None is the connection's.
+
+    Raises:
+        NotOwnedError: the partition has another owner. Nothing took effect; a handler lets it pass.
+    """
+    try:
+        yield transaction
+        await _done(transaction.prepare)
+    except BaseException:
+        await _done(transaction.rollback)
+        raise
+    in_doubt = False
+    try:
+        while True:
+            try:
+                await message.ack_sync(timeout)
+                break
+            except (TimeoutError_, DisconnectedError):
+                in_doubt = True
+    except NotOwnedError:
+        if not (in_doubt and recoverable):
+            await _done(transaction.rollback)
+        raise
+    except BaseException:  # cancelled, or the connection is closed: it may have been acknowledged
+        if not recoverable:
+            await _done(transaction.rollback)
+        raise
+    await _done(transaction.commit)
+
+
+async def was_acknowledged(js: JetStream, stream: str, sequence: int, consumer: str = "") -> bool:
+    """Whether a message needs nobody any more: what to do with what a former owner has prepared for it.
+
+    Args:
+        stream, sequence: of the message, as its ``metadata`` says. An elastic group's stream loses what is
+            acknowledged.
+        consumer: of a static group, whose stream keeps its messages: the consumer that had it. What the
+            consumer is done with up to some sequence counts; with ``max_ack_pending=1`` that is exact.
+    """
+    if consumer:
+        info = await (await js.consumer(stream, consumer)).info()
+        return info.ack_floor.stream_seq >= sequence
+    try:
+        await Stream(js._api, stream).get_message(sequence)  # of the leader: a copy may lag
+    except JetStreamApiError as error:
+        if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+            raise
+        return True
+    return False
+
+
+async def _done(call: Callable[[], object]) -> None:
+    result = call()
+    if inspect.isawaitable(result):
+        await result
