@@ -139,16 +139,10 @@ async def main(url: str, path: Path | None = None, payments: int = 100) -> None:
         with tempfile.TemporaryDirectory() as directory:
             bank = Bank(path or Path(directory) / "bank.db")
             done = asyncio.Event()
-            workers = [asyncio.create_task(work(js, bank, name, done)) for name in ("a", "b")]
-            while (
-                count := bank.db.execute("SELECT count(*) FROM booked").fetchone()[0]
-            ) < payments:
-                await asyncio.sleep(0.05)
-            done.set()
-            await asyncio.gather(*workers)
+            await asyncio.gather(*(work(js, bank, name, done, payments) for name in ("a", "b")))
             total = bank.db.execute("SELECT sum(amount) FROM booked").fetchone()[0]
-            bank.db.close()
             print("booked", bank.booked(), "payments of", total)
+            bank.db.close()
         await elastic.delete(js, "PAYMENTS", "books")
         await js.delete_stream("PAYMENTS")
 
