@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from headrace.api.consumers import ConsumerConfig
 from headrace.client import JetStream
-from headrace.groups import ElasticGroup, Layout, PartitioningFilter, elastic
+from headrace.groups import ElasticGroup, Layout, MemberMapping, PartitioningFilter, elastic
 from headrace.groups.member import Membership
 from headrace.groups.message import GroupMessage
 from waiting import until
@@ -53,14 +53,16 @@ class Seen:
 class World:
     """A group on a server, and the messages of its stream."""
 
-    def __init__(self, js: JetStream) -> None:
+    def __init__(self, js: JetStream, storage: Literal["file", "memory"] = "memory") -> None:
         self.js = js
+        self.url = js.connection.server
+        self._storage = storage
         self.seen = Seen()
         self.published = 0
         self.errors: list[Exception] = []
 
     async def create(self, layout: Layout = "interoperable", members: tuple[str, ...] = ()) -> None:
-        await self.js.create_stream(name=STREAM, subjects=[f"{STREAM}.*"], storage="memory")
+        await self.js.create_stream(name=STREAM, subjects=[f"{STREAM}.*"], storage=self._storage)
         await elastic.create(
             self.js,
             STREAM,
@@ -70,6 +72,10 @@ class World:
             members=members,
             layout=layout,
         )
+
+    def mapped(self, member: str) -> list[MemberMapping]:
+        """All partitions for one member."""
+        return [MemberMapping(member, tuple(range(PARTITIONS)))]
 
     async def publish(self, count: int, keys: int = 8) -> None:
         async with self.js.publisher() as publisher:

@@ -63,7 +63,15 @@ class NotAMemberError(GroupError):
 
 
 class NotOwnedError(GroupError):
-    """The message's partition has another owner by now, or may have. It was not acknowledged."""
+    """The message's partition has another owner by now, or may have. It was not acknowledged.
+
+    Attributes:
+        in_doubt: an acknowledgement was sent and not answered: it may be acknowledged after all.
+    """
+
+    def __init__(self, text: str, *, in_doubt: bool = False) -> None:
+        super().__init__(text)
+        self.in_doubt = in_doubt
 
 
 class HandlerFailedError(GroupError):

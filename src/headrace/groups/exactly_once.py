@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from ..api.errors import Errors
 from ..client import Stream
-from ..errors import DisconnectedError, JetStreamApiError, TimeoutError_
+from ..errors import JetStreamApiError
 from .errors import NotOwnedError
 
 if TYPE_CHECKING:
@@ -61,14 +61,13 @@ async def exactly_once(
             payment.book(...)
 
     At the end of the body: ``prepare``, then ``ack_sync``, then ``commit``. If the body, ``prepare`` or
-    ``ack_sync`` raise: ``rollback``. No answer to ``ack_sync`` is no answer: it is asked for again as long as
-    this instance owns the partition.
+    ``ack_sync`` raise: ``rollback``.
 
     Args:
-        recoverable: what is prepared outlives the process. A transaction that cannot be told to be
-            acknowledged or not is then left prepared, for the next owner to decide, instead of being rolled
+        recoverable: what is prepared outlives the process. Where the message may be acknowledged or not,
+            the transaction is then left prepared, for the next owner to decide, instead of being rolled
             back.
-        timeout: seconds to wait for each confirmation; None is the connection's.
+        timeout: as for ``GroupMessage.ack_sync``.
 
     Raises:
         NotOwnedError: the partition has another owner. Nothing took effect; a handler lets it pass.
@@ -79,20 +78,12 @@ async def exactly_once(
     except BaseException:
         await _done(transaction.rollback)
         raise
-    in_doubt = False
     try:
-        while True:
-            try:
-                await message.ack_sync(timeout)
-                break
-            except (TimeoutError_, DisconnectedError):
-                in_doubt = True
-    except NotOwnedError:
+        await message.ack_sync(timeout)
+    except BaseException as error:
+        # Cancelled, not answered, the connection is closed: it may be acknowledged after all.
+        in_doubt = not isinstance(error, NotOwnedError) or error.in_doubt
         if not (in_doubt and recoverable):
-            await _done(transaction.rollback)
-        raise
-    except BaseException:  # cancelled, or the connection is closed: it may have been acknowledged
-        if not recoverable:
             await _done(transaction.rollback)
         raise
     await _done(transaction.commit)

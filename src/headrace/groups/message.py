@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..errors import NoRespondersError
+from ..errors import DisconnectedError, NoRespondersError, TimeoutError_
 from .errors import NotOwnedError
 from .names import split_subject
 
@@ -104,21 +104,37 @@ class GroupMessage(msgspec.Struct, eq=False):
     async def ack_sync(self, timeout: float | None = None) -> None:
         """Acknowledge, and return once the server has it on disk.
 
+        Without an answer, as when the link is lost, it asks again, as long as this instance owns the
+        partition.
+
+        Args:
+            timeout: seconds to wait for the one answer to one question, instead of asking again.
+
         Raises:
-            NotOwnedError: the partition has another owner by now, or may have; nothing was acknowledged.
-                Undo what was done: the message is delivered again.
-            TimeoutError, DisconnectedError: no confirmation came; it may be acknowledged or not.
+            NotOwnedError: the partition has another owner by now, or may have. Undo what was done: the
+                message is delivered again. Unless its ``in_doubt`` says that we asked and had no answer.
+            TimeoutError, DisconnectedError: with ``timeout``: no answer came; it may be acknowledged or not.
         """
-        if not self._generation.is_owned:
-            raise NotOwnedError(
-                f"partition {self.partition} is not ours any more (generation {self.generation}); "
-                "the message was not acknowledged and is delivered again to its owner"
-            )
-        try:
-            await self._message.ack_sync(timeout)
-        except NoRespondersError as error:
-            raise NotOwnedError(
-                f"the consumer of partition {self.partition} is gone (generation {self.generation}): "
-                "the members of the group have changed; the message was not acknowledged and is "
-                "delivered again"
-            ) from error
+        in_doubt = False
+        while self._generation.is_owned:
+            try:
+                return await self._message.ack_sync(timeout)
+            except NoRespondersError as error:
+                self._generation.lease.end()
+                raise self._not_owned("its consumer is gone", in_doubt) from error
+            except (TimeoutError_, DisconnectedError):
+                if timeout is not None:
+                    raise
+                in_doubt = True
+        raise self._not_owned("it has another owner, or may have", in_doubt)
+
+    def _not_owned(self, why: str, in_doubt: bool) -> NotOwnedError:
+        then = (
+            "the message may be acknowledged or not"
+            if in_doubt
+            else "the message was not acknowledged and is delivered again"
+        )
+        return NotOwnedError(
+            f"partition {self.partition} is not ours any more (generation {self.generation}): {why}; {then}",
+            in_doubt=in_doubt,
+        )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ...client.callbacks import CALLBACK_ERRORS, as_exception, gives_coroutines
 from ...client.jetstream.message import Queued
-from ...errors import HeadraceError
-from ..errors import HandlerFailedError
+from ...errors import ConnectionClosedError, HeadraceError
+from ..errors import HandlerFailedError, NotOwnedError
 from .failure import Again, decide
 
 if TYPE_CHECKING:
@@ -48,10 +48,13 @@ class Handling:
         return result if self.is_coroutine or inspect.isawaitable(result) else None
 
     async def failed(self, message: GroupMessage, error: BaseException) -> None:
-        """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop."""
+        """The handler raised ``error``. Raises HandlerFailedError where the policy is to stop, and
+        ConnectionClosedError where that is why it failed."""
         failures = 1
         problem = as_exception(error)
-        if not message.is_owned:
+        if isinstance(problem, ConnectionClosedError) and self._crew.js.connection.is_closed:
+            raise problem
+        if not message.is_owned or isinstance(problem, NotOwnedError):
             return self._crew.report(problem)  # another owner handles it now
         while True:
             verdict = decide(self._crew.on_failure, failures)
