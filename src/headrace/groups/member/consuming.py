@@ -224,9 +224,12 @@ class Consuming:
         itself, later."""
         self._leaving = True
         self._stop_work()
-        is_orderly = self.is_active and how in (Release.HAND_OVER, Release.DELETE)
         deleted = False
         try:
+            stays = how in (Release.HAND_OVER, Release.DELETE)
+            if stays and self._pinned is None and not self.outcome.done():
+                await self._receive_last()
+            is_orderly = self.is_active and stays
             if is_orderly and how is Release.HAND_OVER:
                 await self._hand_over()
             elif is_orderly:
@@ -239,6 +242,15 @@ class Consuming:
             self._finish(Lost())
         await self.settled()
         return deleted
+
+    async def _receive_last(self) -> None:
+        """Standing by, pull no more: what is under way by now has pinned us, and needs handing over, too."""
+        try:
+            async with asyncio.timeout(self._crew.settings.ack_wait):
+                await self._consumption.drain()
+                await self.settled()
+        except TimeoutError:
+            return  # the link is gone without a word: the pin will time out
 
     async def _hand_over(self) -> None:
         """Another instance goes on with the consumer, and at once."""
