@@ -227,7 +227,7 @@ class Consuming:
         deleted = False
         try:
             stays = how in (Release.HAND_OVER, Release.DELETE)
-            if stays and self._pinned is None and not self.outcome.done():
+            if stays and self.generation is None and not self.outcome.done():
                 await self._receive_last()
             is_orderly = self.is_active and stays
             if is_orderly and how is Release.HAND_OVER:
