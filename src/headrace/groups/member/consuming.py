@@ -17,6 +17,7 @@ from ...errors import (
 from ..errors import HandlerFailedError
 from ..names import PRIORITY_GROUP
 from .generation import Generation
+from .intake import Intake
 from .lease import Lease
 from .machine import Event, Gone, Lost, Release
 from .pinned import Pinned
@@ -24,6 +25,7 @@ from .takeover import Takeover
 from .work import TAKEN_AT_ONCE, Work, work_of
 
 if TYPE_CHECKING:
+    from ...api.consumers import ConsumerInfo
     from ...client import Consumer, JetStreamMessage
     from .config import Plan
     from .crew import Crew
@@ -61,6 +63,9 @@ class Consuming:
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
         )
         self._takeover: Takeover | None = None
+        self._intake = Intake(
+            self._consumption, self._gather, may_overtake=crew.settings.max_ack_pending != 1
+        )
         self._keeper: asyncio.Task[None] | None = None
         self._worker = self._spawn(self._run(), "work")
 
@@ -155,27 +160,39 @@ class Consuming:
             return False
         number = pinned.number(info)
         self.generation = Generation(number, self._plan.partitions, lease, self._time)
+        self._keeper = self._spawn(self._keep(pinned, lease), "pin")
+        messages = await self._gather(first, info)
+        if not messages:
+            return False
+        self._intake.follow(messages)
+        self._work = work_of(crew)(crew, self._intake, self.generation, messages)
+        crew.began(self.generation)
+        return True
+
+    async def _gather(
+        self, first: list[JetStreamMessage], info: ConsumerInfo | None = None
+    ) -> list[JetStreamMessage]:
+        """What came, and whatever else is under way, in the stream's order. Empty: we own it no more."""
+        assert self._pinned is not None
+        assert self.generation is not None
         self._takeover = takeover = Takeover()
         for message in first:
             takeover.add(message)
-        self._keeper = self._spawn(self._keep(pinned, lease), "pin")
         pause = ASK_FIRST_S
-        while not takeover.is_complete(info):
-            await self._receive(takeover, pause)
-            pause = min(2 * pause, ASK_MAX_S)
+        while info is None or not takeover.is_complete(info, self._unanswered()):
+            if info is not None:
+                await self._receive(takeover, pause)
+                pause = min(2 * pause, ASK_MAX_S)
             if self._leaving or self.outcome.done():
-                return False
-            answer = await pinned.verify(lease)
-            if answer is None:
+                return []
+            info = await self._pinned.verify(self.generation.lease)
+            if info is None:
                 self._finish(Lost())
-                return False
-            info = answer
+                return []
         if self._leaving or self.outcome.done():
-            return False
-        self._work = work_of(crew)(crew, self._consumption, self.generation, takeover.in_order())
+            return []
         self._takeover = None
-        crew.began(self.generation)
-        return True
+        return takeover.in_order()
 
     async def _receive(self, takeover: Takeover, seconds: float) -> None:
         """Take what comes, for so long."""
@@ -205,17 +222,20 @@ class Consuming:
         """Nothing that waits here, or is being handled, shall be delivered again."""
         if not self._crew.settings.acks:
             return
-        messages = self._held()
-        replies = [message._frame[3] for message in messages if not message.is_answered]
+        replies = [message._frame[3] for message in self._unanswered()]
+        if self._takeover is not None:
+            replies += [message._frame[3] for message in self._takeover.in_order()]
         replies += [frame[3] for frame in self._consumption._frames]
         if replies:
             session = self._consumption._session
             session.send_control(session.outbox.answers(replies, IN_PROGRESS))
 
-    def _held(self) -> list[JetStreamMessage]:
-        if self._work is not None:
-            return [*self._work.running(), *self._work.waiting()]
-        return self._takeover.in_order() if self._takeover is not None else []
+    def _unanswered(self) -> list[JetStreamMessage]:
+        """What is being handled, and what came and was not begun."""
+        if self._work is None:
+            return []
+        held = (*self._work.running(), *self._work.waiting())
+        return [message for message in held if not message.is_answered]
 
     # Leaving
 
@@ -294,7 +314,9 @@ class Consuming:
 
     def _send_back(self) -> None:
         """What was not begun is delivered to the next owner at once; the first of it first."""
-        messages = self._work.waiting() if self._work is not None else self._held()
+        messages = self._work.waiting() if self._work is not None else []
+        if self._takeover is not None:
+            messages += self._takeover.in_order()
         replies = [message._frame[3] for message in messages]
         if replies and self._crew.settings.acks and self.is_active:
             self._consumption._session.send_back(replies)

@@ -7,6 +7,7 @@ holds back what it gets until nothing is under way to anybody else, then goes on
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ class Takeover:
         if there is None or there.metadata.consumer_seq < message.metadata.consumer_seq:
             self._by_sequence[sequence] = message
 
-    def is_complete(self, info: ConsumerInfo) -> bool:
-        """Whether everything that waits for its ack, according to ``info``, was delivered to us."""
+    def is_complete(self, info: ConsumerInfo, held: Iterable[JetStreamMessage] = ()) -> bool:
+        """Whether everything that waits for its ack, according to ``info``, was delivered to us.
+
+        Of what came before this, ``held`` is not answered yet.
+        """
         delivered = info.delivered.consumer_seq
-        ours = sum(
-            message.metadata.consumer_seq <= delivered for message in self._by_sequence.values()
-        )
-        return info.num_ack_pending <= ours
+        ours = {
+            message.metadata.stream_seq
+            for message in (*self._by_sequence.values(), *held)
+            if message.metadata.consumer_seq <= delivered
+        }
+        return info.num_ack_pending <= len(ours)
 
     def __len__(self) -> int:
         return len(self._by_sequence)

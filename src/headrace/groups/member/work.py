@@ -13,9 +13,10 @@ from .handling import Handling, is_cancelled
 from .lanes import Lanes
 
 if TYPE_CHECKING:
-    from ...client import Consumption, JetStreamMessage
+    from ...client import JetStreamMessage
     from .crew import Crew
     from .generation import Generation
+    from .intake import Intake
 
 __all__ = ["Abreast", "InTurn", "Work"]
 
@@ -54,12 +55,12 @@ class InTurn:
     def __init__(
         self,
         crew: Crew,
-        consumption: Consumption,
+        intake: Intake,
         generation: Generation,
         first: list[JetStreamMessage],
     ) -> None:
         self._crew = crew
-        self._consumption = consumption
+        self._intake = intake
         self._generation = generation
         self._waiting = deque(first)
         self._handling = Handling(crew, generation)
@@ -72,7 +73,7 @@ class InTurn:
         waiting, slots = self._waiting, self._crew.slots
         while not self._stopping:
             if not waiting:
-                waiting.extend(await self._consumption.next_batch(TAKEN_AT_ONCE))
+                waiting.extend(await self._intake.next_batch(TAKEN_AT_ONCE))
                 if not waiting:
                     return
                 continue
@@ -138,12 +139,12 @@ class Abreast:
     def __init__(
         self,
         crew: Crew,
-        consumption: Consumption,
+        intake: Intake,
         generation: Generation,
         first: list[JetStreamMessage],
     ) -> None:
         self._crew = crew
-        self._consumption = consumption
+        self._intake = intake
         self._generation = generation
         self._lanes: Lanes[GroupMessage] = Lanes()
         self._handling = Handling(crew, generation)
@@ -177,7 +178,7 @@ class Abreast:
                 self._room = asyncio.get_running_loop().create_future()
                 await self._room
                 continue
-            messages = await self._consumption.next_batch()
+            messages = await self._intake.next_batch()
             if not messages:
                 return
             self._add(messages)
@@ -210,7 +211,7 @@ class Abreast:
                 await self._handle(*taken)
             except BaseException:
                 self.stop()
-                self._consumption._abandon()  # wakes who reads
+                self._intake.abandon()  # wakes who reads
                 raise
             if self._room is not None and len(lanes) < HELD_MAX // 2 and not self._room.done():
                 self._room.set_result(None)

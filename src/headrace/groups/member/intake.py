@@ -1,0 +1,59 @@
+"""What a pinned instance is delivered, and whether something is missing in it.
+
+A link that is lost takes with it what was on its way. With several messages under way at once the pin outlives
+that, and what comes next may have overtaken what was lost, which comes again only when its time is over. The
+consumer numbers its deliveries, so a gap shows, and then everything waits until it is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ...client import Consumption, JetStreamMessage
+
+__all__ = ["Intake"]
+
+
+class Intake:
+    """The messages of a consumption, none of which has overtaken one that was lost.
+
+    Args:
+        gather: waits until all that is under way has come; returns it in the stream's order, beginning with
+            what it is given. An empty list: it is over.
+        may_overtake: whether more than one message may be under way.
+    """
+
+    def __init__(
+        self,
+        consumption: Consumption,
+        gather: Callable[[list[JetStreamMessage]], Awaitable[list[JetStreamMessage]]],
+        *,
+        may_overtake: bool,
+    ) -> None:
+        self._consumption = consumption
+        self._gather = gather
+        self._may_overtake = may_overtake
+        self._next = 0
+
+    def follow(self, messages: list[JetStreamMessage]) -> None:
+        """These were delivered, in whatever order: what follows them comes next."""
+        self._next = max(message.metadata.consumer_seq for message in messages) + 1
+
+    async def next_batch(self, max_messages: int = 0) -> list[JetStreamMessage]:
+        """As ``Consumption.next_batch``."""
+        messages = await self._consumption.next_batch(max_messages)
+        if not messages or not self._may_overtake:
+            return messages
+        first = messages[0].metadata.consumer_seq
+        last = messages[-1].metadata.consumer_seq
+        if first != self._next or last - first + 1 != len(messages):
+            messages = await self._gather(messages)
+        if messages:
+            self.follow(messages)
+        return messages
+
+    def abandon(self) -> None:
+        """Nothing more is wanted."""
+        self._consumption._abandon()
