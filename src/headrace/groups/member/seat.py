@@ -248,12 +248,18 @@ class Seat:
             return Failed()
 
     async def _delete(self) -> Event:
-        """Delete the consumer that differs, unless its pinned client may still be draining it."""
+        """Delete the consumer that differs, unless its pinned client may still be draining it.
+
+        A server that was restarted knows of no pin, but of messages that are not acknowledged.
+        """
         crew, time = self._crew, asyncio.get_running_loop().time
         try:
             other = await crew.js.consumer(crew.stream, self._name)
             info = other.cached_info
-            if info is not None and any(group.pinned_client_id for group in info.priority_groups):
+            if info is not None and (
+                info.num_ack_pending
+                or any(group.pinned_client_id for group in info.priority_groups)
+            ):
                 if not self._patient_until:
                     self._patient_until = time() + 2 * crew.settings.pin_s
                 if time() < self._patient_until:
