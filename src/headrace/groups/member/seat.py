@@ -31,6 +31,7 @@ from .machine import (
 )
 
 if TYPE_CHECKING:
+    from ...api.consumers import ConsumerInfo
     from ...client import Consumer
     from .config import Plan
     from .crew import Crew
@@ -227,8 +228,7 @@ class Seat:
             if self._consumer is None or state.made is None:
                 return False
             info = await self._consumer.info()
-            is_pinned = any(group.pinned_client_id for group in info.priority_groups)
-            if is_pinned or info.config.filter_subjects != state.made.filters:
+            if _is_in_use(info) or info.config.filter_subjects != state.made.filters:
                 return False
         try:
             await crew.js.delete_consumer(crew.stream, self._name)
@@ -248,18 +248,12 @@ class Seat:
             return Failed()
 
     async def _delete(self) -> Event:
-        """Delete the consumer that differs, unless its pinned client may still be draining it.
-
-        A server that was restarted knows of no pin, but of messages that are not acknowledged.
-        """
+        """Delete the consumer that differs, unless its pinned client may still be draining it."""
         crew, time = self._crew, asyncio.get_running_loop().time
         try:
             other = await crew.js.consumer(crew.stream, self._name)
             info = other.cached_info
-            if info is not None and (
-                info.num_ack_pending
-                or any(group.pinned_client_id for group in info.priority_groups)
-            ):
+            if info is not None and _is_in_use(info):
                 if not self._patient_until:
                     self._patient_until = time() + 2 * crew.settings.pin_s
                 if time() < self._patient_until:
@@ -276,3 +270,10 @@ class Seat:
             crew.report(error)
             return Failed()
         return Deleted()
+
+
+def _is_in_use(info: ConsumerInfo) -> bool:
+    """Whether somebody may be handling messages: who is pinned, or was, until an admin let go of the pin or
+    the server was restarted."""
+    is_pinned = any(group.pinned_client_id for group in info.priority_groups)
+    return is_pinned or info.num_ack_pending > 0
