@@ -12,12 +12,13 @@ from headrace.groups.member import Membership
 from headrace.groups.message import GroupMessage
 from waiting import until
 
-__all__ = ["CONFIG", "GROUP", "PARTITIONS", "STREAM", "Seen", "World"]
+__all__ = ["CONFIG", "GROUP", "PARTITIONS", "QUICK", "STREAM", "Seen", "World"]
 
 STREAM: Final = "ORDERS"
 GROUP: Final = "billing"
 PARTITIONS: Final = 4
-CONFIG: Final = ConsumerConfig(ack_wait=1.0, max_ack_pending=1)
+CONFIG: Final = ConsumerConfig(ack_wait=5.0, max_ack_pending=1)
+QUICK: Final = ConsumerConfig(ack_wait=1.0, max_ack_pending=1)  # for what is lost and comes again
 
 
 class Seen:

@@ -22,7 +22,7 @@ from headrace.groups import (
     static,
 )
 from member_world import CONFIG, GROUP, STREAM, World
-from waiting import until
+from waiting import elapse, until
 
 pytestmark = pytest.mark.peer
 
@@ -98,7 +98,7 @@ async def test_one_handler_at_a_time_means_one_for_all_partitions(world: World) 
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.001)
+        await elapse(0.001, "handlers overlap")
         running -= 1
         world.seen.note("a", message)
         message.ack()

@@ -19,7 +19,7 @@ from headrace.groups import (
 )
 from headrace.groups.member import Membership
 from member_world import GROUP, STREAM, World
-from waiting import until
+from waiting import elapse, until
 
 pytestmark = pytest.mark.peer
 
@@ -58,7 +58,7 @@ async def test_a_planned_change_moves_partitions_within_a_second_without_duplica
 
     async def slow(message: Any) -> None:
         started.set()
-        await asyncio.sleep(0.02)
+        await elapse(0.02, "messages are under way when the members change")
         world.seen.note("a", message)
         message.ack()
 
@@ -101,7 +101,7 @@ async def test_a_standby_takes_over_when_the_pinned_instance_leaves_or_steps_dow
         before = time.monotonic()
         await world.until_seen()
         assert leader.partitions == (0, 1, 2, 3)
-        assert time.monotonic() - before < 0.9, "it waited for the pin to run out"
+        assert time.monotonic() - before < 3.0, "it waited for the pin to run out"
     world.seen.check_once_and_in_order(30)
     generations = [row[4] for row in world.seen.rows]
     assert generations == sorted(generations)

@@ -11,7 +11,7 @@ import peers
 from headrace.client import connect
 from headrace.errors import ConnectionClosedError
 from headrace.groups import elastic
-from member_world import GROUP, STREAM, World
+from member_world import GROUP, QUICK, STREAM, World
 from nats_cluster import Cable
 from peers import ServerProcess
 from waiting import until
@@ -19,7 +19,7 @@ from waiting import until
 pytestmark = pytest.mark.peer
 
 
-@pytest.fixture(params=["nats-server", "headrace"])
+@pytest.fixture
 def own_server(
     request: pytest.FixtureRequest,
     nats_server: Callable[..., ServerProcess],
@@ -34,11 +34,12 @@ async def world(own_server: ServerProcess) -> AsyncIterator[World]:
         yield World(connection.jetstream(), storage="file")
 
 
+@pytest.mark.parametrize("own_server", ["nats-server", "headrace"], indirect=True)
 async def test_a_server_that_is_killed_and_started_again(
     world: World, own_server: peers.ServerProcess
 ) -> None:
     await world.create(members=("a",))
-    async with world.join("a") as a, world.join("b") as b:
+    async with world.join("a", config=QUICK) as a, world.join("b", config=QUICK) as b:
         await world.publish(20)
         await world.until_seen()
         await asyncio.to_thread(own_server.kill)
@@ -56,12 +57,13 @@ async def test_a_server_that_is_killed_and_started_again(
     world.seen.check_once_and_in_order(60)
 
 
+@pytest.mark.parametrize("own_server", ["headrace"], indirect=True)
 async def test_a_link_that_is_cut_and_mended(world: World, own_server: ServerProcess) -> None:
     await world.create(members=("a",))
     cable = Cable(own_server.port)
     async with (
         connect(f"nats://127.0.0.1:{cable.port}", reconnect_wait=0.05) as far,
-        world.join("a", js=far.jetstream()) as member,
+        world.join("a", js=far.jetstream(), config=QUICK) as member,
     ):
         await world.publish(4)
         await world.until_seen()
@@ -76,6 +78,7 @@ async def test_a_link_that_is_cut_and_mended(world: World, own_server: ServerPro
     world.seen.check_once_and_in_order(8)
 
 
+@pytest.mark.parametrize("own_server", ["headrace"], indirect=True)
 async def test_a_closed_connection_ends_the_membership(world: World, no_leaks: None) -> None:
     await world.create(members=("a",))
     async with connect(world.url) as other:

@@ -134,7 +134,7 @@ class Membership(Blocking, Generic[G]):
 
     @property
     def is_active(self) -> bool:
-        """Whether this instance owns partitions, as far as it knows."""
+        """Whether this instance surely owns partitions."""
         return self._inner.is_active
 
     @property

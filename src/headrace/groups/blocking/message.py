@@ -47,10 +47,16 @@ class GroupMessage(AioGroupMessage, eq=False):
     def ack_sync(self, timeout: float | None = None) -> None:  # type: ignore[override]
         """Acknowledge, and return once the server has it on disk.
 
+        Without an answer, as when the link is lost, it asks again, as long as this instance owns the
+        partition.
+
+        Args:
+            timeout: seconds to wait for the one answer to one question, instead of asking again.
+
         Raises:
-            NotOwnedError: the partition has another owner by now, or may have; nothing was acknowledged.
-                Undo what was done: the message is delivered again.
-            TimeoutError, DisconnectedError: no confirmation came; it may be acknowledged or not.
+            NotOwnedError: the partition has another owner by now, or may have. Undo what was done: the
+                message is delivered again. Unless its ``in_doubt`` says that we asked and had no answer.
+            TimeoutError, DisconnectedError: with ``timeout``: no answer came; it may be acknowledged or not.
         """
         self._thread.run(self._source.ack_sync(timeout))
         self._message._answered = True
