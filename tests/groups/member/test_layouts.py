@@ -22,7 +22,7 @@ from headrace.groups import (
     static,
 )
 from member_world import CONFIG, GROUP, STREAM, World
-from waiting import elapse, until
+from waiting import until
 
 pytestmark = pytest.mark.peer
 
@@ -98,7 +98,7 @@ async def test_one_handler_at_a_time_means_one_for_all_partitions(world: World) 
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await elapse(0.001, "handlers overlap")
+        await asyncio.sleep(0.001)
         running -= 1
         world.seen.note("a", message)
         message.ack()

@@ -140,13 +140,12 @@ class Membership(Blocking, Generic[G]):
     @property
     def partitions(self) -> tuple[int, ...]:
         """Those it owns now."""
-        owned = list(self._inner._generations)  # at once: the loop's thread changes it
-        return tuple(sorted(number for each in owned for number in each.partitions))
+        return self._inner.partitions
 
     @property
     def generation(self) -> int:
         """The newest generation of what it owns; 0 if that is nothing."""
-        return max((each.number for each in list(self._inner._generations)), default=0)
+        return self._inner.generation
 
     # Beginning
 

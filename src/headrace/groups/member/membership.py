@@ -136,18 +136,21 @@ class Membership(Generic[G]):
     @property
     def is_active(self) -> bool:
         """Whether this instance surely owns partitions."""
-        return any(each.is_owned for each in self._generations)
+        return bool(self._owned())
 
     @property
     def partitions(self) -> tuple[int, ...]:
         """Those it owns now."""
-        owned = (each.partitions for each in self._generations if each.is_owned)
-        return tuple(sorted(number for numbers in owned for number in numbers))
+        return tuple(sorted(number for each in self._owned() for number in each.partitions))
 
     @property
     def generation(self) -> int:
         """The newest generation of what it owns; 0 if that is nothing."""
-        return max((each.number for each in self._generations), default=0)
+        return max((each.number for each in self._owned()), default=0)
+
+    def _owned(self) -> list[Generation]:
+        # Asked from other threads, too, and copied at once: the loop's own changes it.
+        return [each for each in tuple(self._generations) if each.is_owned]
 
     # Beginning
 
