@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from . import plain, verbs
+from . import plain, verbs, words_of_groups
 from .facade import write_module
 from .source import ROOT, ProblemError
 from .table import MODULES
@@ -24,6 +24,10 @@ def targets() -> dict[Path, Callable[[], str]]:
     """The files, and what writes each."""
     files: dict[Path, Callable[[], str]] = {plain.TARGET: plain.write_plain}
     files |= {verbs.TARGET / f"{k}.py": partial(verbs.write_verbs, k) for k in verbs.KINDS}
+    files |= {
+        verbs.TARGET / f"{name}.py": partial(words_of_groups.write_docstrings, name)
+        for name in words_of_groups.BY_HAND
+    }
     return files | {FACADES / f"{name}.py": partial(write_module, name) for name in MODULES}
 
 

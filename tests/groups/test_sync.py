@@ -7,12 +7,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import peers
-from headrace import sync
+from headrace import groups, sync
 from headrace.api.consumers import ConsumerConfig
 from headrace.errors import ConfigurationError, ConnectionClosedError
 from headrace.groups.blocking.workers import Workers
@@ -23,6 +23,7 @@ from headrace.sync.groups import (
     HandlerFailedError,
     MemberMapping,
     MemberNotActiveError,
+    Membership,
     PartitioningFilter,
     Retry,
     elastic,
@@ -254,6 +255,38 @@ def test_it_is_imported_in_whatever_way() -> None:
 
 
 # The threads
+
+
+def test_what_it_owns_is_read_while_it_changes() -> None:
+    class Owned(NamedTuple):
+        number: int
+        partitions: tuple[int, ...]
+        is_owned: bool = True
+
+    interval = sys.getswitchinterval()
+    inner: Any = groups.Membership(Any, groups.ElasticGroup, "S", "g", "m", print)  # type: ignore[arg-type]
+    thread: Any = None
+    membership = Membership(thread, inner, Workers(1, "test"))
+    over = threading.Event()
+
+    def change() -> None:
+        while not over.is_set():
+            for number in range(1, 9):
+                inner._generations[Owned(number, (number,))] = None
+            inner._generations.clear()
+
+    changing = threading.Thread(target=change)
+    try:
+        sys.setswitchinterval(1e-6)
+        changing.start()
+        for _ in range(3000):
+            assert 0 <= membership.generation < 9
+            assert set(membership.partitions) <= set(range(1, 9))
+            assert membership.is_active in (True, False)
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        changing.join()
 
 
 async def test_a_call_that_has_begun_is_waited_for_when_it_is_cancelled() -> None:

@@ -1,4 +1,7 @@
-"""A member at work, for threads: its handlers run on threads of the membership's own."""
+"""A member at work, for threads: its handlers run on threads of the membership's own.
+
+The docstrings are those of the asyncio class; ``make blocking`` writes them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a member's handler gets on a thread: answers are queued from there."""
+"""What a member's handler gets on a thread: answers are queued from there.
+
+The docstrings are those of the asyncio class; ``make blocking`` writes them.
+"""
 
 from __future__ import annotations
 
