@@ -164,6 +164,9 @@ _OTHERWISE = {
             ),
         )
     ],
+    "Transaction": [
+        ("The methods may be plain or coroutine functions.", "The methods are plain functions.")
+    ],
     "Subscription.pending_bytes": [("bytes.", "bytes, without those an iteration holds ready.")],
 }
 """By class or method: sentences that are not true of the blocking one, and what is."""

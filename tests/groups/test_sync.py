@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,7 +15,12 @@ import pytest
 import peers
 from headrace import groups, sync
 from headrace.api.consumers import ConsumerConfig
-from headrace.errors import ConfigurationError, ConnectionClosedError
+from headrace.errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    DisconnectedError,
+    TimeoutError_,
+)
 from headrace.groups.blocking.workers import Workers
 from headrace.sync.groups import (
     GroupExistsError,
@@ -24,11 +30,13 @@ from headrace.sync.groups import (
     MemberMapping,
     MemberNotActiveError,
     Membership,
+    NotOwnedError,
     PartitioningFilter,
     Retry,
     elastic,
     static,
 )
+from headrace.sync.groups.exactly_once import exactly_once, was_acknowledged
 from waiting import until_here
 
 pytestmark = pytest.mark.peer
@@ -252,6 +260,106 @@ def test_it_is_imported_in_whatever_way() -> None:
         "assert a.create.__module__ == 'headrace.groups.blocking.elastic'\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=60)
+
+
+# Exactly once
+
+
+class Notes:
+    """A transaction that notes what is done to it."""
+
+    def __init__(self, failing: str = "") -> None:
+        self.done: list[str] = []
+        self._failing = failing
+
+    def _note(self, what: str) -> None:
+        self.done.append(what)
+        if what == self._failing:
+            raise ValueError(what)
+
+    def prepare(self) -> None:
+        self._note("prepare")
+
+    def commit(self) -> None:
+        self._note("commit")
+
+    def rollback(self) -> None:
+        self._note("rollback")
+
+
+def test_a_handler_takes_effect_exactly_once(js: sync.JetStream, group: str) -> None:
+    done: list[list[str]] = []
+    asked: list[bool] = []
+
+    def handle(message: GroupMessage) -> None:
+        sequence = message.metadata.stream_seq
+        asked.append(was_acknowledged(js, "S-g", sequence))
+        with exactly_once(message, Notes()) as notes:
+            done.append(notes.done)
+        asked.append(was_acknowledged(js, "S-g", sequence))
+
+    with join(js, group, handle):
+        until_here(lambda: len(asked) == 80)
+    assert done == [["prepare", "commit"]] * 40
+    assert asked == [False, True] * 40
+
+
+class Answered:
+    """A message whose acknowledgement ends as told, one time after the other."""
+
+    def __init__(self, *ends: Exception) -> None:
+        self._ends = [*ends]
+
+    def ack_sync(self, timeout: float | None = None) -> None:
+        if self._ends:
+            raise self._ends.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "recoverable", "expected"),
+    [
+        ((), False, ["prepare", "commit"]),
+        ((TimeoutError_("late"), DisconnectedError("lost")), False, ["prepare", "commit"]),
+        ((NotOwnedError("gone"),), True, ["prepare", "rollback"]),
+        ((TimeoutError_("late"), NotOwnedError("gone")), False, ["prepare", "rollback"]),
+        ((TimeoutError_("late"), NotOwnedError("gone")), True, ["prepare"]),
+        ((ConnectionClosedError("over"),), False, ["prepare", "rollback"]),
+        ((ConnectionClosedError("over"),), True, ["prepare"]),
+    ],
+)
+def test_what_follows_from_the_answer(
+    ends: tuple[Exception, ...], recoverable: bool, expected: list[str]
+) -> None:
+    message: Any = Answered(*ends)
+    notes = Notes()
+    raised = [each for each in ends if isinstance(each, NotOwnedError | ConnectionClosedError)]
+    with (
+        pytest.raises(type(raised[0])) if raised else nullcontext(),
+        exactly_once(message, notes, recoverable=recoverable),
+    ):
+        pass
+    assert notes.done == expected
+
+
+def test_what_fails_before_the_acknowledgement_is_rolled_back() -> None:
+    message: Any = Answered()
+    notes = Notes()
+    with pytest.raises(KeyError), exactly_once(message, notes):
+        raise KeyError
+    assert notes.done == ["rollback"]
+    notes = Notes("prepare")
+    with pytest.raises(ValueError, match="prepare"), exactly_once(message, notes):
+        pass
+    assert notes.done == ["prepare", "rollback"]
+
+    class Waiting(Notes):
+        async def prepare(self) -> None: ...  # type: ignore[override]
+
+    notes = Waiting()
+    refused = pytest.raises(ConfigurationError, match="which nobody awaits here; a plain one is")
+    with refused, exactly_once(message, notes):
+        pass
+    assert notes.done == ["rollback"]
 
 
 # The threads

@@ -20,10 +20,12 @@ from blocking_client import command, facade, plain, source, words
 from blocking_client.source import ProblemError
 from headrace import groups, sync
 from headrace.client import blocking
+from headrace.groups import exactly_once as once
 from headrace.jobs.client import AsyncJobsClient, BlockingWorker, JobsClient, Worker
 from headrace.jobs.client import aio as jobs_aio
 from headrace.jobs.client import blocking as jobs_blocking
 from headrace.sync import groups as sync_groups
+from headrace.sync.groups import exactly_once as sync_once
 
 RENAMED = {
     "__aenter__": "__enter__",
@@ -64,6 +66,7 @@ TWINS = [
     (Worker, BlockingWorker),
     (groups.Membership, sync_groups.Membership),
     (groups.GroupMessage, sync_groups.GroupMessage),
+    *((getattr(once, n), getattr(sync_once, n)) for n in once.__all__),
     *((getattr(groups.static, n), getattr(sync_groups.static, n)) for n in groups.static.__all__),
     *(
         (getattr(groups.elastic, n), getattr(sync_groups.elastic, n))

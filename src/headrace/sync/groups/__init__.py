@@ -14,7 +14,7 @@ Handlers are plain functions, and run on threads of the membership's own.
 
 from __future__ import annotations
 
-from ..groups import (
+from ...groups import (
     DeadLetter,
     ElasticGroup,
     GroupChangedError,
@@ -35,7 +35,7 @@ from ..groups import (
     StaticGroup,
     Stop,
 )
-from ..groups.blocking import GroupMessage, Membership, elastic, static
+from ...groups.blocking import GroupMessage, Membership, elastic, static
 
 __all__ = [
     "DeadLetter",

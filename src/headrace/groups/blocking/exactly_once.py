@@ -1,0 +1,106 @@
+"""Handling a message exactly once on a thread: prepare, acknowledge, commit; or roll back."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from ...client.blocking.jetstream import JetStream
+from ...errors import ConfigurationError, DisconnectedError, TimeoutError_
+from .. import exactly_once as aio
+from ..errors import NotOwnedError
+from .message import GroupMessage
+
+__all__ = ["Transaction", "exactly_once", "was_acknowledged"]
+
+
+class Transaction(Protocol):
+    """What is done elsewhere. The methods are plain functions."""
+
+    def prepare(self) -> object:
+        """Make sure that ``commit`` can only succeed. Raising rolls back."""
+
+    def commit(self) -> object:
+        """Let it take effect."""
+
+    def rollback(self) -> object:
+        """Undo it. Called after a failure at any earlier point, also of ``prepare``."""
+
+
+T = TypeVar("T", bound=Transaction)
+
+
+@contextmanager
+def exactly_once(
+    message: GroupMessage,
+    transaction: T,
+    *,
+    recoverable: bool = False,
+    timeout: float | None = None,
+) -> Iterator[T]:
+    """Do the body's work in ``transaction``, and let it take effect only with the message's acknowledgement.
+
+    ::
+
+        with exactly_once(message, Payment(database, message)) as payment:
+            payment.book(...)
+
+    At the end of the body: ``prepare``, then ``ack_sync``, then ``commit``. If the body, ``prepare`` or
+    ``ack_sync`` raise: ``rollback``. No answer to ``ack_sync`` is no answer: it is asked for again as long as
+    this instance owns the partition.
+
+    Args:
+        recoverable: what is prepared outlives the process. A transaction that cannot be told to be
+            acknowledged or not is then left prepared, for the next owner to decide, instead of being rolled
+            back.
+        timeout: seconds to wait for each confirmation; None is the connection's.
+
+    Raises:
+        NotOwnedError: the partition has another owner. Nothing took effect; a handler lets it pass.
+    """
+    try:
+        yield transaction
+        _done(transaction.prepare)
+    except BaseException:
+        _done(transaction.rollback)
+        raise
+    in_doubt = False
+    try:
+        while True:
+            try:
+                message.ack_sync(timeout)
+                break
+            except (TimeoutError_, DisconnectedError):
+                in_doubt = True
+    except NotOwnedError:
+        if not (in_doubt and recoverable):
+            _done(transaction.rollback)
+        raise
+    except BaseException:  # interrupted, or the connection is closed: it may have been acknowledged
+        if not recoverable:
+            _done(transaction.rollback)
+        raise
+    _done(transaction.commit)
+
+
+def was_acknowledged(js: JetStream, stream: str, sequence: int, consumer: str = "") -> bool:
+    """Whether a message needs nobody any more: what to do with what a former owner has prepared for it.
+
+    Args:
+        stream, sequence: of the message, as its ``metadata`` says. An elastic group's stream loses what is
+            acknowledged.
+        consumer: of a static group, whose stream keeps its messages: the consumer that had it. What the
+            consumer is done with up to some sequence counts; with ``max_ack_pending=1`` that is exact.
+    """
+    return js._thread.run(aio.was_acknowledged(js._inner, stream, sequence, consumer))
+
+
+def _done(call: Callable[[], object]) -> None:
+    result = call()
+    if inspect.iscoroutine(result):
+        result.close()
+        raise ConfigurationError(
+            f"{call!r} is a coroutine function, which nobody awaits here; a plain one is needed"
+        )
