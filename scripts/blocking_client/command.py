@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from . import plain, verbs, words_of_groups
+from . import once, plain, verbs, words_of_groups
 from .facade import write_module
 from .source import ROOT, ProblemError
 from .table import MODULES
@@ -22,7 +22,10 @@ FACADES = ROOT / "src" / "headrace" / "client" / "blocking"
 
 def targets() -> dict[Path, Callable[[], str]]:
     """The files, and what writes each."""
-    files: dict[Path, Callable[[], str]] = {plain.TARGET: plain.write_plain}
+    files: dict[Path, Callable[[], str]] = {
+        plain.TARGET: plain.write_plain,
+        once.FILE: once.write_once,
+    }
     files |= {verbs.TARGET / f"{k}.py": partial(verbs.write_verbs, k) for k in verbs.KINDS}
     files |= {
         verbs.TARGET / f"{name}.py": partial(words_of_groups.write_docstrings, name)
