@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
@@ -33,6 +34,7 @@ __all__ = [
     "stream_of",
 ]
 
+_ASKED_AT_ONCE: Final = 64
 _MISSING: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code, Errors.STREAM_NOT_FOUND.err_code})
 
 
@@ -92,16 +94,20 @@ async def existing(js: JetStream, stream: str, names: Collection[str]) -> list[C
         if error.err_code not in _MISSING:
             raise
         return []
-    for name in there:
-        try:
-            consumer = await js.consumer(stream, name)
-        except JetStreamApiError as error:
-            if error.err_code not in _MISSING:  # else it went meanwhile
-                raise
-            continue
-        if consumer.cached_info is not None:
-            found.append(consumer.cached_info)
+    for first in range(0, len(there), _ASKED_AT_ONCE):
+        asked = (_info(js, stream, name) for name in there[first:][:_ASKED_AT_ONCE])
+        found += [info for info in await asyncio.gather(*asked) if info is not None]
     return found
+
+
+async def _info(js: JetStream, stream: str, name: str) -> ConsumerInfo | None:
+    """What the server says of a consumer; None if it is gone."""
+    try:
+        return (await js.consumer(stream, name)).cached_info
+    except JetStreamApiError as error:
+        if error.err_code not in _MISSING:
+            raise
+        return None
 
 
 async def active(js: JetStream, stream: str, consumers: Mapping[str, Sequence[str]]) -> list[str]:
