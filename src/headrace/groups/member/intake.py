@@ -1,8 +1,8 @@
 """What a pinned instance is delivered, and whether something is missing in it.
 
-A link that is lost takes with it what was on its way. With several messages under way at once the pin outlives
-that, and what comes next may have overtaken what was lost, which comes again only when its time is over. The
-consumer numbers its deliveries, so a gap shows, and then everything waits until it is closed.
+A link that is lost takes with it what was on its way. With several messages under way at once the pin
+outlives that, and what comes next may have overtaken what was lost, which comes again only when its time is
+over. The consumer numbers its deliveries, so a gap shows, and then everything waits until it is closed.
 """
 
 from __future__ import annotations
