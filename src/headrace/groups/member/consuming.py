@@ -62,7 +62,7 @@ class Consuming:
         self._consumption = consumer.consume(
             expires=crew.settings.pull_s, on_error=self._trouble, group=PRIORITY_GROUP
         )
-        self._takeover: Takeover | None = None
+        self._takeover: Takeover[JetStreamMessage] | None = None
         self._intake = Intake(
             self._consumption, self._gather, may_overtake=crew.settings.max_ack_pending != 1
         )
@@ -175,7 +175,8 @@ class Consuming:
         """What came, and whatever else is under way, in the stream's order. Empty: we own it no more."""
         assert self._pinned is not None
         assert self.generation is not None
-        self._takeover = takeover = Takeover()
+        takeover: Takeover[JetStreamMessage] = Takeover()
+        self._takeover = takeover
         for message in first:
             takeover.add(message)
         pause = ASK_FIRST_S
@@ -194,7 +195,7 @@ class Consuming:
         self._takeover = None
         return takeover.in_order()
 
-    async def _receive(self, takeover: Takeover, seconds: float) -> None:
+    async def _receive(self, takeover: Takeover[JetStreamMessage], seconds: float) -> None:
         """Take what comes, for so long."""
         try:
             async with asyncio.timeout(seconds):

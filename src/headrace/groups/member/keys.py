@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...subjects import matches
 from ..records import ElasticGroup, StaticGroup
 from ..transforms import key_positions
 
-if TYPE_CHECKING:
-    from ..message import GroupMessage
-
 __all__ = ["key_function"]
 
 
-def key_function(group: StaticGroup | ElasticGroup) -> Callable[[GroupMessage], Hashable]:
+class Placed(Protocol):
+    """A message, as far as it matters here."""
+
+    @property
+    def subject(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
+
+
+def key_function(group: StaticGroup | ElasticGroup) -> Callable[[Placed], Hashable]:
     """The key as the group partitions by it.
 
     Of an elastic group these are the tokens of the subject that its partitioning wildcards name, or the
@@ -29,7 +36,7 @@ def key_function(group: StaticGroup | ElasticGroup) -> Callable[[GroupMessage], 
     if not any(positions for _, positions in rules):
         return lambda message: message.subject
 
-    def key(message: GroupMessage) -> Hashable:
+    def key(message: Placed) -> Hashable:
         subject = message.subject
         for pattern, positions in rules:
             if matches(pattern, subject.encode()):

@@ -8,31 +8,40 @@ holds back what it gets until nothing is under way to anybody else, then goes on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from ...api.consumers import ConsumerInfo
-    from ...client import JetStreamMessage
+from ...api.acks import AckTokens
+from ...api.consumers import ConsumerInfo
 
 __all__ = ["Takeover"]
 
 
-class Takeover:
+class Delivered(Protocol):
+    """A message, as far as it matters here."""
+
+    @property
+    def metadata(self) -> AckTokens: ...
+
+
+M = TypeVar("M", bound=Delivered)
+
+
+class Takeover(Generic[M]):
     """The messages that came since the pin is ours; none of them is begun before ``is_complete``."""
 
     __slots__ = ("_by_sequence",)
 
     def __init__(self) -> None:
-        self._by_sequence: dict[int, JetStreamMessage] = {}
+        self._by_sequence: dict[int, M] = {}
 
-    def add(self, message: JetStreamMessage) -> None:
+    def add(self, message: M) -> None:
         """A message came; of one that came twice the later delivery counts."""
         sequence = message.metadata.stream_seq
         there = self._by_sequence.get(sequence)
         if there is None or there.metadata.consumer_seq < message.metadata.consumer_seq:
             self._by_sequence[sequence] = message
 
-    def is_complete(self, info: ConsumerInfo, held: Iterable[JetStreamMessage] = ()) -> bool:
+    def is_complete(self, info: ConsumerInfo, held: Iterable[M] = ()) -> bool:
         """Whether everything that waits for its ack, according to ``info``, was delivered to us.
 
         Of what came before this, ``held`` is not answered yet.
@@ -48,6 +57,6 @@ class Takeover:
     def __len__(self) -> int:
         return len(self._by_sequence)
 
-    def in_order(self) -> list[JetStreamMessage]:
+    def in_order(self) -> list[M]:
         """All of them, in the stream's order."""
         return [message for _, message in sorted(self._by_sequence.items())]
