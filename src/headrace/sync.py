@@ -4,8 +4,11 @@
 
     from headrace import sync
 
-    with sync.connect("nats://127.0.0.1:4222") as connection: consumer =
-    connection.jetstream().consumer("ORDERS", "billing") batch = consumer.fetch(100) ... batch.ack()
+    with sync.connect("nats://127.0.0.1:4222") as connection:
+        consumer = connection.jetstream().consumer("ORDERS", "billing")
+        batch = consumer.fetch(100)
+        ...
+        batch.ack()
 
 Each connection has one background thread, which ends when the connection is closed. A connection cannot
 be used after a fork: connect in the process that uses it. ``sync.Broker`` runs a broker on such a
@@ -15,7 +18,7 @@ thread; its ``connect`` needs no socket.
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .client.blocking.batch import AtomicBatch
 from .client.blocking.connection import Connection, connect
@@ -27,9 +30,8 @@ from .client.blocking.messages import Batch, JetStreamMessage, Message
 from .client.blocking.objectstore import ObjectReader, ObjectStore
 from .client.blocking.ordered import OrderedConsumer
 from .client.blocking.publisher import Publisher
-from .client.blocking.push import PushSubscription
 from .client.blocking.stream import Stream
-from .client.blocking.subscription import Subscription
+from .client.blocking.subscription import PushSubscription, Subscription
 from .client.blocking.watch import Watch
 
 __all__ = [
@@ -52,9 +54,6 @@ __all__ = [
     "Watch",
     "connect",
 ]
-
-if TYPE_CHECKING:
-    pass
 
 
 def __getattr__(name: str) -> Any:

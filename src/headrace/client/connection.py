@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ..errors import (
@@ -87,12 +86,7 @@ class Connecting:
         self._connection = await self._connect()
         return self._connection
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         assert self._connection is not None
         await self._connection.__aexit__(kind, error, traceback)
 
@@ -115,12 +109,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Send what is queued and close."""
         await self.close()
 
@@ -196,7 +185,7 @@ class Connection:
     def publish_nowait(
         self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
-        """As ``publish``, from a plain function: never waits, raises BufferFullError instead."""
+        """As ``publish``, but never waits: raises BufferFullError instead."""
         self._session.check_subject(subject)
         if reply:
             self._session.check_subject(reply)

@@ -149,7 +149,7 @@ class JetStream(Buckets, Publishing):
         fast: bool = False,
         on_failure: Callable[[PublishFailure], object] | None = None,
     ) -> Publisher:
-        """A publisher that keeps many messages in flight: ``async with js.publisher() as publisher``.
+        """A publisher that keeps many messages in flight; a context manager, which flushes at its end.
 
         Args:
             window, window_bytes: how many unacknowledged messages, and bytes of them, there may be.
@@ -164,7 +164,8 @@ class JetStream(Buckets, Publishing):
             fast: send in fast batches, acknowledged hundreds at a time; all messages go to one stream,
                 which must have ``allow_batched`` (nats-server 2.14). It sets how many are under way,
                 up to ``window``. Without such a stream ``send`` and ``flush`` raise ConfigurationError.
-            on_failure: called for each message that failed; without it ``flush`` raises PublishError.
+            on_failure: called for each message that failed, on the event loop's thread, which it must not
+                block; without it ``flush`` raises PublishError.
         """
         api = self._api
         limit = delivery_seconds(api.session, delivery_timeout, api.delivery_timeout)

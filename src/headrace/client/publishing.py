@@ -23,7 +23,7 @@ class Publishing:
     _api: Api
 
     def batch(self, *, timeout: float | None = None) -> AtomicBatch:
-        """Messages stored together or not at all: ``async with js.batch() as batch``.
+        """Messages stored together or not at all; a context manager, which commits at its end.
 
         Args:
             timeout: seconds to wait for the answer to the whole batch; None is the context's.

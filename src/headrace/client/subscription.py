@@ -6,7 +6,6 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import ConfigurationError, ConnectionClosedError, SlowConsumerError, TimeoutError_
@@ -158,12 +157,7 @@ class Subscription:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Unsubscribe."""
         await self.unsubscribe()
 

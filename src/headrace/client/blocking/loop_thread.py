@@ -14,7 +14,6 @@ from typing import Any, Final, ParamSpec, Protocol, TypeVar
 from ...errors import ConfigurationError, ConnectionClosedError, PullError
 
 __all__ = [
-    "Blocking",
     "LoopThread",
     "SharedLoopThread",
     "call_on_thread",
@@ -59,9 +58,7 @@ class LoopThread:
         self._posted: deque[Callable[[], object]] = deque()
         self._woken = False
         self._over = ""  # why it cannot be used any more
-        self._lock = (
-            threading.Lock()
-        )  # what was begun under it before the stop is ended by the stop
+        self._lock = threading.Lock()  # what was begun under it before the stop is ended by it
         self._thread = threading.Thread(target=self._serve, name="headrace", daemon=True)
         _loop_threads.add(self)
         self._thread.start()
@@ -188,19 +185,6 @@ class SharedLoopThread(LoopThread):
         """Nothing more is run here."""
         with self._lock:
             self._over = self._over or _CLOSED
-
-
-class Blocking:
-    """Base of the facade's classes: the asyncio object, and the thread of its loop."""
-
-    __slots__ = ("_inner", "_thread")
-
-    def __init__(self, thread: LoopThread, inner: Any) -> None:
-        self._thread = thread
-        self._inner = inner
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
 
 
 class _Called(Protocol):

@@ -7,7 +7,6 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from itertools import repeat
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...errors import (
@@ -256,12 +255,7 @@ class Consumption:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.stop()
 
     def _end(self, error: Exception | None) -> None:

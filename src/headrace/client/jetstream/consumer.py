@@ -98,7 +98,8 @@ class Consumer:
             HeartbeatMissedError: it went silent.
 
             Once messages have come, they are returned, and the error is the batch's ``error``.
-            Cancelling the call sends messages under way back, so they are delivered again at once.
+            A call that is cancelled or interrupted sends messages under way back, so they are delivered again
+            at once.
         """
         if not isinstance(max_messages, int) or max_messages < 1:
             raise ConfigurationError(f"max_messages is {max_messages!r}; accepted: 1 or more")
@@ -241,11 +242,11 @@ class Consumer:
         return self._pin.id
 
     def on_pinned(self, callback: Callable[[str], object] | None) -> None:
-        """Call ``callback(id)`` when we become the pinned client."""
+        """Call ``callback(id)``, on the event loop's thread, when we become the pinned client."""
         self._pin.on_pinned = check_plain("on_pinned", callback)
 
     def on_unpinned(self, callback: Callable[[], object] | None) -> None:
-        """Call ``callback()`` when we are told that another client is pinned."""
+        """Call ``callback()``, on the event loop's thread, when we are told that another client is pinned."""
         self._pin.on_unpinned = check_plain("on_unpinned", callback)
 
     # The consumer itself

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -153,7 +152,7 @@ class OrderedConsumer:
         max_bytes: int = 0,
         on_error: Callable[[Exception], object] | None = None,
     ) -> OrderedConsumption:
-        """Messages as they come: ``async with ordered.consume() as messages: async for …``."""
+        """Messages as they come, to be iterated; a context manager, which stops at its end."""
         return OrderedConsumption(
             self, {"max_messages": max_messages, "max_bytes": max_bytes}, on_error
         )
@@ -223,7 +222,10 @@ async def _delete(consumer: Consumer) -> None:
 
 
 class OrderedConsumption:
-    """Messages of an ordered consumer as they come, each once and in order."""
+    """Messages of an ordered consumer as they come, each once and in order.
+
+    Iterating raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed.
+    """
 
     def __init__(
         self,
@@ -249,7 +251,6 @@ class OrderedConsumption:
         return self
 
     async def __anext__(self) -> JetStreamMessage:
-        """Raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed."""
         while not self._over:
             if self._inner is None:
                 self._inner = await self._begin()
@@ -303,12 +304,7 @@ class OrderedConsumption:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.stop()
 
     async def _begin(self) -> Consumption:

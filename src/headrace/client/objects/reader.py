@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from ...api.errors import Errors
@@ -60,12 +59,7 @@ class ObjectReader:
         self._store, self.info = await self._store._resolve(self._name)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     async def close(self) -> None:

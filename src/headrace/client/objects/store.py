@@ -103,8 +103,8 @@ class ObjectStore:
                 in another order. Bytes, and files that can seek, are stored again first.
             TimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer.
 
-            Whatever is raised, also by ``content`` and by cancelling: what had been stored of it is
-            removed, and an older object of this name stays. (Cancelled at the very end, it may be
+            Whatever is raised, also by ``content``, and when the call is cancelled or interrupted: what had
+            been stored of it is removed, and an older object of this name stays. (At the very end it may be
             stored, whole.)
         """
         meta_subject(self.bucket, name)  # refuses a bad name before anything is sent
@@ -162,7 +162,7 @@ class ObjectStore:
     # Getting
 
     def open(self, name: str) -> ObjectReader:
-        """Read an object piece by piece: ``async with store.open(name) as reader``.
+        """Read an object piece by piece; a context manager.
 
         Entering raises ObjectNotFoundError, and ObjectLinkError for a link that leads to no object.
         """

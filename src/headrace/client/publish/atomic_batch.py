@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Final, Self, Unpack
 
 from ...api import names
@@ -293,12 +292,7 @@ class AtomicBatch:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         """Commit, unless the block failed or that was done, or nothing was added."""
         if error is None and not self._over and self._messages:
             await self.commit()

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
@@ -150,12 +149,7 @@ class Publisher(ABC):
         self._open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         """Flush, unless the block failed; what is then in flight is reported as failed."""
         try:
             if error is None:
