@@ -7,11 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ..errors import (
-    ConfigurationError,
-    ConnectionClosedError,
-    TimeoutError_,
-)
+from ..errors import ConfigurationError, ConnectionClosedError, TimeoutError_
 from ..subjects import check_pattern, check_subject
 from ..wire.encode import pub
 from .events import Event
@@ -282,11 +278,7 @@ class Connection:
         from .jetstream_context import JetStream
 
         return JetStream(
-            self,
-            domain=domain,
-            prefix=prefix,
-            timeout=timeout,
-            delivery_timeout=delivery_timeout,
+            self, domain=domain, prefix=prefix, timeout=timeout, delivery_timeout=delivery_timeout
         )
 
     # Beginning and end

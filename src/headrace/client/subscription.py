@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ..errors import ConfigurationError, ConnectionClosedError, SlowConsumerError, TimeoutError_
 from ..wire.encode import unsub
 from ..wire.frames import Frame
-from .callbacks import (
-    CALLBACK_ERRORS,
-    as_exception,
-    await_result,
-    check_callback,
-    gives_coroutines,
-)
+from .callbacks import CALLBACK_ERRORS, as_exception, await_result, check_callback, gives_coroutines
 from .message import Message
 
 if TYPE_CHECKING:

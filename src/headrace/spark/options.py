@@ -287,12 +287,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _at_least(1),
     ),
     Option("includeHeaders", "false", "Add the column headers.", _flag),
-    Option(
-        "pollTimeout",
-        "250ms",
-        "How long an idle query waits before it polls again.",
-        _seconds,
-    ),
+    Option("pollTimeout", "250ms", "How long an idle query waits before it polls again.", _seconds),
     Option("readTimeout", "30s", "Fail a task that receives nothing for this long.", _seconds),
     Option("rowsPerBatch", "10000", "Rows per Arrow batch handed to Spark.", _at_least(1)),
     Option("user", "", "User name.", _text),

@@ -14,15 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from .loop_thread import LoopThread, iterate
 
-__all__ = [
-    "Blocking",
-    "anywhere",
-    "blocking",
-    "calling",
-    "iterating",
-    "returning",
-    "wrapping",
-]
+__all__ = ["Blocking", "anywhere", "blocking", "calling", "iterating", "returning", "wrapping"]
 
 P = ParamSpec("P")
 R = TypeVar("R")

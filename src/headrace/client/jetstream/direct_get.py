@@ -122,10 +122,7 @@ async def get_last(
         if not batch.pending or not batch.messages:
             return messages
         request = msgspec.structs.replace(
-            request,
-            seq=batch.last_sequence + 1,
-            up_to_seq=batch.up_to_sequence,
-            up_to_time=None,
+            request, seq=batch.last_sequence + 1, up_to_seq=batch.up_to_sequence, up_to_time=None
         )
 
 

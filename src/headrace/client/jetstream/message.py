@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from ..net.session import Session
     from .pull import Status
 
-__all__ = [
-    "Batch",
-    "DeliveredMessage",
-    "JetStreamMessage",
-    "MessageBatch",
-    "Queued",
-]
+__all__ = ["Batch", "DeliveredMessage", "JetStreamMessage", "MessageBatch", "Queued"]
 
 
 class Queued:

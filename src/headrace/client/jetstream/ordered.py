@@ -185,10 +185,7 @@ class OrderedConsumer:
         start = self.last_sequence + 1 if self.last_sequence else self._first_sequence
         if start:
             config = msgspec.structs.replace(
-                config,
-                deliver_policy="by_start_sequence",
-                opt_start_seq=start,
-                opt_start_time=None,
+                config, deliver_policy="by_start_sequence", opt_start_seq=start, opt_start_time=None
             )
         consumer = await self._consumers.create(config, {}, "create")
         info = consumer.cached_info

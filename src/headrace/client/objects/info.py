@@ -170,9 +170,7 @@ def meta_subject(bucket: str, name: str) -> str:
     return f"$O.{bucket}.M.{base64.urlsafe_b64encode(encoded).decode()}"
 
 
-def header_values(
-    headers: Mapping[str, str | Sequence[str]] | None,
-) -> dict[str, tuple[str, ...]]:
+def header_values(headers: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
     """Headers as they are stored: a list of values for each name. Raises ConfigurationError for what is no
     text: nobody could read a description that has it."""
     given = {} if headers is None else headers

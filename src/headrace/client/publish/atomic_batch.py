@@ -36,10 +36,7 @@ API_LEVEL_MIN: Final = 2  # nats-server 2.12
 _COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")
 _COMMIT_BYTES: Final = len(b"%b: %b\r\n" % _COMMIT)
 _INCOMPLETE: Final = 10176  # what follows a refused message
-_EXPECTATIONS: Final = (
-    names.EXPECTED_LAST_SEQ.encode(),
-    names.EXPECTED_LAST_SUBJECT_SEQ.encode(),
-)
+_EXPECTATIONS: Final = (names.EXPECTED_LAST_SEQ.encode(), names.EXPECTED_LAST_SUBJECT_SEQ.encode())
 _GUARDS: Final = frozenset(
     {"msg_id", "expected_last_sequence", "expected_last_subject_sequence", "expected_last_msg_id"}
 )
@@ -145,10 +142,7 @@ class AtomicBatch:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = with_options(
-            headers,
-            options,
-            (names.BATCH_ID, self._id),
-            (names.BATCH_SEQUENCE, str(number + 1)),
+            headers, options, (names.BATCH_ID, self._id), (names.BATCH_SEQUENCE, str(number + 1))
         )
         if (trace := self._session.trace) is not None:
             block = trace(block)

@@ -196,12 +196,7 @@ class Publisher(ABC):
     # Sending
 
     async def send(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        headers: HeadersLike = None,
-        *,
-        msg_id: str = "",
+        self, subject: str, payload: bytes = b"", headers: HeadersLike = None, *, msg_id: str = ""
     ) -> int:
         """Send a message and return its number, from 0. Waits only while the window is full.
 

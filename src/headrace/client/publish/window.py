@@ -22,12 +22,7 @@ from ..jetstream.calls import Api
 from ..message import HeadersLike
 from ..net.leaders import is_leaderless
 from .leaders import nobody_has
-from .publisher import (
-    SEND_AT_ONCE_MAX,
-    Publisher,
-    PublisherSettings,
-    wake_all,
-)
+from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 from .recovery import Recovery
 
 __all__ = ["OK_START", "WindowPublisher"]
