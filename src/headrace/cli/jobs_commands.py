@@ -15,8 +15,11 @@ from typing import Any, Final
 from ..errors import ConfigurationError
 from ..jobs.client import JobsClient
 from ..jobs.config import Config, load_config
+from . import loop_factory
 
 __all__ = ["add_commands"]
+
+_Call = Callable[[JobsClient, argparse.Namespace], Any]
 
 _URL: Final = "http://127.0.0.1:8080"
 _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
@@ -119,7 +122,7 @@ def _serve(args: argparse.Namespace) -> int:
         print(f"headrace jobs: listening on {url}", flush=True)
 
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(config, ready))
     except OSError as error:
         raise ConfigurationError(
@@ -146,19 +149,7 @@ def _prune(args: argparse.Namespace) -> int:
     return 0
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop if it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
-
-
-def _speaking(
-    carry_out: Callable[[JobsClient, argparse.Namespace], Any],
-) -> Callable[[argparse.Namespace], int]:
+def _speaking(carry_out: _Call) -> Callable[[argparse.Namespace], int]:
     def speak(args: argparse.Namespace) -> int:
         admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
         with JobsClient(args.url, admin_token=admin_token) as client:
@@ -280,79 +271,37 @@ _NAMED: Final[tuple[_Argument, ...]] = (
     ("--name", {}),
 )
 
-_REMOTE: Final[
-    tuple[
-        tuple[str, str, Callable[[JobsClient, argparse.Namespace], Any], tuple[_Argument, ...]], ...
-    ]
-] = (
+_ONE: Final = (_CHANNEL, _CONSUMER)
+_KEPT: Final[tuple[_Argument, ...]] = (
+    ("--type", {"choices": ("push", "pull")}),
+    ("--callback-url", {}),
+    ("--max-retries", {"type": int}),
+)
+_MESSAGE: Final[tuple[_Argument, ...]] = (
+    ("payload", {"help": "the payload, or - for standard input"}),
+    ("--channel-token", {"required": True}),
+    ("--producer", {"required": True}),
+    ("--producer-token", {"required": True}),
+    ("--content-type", {"default": "application/octet-stream"}),
+    ("--id", {"help": "a message id, unique in the channel"}),
+    ("--priority", {"type": int, "default": 0}),
+    ("--at", {"help": "when to dispatch, RFC 3339"}),
+)
+_TOKEN: Final[_Argument] = ("--token", {"required": True})
+_CHANNEL_TOKEN: Final[_Argument] = ("--channel-token", {"required": True})
+
+_REMOTE: Final[tuple[tuple[str, str, _Call, tuple[_Argument, ...]], ...]] = (
     ("status", "counts of every consumer", _status, ()),
     ("events", "the newest events of the service", _events, ()),
     ("channel", "create or change a channel", _put_channel, (_CHANNEL, *_NAMED)),
     ("producer", "create or change a producer", _put_producer, (("producer", {}), *_NAMED)),
-    (
-        "consumer",
-        "create or change a consumer",
-        _put_consumer,
-        (
-            _CHANNEL,
-            _CONSUMER,
-            *_NAMED,
-            ("--type", {"choices": ("push", "pull")}),
-            ("--callback-url", {}),
-            ("--max-retries", {"type": int}),
-        ),
-    ),
-    (
-        "publish",
-        "broadcast a message",
-        _publish,
-        (
-            _CHANNEL,
-            ("payload", {"help": "the payload, or - for standard input"}),
-            ("--channel-token", {"required": True}),
-            ("--producer", {"required": True}),
-            ("--producer-token", {"required": True}),
-            ("--content-type", {"default": "application/octet-stream"}),
-            ("--id", {"help": "a message id, unique in the channel"}),
-            ("--priority", {"type": int, "default": 0}),
-            ("--at", {"help": "when to dispatch, RFC 3339"}),
-        ),
-    ),
-    (
-        "pause",
-        "stop handing out jobs",
-        lambda c, a: _change(c, a, paused=True),
-        (_CHANNEL, _CONSUMER),
-    ),
-    (
-        "resume",
-        "hand out jobs again",
-        lambda c, a: _change(c, a, paused=False),
-        (_CHANNEL, _CONSUMER),
-    ),
-    (
-        "enable",
-        "call a disabled endpoint again",
-        lambda c, a: _change(c, a, enable=True),
-        (_CHANNEL, _CONSUMER),
-    ),
-    ("job", "a job with its attempts", _job, (_CHANNEL, _CONSUMER, ("job", {}))),
-    ("dead", "dead jobs with their last error", _dead, (_CHANNEL, _CONSUMER)),
-    (
-        "requeue",
-        "requeue all dead jobs",
-        _requeue,
-        (_CHANNEL, _CONSUMER, ("--token", {"required": True})),
-    ),
-    (
-        "purge",
-        "delete all dead jobs",
-        _purge,
-        (
-            _CHANNEL,
-            _CONSUMER,
-            ("--token", {"required": True}),
-            ("--channel-token", {"required": True}),
-        ),
-    ),
+    ("consumer", "create or change a consumer", _put_consumer, (*_ONE, *_NAMED, *_KEPT)),
+    ("publish", "broadcast a message", _publish, (_CHANNEL, *_MESSAGE)),
+    ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), _ONE),
+    ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), _ONE),
+    ("enable", "call a disabled endpoint again", lambda c, a: _change(c, a, enable=True), _ONE),
+    ("job", "a job with its attempts", _job, (*_ONE, ("job", {}))),
+    ("dead", "dead jobs with their last error", _dead, _ONE),
+    ("requeue", "requeue all dead jobs", _requeue, (*_ONE, _TOKEN)),
+    ("purge", "delete all dead jobs", _purge, (*_ONE, _TOKEN, _CHANNEL_TOKEN)),
 )

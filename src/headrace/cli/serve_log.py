@@ -51,7 +51,7 @@ def set_up_logging(
 
     Raises ConfigurationError if the file cannot be written; the log then stays where it is.
     """
-    before = [handler for name in _NAMES[:1] for handler in logging.getLogger(name).handlers]
+    before = list(logging.getLogger(_NAMES[0]).handlers)
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if file is not None:
         try:
