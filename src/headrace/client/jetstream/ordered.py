@@ -18,6 +18,7 @@ from ...errors import (
     PullError,
     TimeoutError_,
 )
+from ..callbacks import tell
 from .consume import Consumption
 from .consumers import Consumers
 from .message import Batch, JetStreamMessage
@@ -325,13 +326,7 @@ class OrderedConsumption:
             self._inner._abandon()
 
     def _report(self, error: Exception) -> None:
-        if self._on_error is None:
-            self._session.report(error)
-            return
-        try:
-            self._on_error(error)
-        except Exception as second:
-            self._session.report(second)
+        tell(self._on_error, self._session.report, error)
 
     # The connection
 

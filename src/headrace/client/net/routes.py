@@ -94,7 +94,9 @@ class Inboxes:
     def give_back(self, route: Route) -> None:
         """Nothing more will come to this one."""
         if len(self._idle) < IDLE_MAX and self._session.link is not None:
-            route.receive = self._refuse
+            route.receive = (
+                self._session.send_back
+            )  # what a server sends beyond what it was asked for
             self._idle.append(route)
         else:
             self._session.close_route(route)
@@ -104,9 +106,3 @@ class Inboxes:
         for route in self._idle:
             self._session.routes.remove(route)
         self._idle.clear()
-
-    def _refuse(self, frames: list[Frame]) -> None:
-        """A server sent more than it was asked for: back with it, before its deadline."""
-        replies = [frame[3] for frame in frames if frame[3]]
-        if replies:
-            self._session.send_back(replies)

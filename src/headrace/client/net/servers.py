@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from random import Random
+from typing import Final
 
 from ...errors import ConfigurationError
 from .handshake import ServerAddress, parse_server
@@ -15,14 +16,7 @@ __all__ = ["ServerPool", "backoff"]
 _JITTER: Final = 0.5
 
 
-class RandomSource(Protocol):
-    """``random.Random`` matches."""
-
-    def random(self) -> float: ...
-    def shuffle(self, x: list[ServerAddress], /) -> None: ...
-
-
-def backoff(failures: int, first: float, most: float, random: RandomSource) -> float:
+def backoff(failures: int, first: float, most: float, random: Random) -> float:
     """Seconds to wait after the ``failures``-th failure in a row (from 1): doubling, capped, jittered.
 
     The random part takes away up to half, so clients that lost a server together return apart.
@@ -52,7 +46,7 @@ class ServerPool:
         *,
         randomize: bool,
         max_attempts: int,
-        random: RandomSource,
+        random: Random,
     ) -> None:
         order = list({address.key: address for address in addresses}.values())
         if randomize:

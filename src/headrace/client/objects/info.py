@@ -8,13 +8,13 @@ The form is the one every NATS client uses (object stores over JetStream): a buc
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...api.streams import StreamInfo
 from ...errors import ConfigurationError, HeadraceError
+from ..jetstream.configuration import bucket_name
 
 __all__ = [
     "CHUNK_BYTES_DEFAULT",
@@ -30,7 +30,6 @@ __all__ = [
 
 CHUNK_BYTES_DEFAULT: Final = 128 * 1024
 NAME_BYTES_MAX: Final = 2048  # in UTF-8: its subject must fit into a line of the protocol
-_BUCKET: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 class ObjectNotFoundError(HeadraceError, KeyError):
@@ -146,11 +145,7 @@ class ObjectStoreStatus:
 
 def object_stream_name(bucket: str) -> str:
     """The name of the stream behind a bucket. Raises ConfigurationError for a bad bucket name."""
-    if _BUCKET.fullmatch(bucket) is None:
-        raise ConfigurationError(
-            f"bucket name {bucket!r}: accepted are letters, digits, '-' and '_'"
-        )
-    return f"OBJ_{bucket}"
+    return f"OBJ_{bucket_name(bucket)}"
 
 
 def chunk_subject(bucket: str, nuid: str) -> str:
