@@ -106,34 +106,19 @@ class Setting:
         return [word for word in self.usage.split() if word.startswith("-")]
 
 
+# fmt: off
 SETTINGS: Final = (
     Setting("addr", _text, "address to listen on (127.0.0.1)", "-a --addr --net HOST"),
-    Setting(
-        "port",
-        _whole_number,
-        f"port for clients ({PORT_DEFAULT}; -1: any free one)",
-        "-p --port PORT",
-    ),
+    Setting("port", _whole_number, f"port for clients ({PORT_DEFAULT}; -1: any free one)", "-p --port PORT"),
     Setting("server_name", _text, "name shown to clients", "-n --name --server_name NAME"),
-    Setting(
-        "jetstream",
-        _switch,
-        "enable JetStream (on by default, unless the file has jetstream = false)",
-        "-js --jetstream",
-    ),
+    Setting("jetstream", _switch, "enable JetStream (on by default, unless the file has jetstream = false)",
+        "-js --jetstream"),
     Setting("domain", _text, "JetStream domain: the API is also available under $JS.<domain>.API"),
-    Setting(
-        "store_dir",
-        _text,
-        "directory of the streams; without it they are kept in memory",
-        "-sd --store_dir DIR",
-    ),
-    Setting(
-        "sync",
-        _sync,
+    Setting("store_dir", _text, "directory of the streams; without it they are kept in memory",
+        "-sd --store_dir DIR"),
+    Setting("sync", _sync,
         "when messages are synced to disk: always (before they are acknowledged), interval:<seconds>, or os",
-        "--sync MODE",
-    ),
+        "--sync MODE"),
     Setting("http_host", _text, "address for monitoring (default: that for clients)"),
     Setting("http_port", _whole_number, "port for monitoring", "-m --http_port PORT"),
     Setting("websocket", _websocket, "a listener for WebSockets"),
@@ -151,18 +136,10 @@ SETTINGS: Final = (
     Setting("tlsverify", _switch, "require client certificates", "--tlsverify"),
     Setting("tlsmap", _switch, "identify users by the names in their client certificates"),
     Setting("tls_handshake_first", _switch, "start TLS before INFO is sent"),
-    Setting(
-        "insecure",
-        _switch,
-        "allow an address that other machines can reach without authentication",
-        "--insecure",
-    ),
-    Setting(
-        "ports_file_dir",
-        _text,
-        "write the ports in use to <dir>/headrace_<pid>.ports",
-        "--ports_file_dir DIR",
-    ),
+    Setting("insecure", _switch, "allow an address that other machines can reach without authentication",
+        "--insecure"),
+    Setting("ports_file_dir", _text, "write the ports in use to <dir>/headrace_<pid>.ports",
+        "--ports_file_dir DIR"),
     Setting("pid_file", _text, "write the process id to this file while serving", "-P --pid FILE"),
     Setting("log_file", _text, "log to a file instead of stderr", "-l --log FILE"),
     Setting("logtime", _switch, "show the time in log lines (true)", "-T --logtime"),
@@ -184,20 +161,13 @@ SETTINGS: Final = (
     Setting("jetstream_limits", _asset_limits, "limits of streams, consumers and batches"),
     Setting("payload_cache", _whole_number, "bytes of file-stream messages cached in memory"),
     Setting("scrub", _whole_number, "bytes per second read to find disk damage (0: none)"),
-    Setting(
-        "pin_handover",
-        _handover,
-        "when the next client of a priority group is pinned: drain (after the previous "
-        "one has finished its messages, the default) or immediate (as nats-server)",
-        "--pin_handover MODE",
-    ),
+    Setting("pin_handover", _handover,
+        "when the next client of a priority group is pinned: drain (after the previous one has finished its "
+        "messages, the default) or immediate (as nats-server)", "--pin_handover MODE"),
     Setting("ping_max", _whole_number, "unanswered pings after which a client is disconnected"),
-    Setting(
-        "lame_duck_duration",
-        _seconds,
-        "seconds clients have to reconnect elsewhere after SIGUSR2 (2)",
-    ),
+    Setting("lame_duck_duration", _seconds, "seconds clients have to reconnect elsewhere after SIGUSR2 (2)"),
 )
+# fmt: on
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
