@@ -115,18 +115,10 @@ async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str
             f"The broker cannot listen on port {settings.port}: it is taken, or not yours to use; choose "
             "another --port, or leave it out for any free one."
         ) from error
-    async with _stopping(broker.stop):
-        yield broker.client_url
-
-
-@asynccontextmanager
-async def _stopping(stop: Callable[[], object]) -> AsyncIterator[None]:
     try:
-        yield
+        yield broker.client_url
     finally:
-        result = stop()
-        if asyncio.iscoroutine(result):
-            await result
+        await broker.stop()
 
 
 async def _read(

@@ -85,15 +85,8 @@ class Parser:
     """
 
     __slots__ = (
-        "_deaf",
-        "_held",
-        "_messages",
-        "_needed",
-        "_patterns",
-        "_verbs",
-        "max_control_line",
-        "max_payload",
-    )
+        "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "max_control_line", "max_payload",
+    )  # fmt: skip
 
     def __init__(self, verbs: tuple[_Verb, ...], max_payload: int, max_control_line: int) -> None:
         self.max_payload = max_payload

@@ -68,16 +68,9 @@ def from_direct(headers: bytes, payload: bytes) -> StreamMessage:
         ) from error
 
 
-_ADDED: Final = frozenset(
-    {
-        names.STREAM,
-        names.SUBJECT,
-        names.SEQUENCE,
-        names.TIME_STAMP,
-        names.NUM_PENDING,
-        names.LAST_SEQUENCE,
-    }
-)
+_ADDED: Final = frozenset({
+    names.STREAM, names.SUBJECT, names.SEQUENCE, names.TIME_STAMP, names.NUM_PENDING, names.LAST_SEQUENCE,
+})  # fmt: skip
 
 
 def counter_value(payload: bytes) -> int:

@@ -33,21 +33,9 @@ class Outbox:
     """Whether messages go over as frames that were never bytes."""
 
     __slots__ = (
-        "_bytes",
-        "_closed",
-        "_disconnected_limit",
-        "_flowing",
-        "_items",
-        "_keep",
-        "_limit",
-        "_loop",
-        "_scheduled",
-        "_transport",
-        "_waiters",
-        "_write_at",
-        "written_bytes",
-        "written_publishes",
-    )
+        "_bytes", "_closed", "_disconnected_limit", "_flowing", "_items", "_keep", "_limit", "_loop",
+        "_scheduled", "_transport", "_waiters", "_write_at", "written_bytes", "written_publishes",
+    )  # fmt: skip
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, limit: int, disconnected_limit: int

@@ -84,17 +84,9 @@ class Counts:
     """What the parts of a session count themselves, a batch at a time."""
 
     __slots__ = (
-        "acked",
-        "answers",
-        "dropped",
-        "errors",
-        "failed",
-        "in_bytes",
-        "in_messages",
-        "published",
-        "pulls",
+        "acked", "answers", "dropped", "errors", "failed", "in_bytes", "in_messages", "published", "pulls",
         "sent",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.in_messages = 0

@@ -115,15 +115,8 @@ class Blocks:
     """
 
     __slots__ = (
-        "_deduplicate",
-        "_id_start",
-        "_trace",
-        "always",
-        "end",
-        "extra",
-        "extra_max",
-        "start",
-    )
+        "_deduplicate", "_id_start", "_trace", "always", "end", "extra", "extra_max", "start",
+    )  # fmt: skip
 
     def __init__(
         self, *, deduplicate: bool, prefix: bytes, trace: Callable[[bytes], bytes] | None
