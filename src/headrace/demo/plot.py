@@ -56,7 +56,7 @@ def draw(hours: list[Hour], target: Path, *, flights: int) -> None:
     axes = figure.add_axes((0.075, 0.20, 0.89, 0.56), facecolor=PAPER)
     _bars(axes, hours)
     _axes(axes, hours)
-    write = partial(figure.text, 0.075, va="center", linespacing=1.5)
+    write = partial(figure.text, 0.075, va="center")
     title = "How much of a late departure the aircraft brought along"
     write(0.925, title, fontsize=19, fontweight="bold", color=INK)
     subtitle = (
@@ -70,7 +70,7 @@ def draw(hours: list[Hour], target: Path, *, flights: int) -> None:
         "of the same aircraft within 10 hours.\n"
         "Carried: the smaller of the late arrival before and the late departure now."
     )
-    write(0.045, source, fontsize=8.5, color=MUTED)
+    write(0.045, source, fontsize=8.5, color=MUTED, linespacing=1.5)
     unfinished = target.with_name(f".{target.name}")
     figure.savefig(unfinished, format="png", facecolor=PAPER)
     unfinished.replace(target)
