@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +31,16 @@ class StreamMessage:
     payload: bytes
     headers: Headers = field(default_factory=Headers)
     timestamp_ns: int = 0
+
+
+async def if_found(message: Awaitable[StreamMessage]) -> StreamMessage | None:
+    """The message, or None if the stream answers that there is none. Raises as asking for it does."""
+    try:
+        return await message
+    except JetStreamApiError as error:
+        if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+            raise
+        return None
 
 
 def from_document(document: StoredMessageDocument) -> StreamMessage:

@@ -7,14 +7,13 @@ import hashlib
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final, Self
 
-from ...api.errors import Errors
 from ...errors import (
     ConfigurationError,
     DisconnectedError,
-    JetStreamApiError,
     NoRespondersError,
     TimeoutError_,
 )
+from ..jetstream.stored_message import if_found
 from .info import ObjectDamagedError, ObjectInfo, chunk_subject
 
 if TYPE_CHECKING:
@@ -123,13 +122,11 @@ class ObjectReader:
 
     async def _only_chunk(self) -> bytes:
         """Small objects are one request."""
-        try:
-            subject = chunk_subject(self.info.bucket, self.info.nuid)
-            return (await self._store._stream.get_last_message(subject)).payload
-        except JetStreamApiError as error:
-            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                raise
-            raise await self._gone(0) from None
+        subject = chunk_subject(self.info.bucket, self.info.nuid)
+        chunk = await if_found(self._store._stream.get_last_message(subject))
+        if chunk is None:
+            raise await self._gone(0)
+        return chunk.payload
 
     async def _begin(self) -> OrderedConsumption:
         info = self.info

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ...api.errors import Errors
-from ...errors import ConfigurationError, DisconnectedError, JetStreamApiError, TimeoutError_
+from ...errors import ConfigurationError, DisconnectedError, TimeoutError_
 from ..jetstream.calls import Api
 from ..jetstream.message import JetStreamMessage
+from ..jetstream.stored_message import if_found
 from ..jetstream.stream import Stream
 from ..jetstream.streams import Streams
 from ..jetstream.watch import Watch
@@ -311,13 +311,10 @@ class ObjectStore:
         owned = {chunk_subject(self.bucket, i.nuid) for i in await self.list(include_deleted=True)}
         removed = 0
         for subject in content.keys() - owned:
-            try:
-                youngest = await self._stream.get_last_message(subject)
-            except JetStreamApiError as error:
-                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                    raise
-                continue  # it was replaced meanwhile, and removed
-            if youngest.timestamp_ns <= limit_ns:
+            youngest = await if_found(self._stream.get_last_message(subject))
+            if (
+                youngest is not None and youngest.timestamp_ns <= limit_ns
+            ):  # None: removed meanwhile
                 await self._stream.purge(subject=subject)
                 removed += 1
         return removed

@@ -8,7 +8,6 @@ from typing import Final, Self, Unpack
 from ...api import names
 from ...api.base import DocumentError
 from ...api.envelope import decode_pub_ack
-from ...api.errors import Errors
 from ...api.messages import PubAck
 from ...errors import (
     ConfigurationError,
@@ -24,6 +23,7 @@ from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import add_header, header_value, status_of
 from ..jetstream.calls import Api
+from ..jetstream.stored_message import if_found
 from ..jetstream.streams import Streams
 from ..message import HeadersLike, payload_bytes
 from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
@@ -261,11 +261,8 @@ class AtomicBatch:
         subject = self._messages[-1][0]
         async for name in self._streams.names(subject=subject):
             stream = await self._streams.get(name)
-            try:
-                last = await stream.get_last_message(subject)
-            except JetStreamApiError as error:
-                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                    raise
+            last = await if_found(stream.get_last_message(subject))
+            if last is None:
                 continue
             batch = last.headers.get(names.BATCH_ID) or ""
             if batch in (*self._unanswered, self._id) and last.headers.get(names.BATCH_COMMIT):
