@@ -66,6 +66,6 @@ PIN_ID_MISMATCH: Final = (423, "Nats-Pin-Id mismatch")
 WRONG_PIN_ID: Final = (423, "Nats-Wrong-Pin-Id")
 
 
-def api_subject(*tokens: str, prefix: str = API_PREFIX) -> str:
+def api_subject(*tokens: str) -> str:
     """The subject of an API call, for example ``api_subject("STREAM", "INFO", name)``."""
-    return ".".join((prefix, *tokens))
+    return ".".join((API_PREFIX, *tokens))

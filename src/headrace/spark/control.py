@@ -105,10 +105,10 @@ class Control:
             )
         return found
 
-    def create_consumer(self, config: ConsumerConfig, *, action: str = "create") -> ConsumerInfo:
+    def create_consumer(self, config: ConsumerConfig) -> ConsumerInfo:
         """Create a consumer; an ephemeral one if ``config`` has no name."""
         body = base.encode(
-            CreateConsumerRequest(stream_name=self.stream, config=config, action=action)
+            CreateConsumerRequest(stream_name=self.stream, config=config, action="create")
         )
         name = config.durable_name or config.name
         return self._call(

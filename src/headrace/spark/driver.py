@@ -51,7 +51,7 @@ class Driver:
         self._control: Control | None = None
         self._initial: Offset | None = None
         self._target: Offset | None = None
-        self._latest: Offset | None = None
+        self.latest: Offset | None = None  # the stream's end as last seen, for the progress report
         self._tail: _Tail | None = None
         self._progress = Progress(options.durable, options.subjects) if options.durable else None
         self._progress_started = False
@@ -81,13 +81,8 @@ class Driver:
             last = min(last, self._target.seq)
         elif last <= start.seq:
             last = self._retry(lambda control: self._wait(control, config, start.seq))
-        self._latest = Offset(max(last, start.seq), head.epoch)
+        self.latest = Offset(max(last, start.seq), head.epoch)
         return Offset(next_end(start.seq, last, max_rows=max_rows), head.epoch)
-
-    @property
-    def latest(self) -> Offset | None:
-        """The stream's end as last seen, for the query's progress report."""
-        return self._latest
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """The tasks of the batch ``(start, end]``."""

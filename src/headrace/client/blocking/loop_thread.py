@@ -9,9 +9,11 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError, PullError
+from ..jetstream.consume import Consumption
+from ..subscription import Subscription
 
 __all__ = [
     "LoopThread",
@@ -187,15 +189,9 @@ class SharedLoopThread(LoopThread):
             self._over = self._over or _CLOSED
 
 
-class _Called(Protocol):
-    """A subscription or a consume whose messages are handled elsewhere: ``_worker`` says until when."""
-
-    _worker: asyncio.Future[None] | None
-
-
 def call_on_thread(
     name: str,
-    inner: _Called,
+    inner: Consumption | Subscription,
     messages: Iterator[T],
     callback: Callable[[T], object],
     thread: LoopThread,

@@ -148,7 +148,6 @@ def connect_command(
     name: str = "",
     tls: bool = False,
     echo: bool = True,
-    pedantic: bool = False,
 ) -> bytes:
     """Build the ``CONNECT {…}\\r\\n`` line that answers ``info``.
 
@@ -157,7 +156,7 @@ def connect_command(
     who = credentials or Credentials()
     document = _Connect(
         verbose=False,
-        pedantic=pedantic,
+        pedantic=False,
         tls_required=tls,
         name=name,
         lang="python-headrace",
