@@ -15,9 +15,7 @@ from typing import Any, Final, final
 
 __all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "are_literal", "check_count"]
 
-PATTERNS_MAX: Final = (
-    5_000  # in one request: comparing them takes 50 ms, in which no client is served
-)
+PATTERNS_MAX: Final = 5_000  # in one request: 50 ms to compare, in which no client is served
 STEPS_MAX: Final = 100_000  # some 25 ms; beyond: TooManyPatternsError
 STEPS_PER_TOKEN: Final = 4  # free steps, not counted
 

@@ -30,9 +30,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
-_SHAPES_MAX: Final = (
-    32  # a parser has expressions for this many shapes; others take the general way
-)
+_SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
 

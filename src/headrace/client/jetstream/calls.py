@@ -132,9 +132,7 @@ class Api:
         """Every item of a listing that comes in pages."""
         offset = 0
         while True:
-            request = StreamNamesRequest(
-                offset=offset, subject=subject
-            )  # any listing's, without one
+            request = StreamNamesRequest(offset=offset, subject=subject)  # all listings read that
             page = await self.call(kind, tokens, request, repeatable=True)
             found = items(page)
             for item in found:

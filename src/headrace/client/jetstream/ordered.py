@@ -64,9 +64,7 @@ class OrderedConsumer:
         )
         self._consumer: Consumer | None = None
         self._consumer_seq = 0  # of the consumer behind: the last one seen
-        self._first_sequence = (
-            0  # where "new" or "last" was when we began; 0: not known, not needed
-        )
+        self._first_sequence = 0  # where "new" or "last" was when we began, if that is needed
         self.stream_name = stream_name
         self.last_sequence = 0
         self.resets = -1
