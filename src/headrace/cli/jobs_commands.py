@@ -187,14 +187,6 @@ def _status(client: JobsClient, args: argparse.Namespace) -> Any:
     return lines
 
 
-def _put_channel(client: JobsClient, args: argparse.Namespace) -> Any:
-    return client.put_channel(args.channel, token=args.token, name=args.name)
-
-
-def _put_producer(client: JobsClient, args: argparse.Namespace) -> Any:
-    return client.put_producer(args.producer, token=args.token, name=args.name)
-
-
 def _put_consumer(client: JobsClient, args: argparse.Namespace) -> Any:
     return client.put_consumer(
         args.channel,
@@ -249,10 +241,6 @@ def _purge(client: JobsClient, args: argparse.Namespace) -> Any:
     return f"{count} deleted"
 
 
-def _job(client: JobsClient, args: argparse.Namespace) -> Any:
-    return client.job(args.channel, args.consumer, args.job)
-
-
 def _events(client: JobsClient, args: argparse.Namespace) -> Any:
     found = client.events()
     if args.json:
@@ -290,18 +278,24 @@ _MESSAGE: Final[tuple[_Argument, ...]] = (
 _TOKEN: Final[_Argument] = ("--token", {"required": True})
 _CHANNEL_TOKEN: Final[_Argument] = ("--channel-token", {"required": True})
 
+# fmt: off
 _REMOTE: Final[tuple[tuple[str, str, _Call, tuple[_Argument, ...]], ...]] = (
     ("status", "counts of every consumer", _status, ()),
     ("events", "the newest events of the service", _events, ()),
-    ("channel", "create or change a channel", _put_channel, (_CHANNEL, *_NAMED)),
-    ("producer", "create or change a producer", _put_producer, (("producer", {}), *_NAMED)),
+    ("channel", "create or change a channel",
+        lambda c, a: c.put_channel(a.channel, token=a.token, name=a.name), (_CHANNEL, *_NAMED)),
+    ("producer", "create or change a producer",
+        lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
+        (("producer", {}), *_NAMED)),
     ("consumer", "create or change a consumer", _put_consumer, (*_ONE, *_NAMED, *_KEPT)),
     ("publish", "broadcast a message", _publish, (_CHANNEL, *_MESSAGE)),
     ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), _ONE),
     ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), _ONE),
     ("enable", "call a disabled endpoint again", lambda c, a: _change(c, a, enable=True), _ONE),
-    ("job", "a job with its attempts", _job, (*_ONE, ("job", {}))),
+    ("job", "a job with its attempts",
+        lambda c, a: c.job(a.channel, a.consumer, a.job), (*_ONE, ("job", {}))),
     ("dead", "dead jobs with their last error", _dead, _ONE),
     ("requeue", "requeue all dead jobs", _requeue, (*_ONE, _TOKEN)),
     ("purge", "delete all dead jobs", _purge, (*_ONE, _TOKEN, _CHANNEL_TOKEN)),
 )
+# fmt: on

@@ -204,15 +204,21 @@ def settings_of(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
                 f"{path}: no setting {key!r}; accepted are {', '.join(settings)}"
             )
         try:
-            values[key] = setting.check(value)
+            values[key] = _checked(setting, value, key)
         except ConfigurationError as error:
             raise ConfigurationError(f"{path}: {error}") from None
-        except ValueError as error:
-            shown = "" if key in ("pass", "auth") else f" {value!r}"
-            raise ConfigurationError(
-                f"{path}: {key}:{shown} is not accepted; it must be {error}"
-            ) from None
     return values
+
+
+def _checked(setting: Setting, value: Any, name: str) -> Any:
+    """``value`` as the setting has it. Raises ConfigurationError that calls the setting ``name``."""
+    try:
+        return setting.check(value)
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        shown = "" if setting.key in ("pass", "auth") else f" {value!r}"
+        raise ConfigurationError(f"{name}:{shown} is not accepted; it must be {error}") from None
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -242,15 +248,8 @@ def given_flags(args: argparse.Namespace) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         value = getattr(args, setting.key, None)
-        if value is None:
-            continue
-        try:
-            values[setting.key] = setting.check(value)
-        except ValueError as error:
-            shown = "" if setting.key in ("pass", "auth") else f" {value!r}"
-            raise ConfigurationError(
-                f"{setting.flags[-1]}:{shown} is not accepted; it must be {error}"
-            ) from None
+        if value is not None:
+            values[setting.key] = _checked(setting, value, setting.flags[-1])
     return values
 
 
