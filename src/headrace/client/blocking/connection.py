@@ -160,22 +160,12 @@ class Connection(Blocking):
             pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
         """
         check_plain("callback", callback)
-        taken = Subscription(
-            self._thread,
-            self._thread.run(
-                self._inner.subscribe(
-                    subject,
-                    queue=queue,
-                    callback=None,
-                    pending_messages=pending_messages,
-                    pending_bytes=pending_bytes,
-                )
-            ),
+        making = self._inner.subscribe(
+            subject, queue=queue, pending_messages=pending_messages, pending_bytes=pending_bytes
         )
-        return taken._start(callback)
+        return Subscription(self._thread, self._thread.run(making))._start(callback)
 
     new_inbox = calling(AioConnection.new_inbox)
-
     jetstream = wrapping(JetStream, anywhere(AioConnection.jetstream))
 
     # Beginning and end

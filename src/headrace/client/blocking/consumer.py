@@ -77,22 +77,18 @@ class Consumer(Blocking):
                 half of that, at least 1 second.
         """
         check_plain("callback", callback)
-        taken = Consumption(
-            self._thread,
-            self._thread.call(
-                self._inner.consume,
-                None,
-                max_messages=max_messages,
-                max_bytes=max_bytes,
-                expires=expires,
-                heartbeat=heartbeat,
-                threshold_messages=threshold_messages,
-                threshold_bytes=threshold_bytes,
-                on_error=on_error,
-                **priority,
-            ),
+        inner = self._thread.call(
+            self._inner.consume,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            expires=expires,
+            heartbeat=heartbeat,
+            threshold_messages=threshold_messages,
+            threshold_bytes=threshold_bytes,
+            on_error=on_error,
+            **priority,
         )
-        return taken._start(callback)
+        return Consumption(self._thread, inner)._start(callback)
 
     def listen(
         self,
@@ -118,18 +114,10 @@ class Consumer(Blocking):
             ConfigurationError: the consumer is pulled from.
         """
         check_plain("callback", callback)
-        taken = PushSubscription(
-            self._thread,
-            self._thread.run(
-                self._inner.listen(
-                    None,
-                    on_error=on_error,
-                    pending_messages=pending_messages,
-                    pending_bytes=pending_bytes,
-                )
-            ),
+        making = self._inner.listen(
+            on_error=on_error, pending_messages=pending_messages, pending_bytes=pending_bytes
         )
-        return taken._start(callback)
+        return PushSubscription(self._thread, self._thread.run(making))._start(callback)
 
     def ack_all(self, messages: Iterable[JetStreamMessage]) -> Queued:
         """Acknowledge many messages in one write; those answered before are left alone."""
