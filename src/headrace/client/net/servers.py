@@ -73,13 +73,11 @@ class ServerPool:
                 return entry.address
         return None
 
-    def failed(self, address: ServerAddress) -> int:
-        """Note a failed attempt; returns how many of this server failed in a row."""
+    def failed(self, address: ServerAddress) -> None:
+        """Note a failed attempt."""
         entry = self._find(address)
-        if entry is None:
-            return 1
-        entry.failures += 1
-        return entry.failures
+        if entry is not None:
+            entry.failures += 1
 
     def succeeded(self, address: ServerAddress) -> None:
         """Note a connection: every server's failures are forgotten, the outage is over."""
@@ -89,10 +87,8 @@ class ServerPool:
             if entry.address.key == address.key:
                 self._next = index  # a lost server is tried first again, then the others
 
-    def discover(
-        self, urls: Sequence[str], teller: ServerAddress | None = None
-    ) -> list[ServerAddress]:
-        """Take in the ``connect_urls`` of an INFO; returns what was new. Unreadable ones are skipped.
+    def discover(self, urls: Sequence[str], teller: ServerAddress | None = None) -> None:
+        """Take in the ``connect_urls`` of an INFO. Unreadable ones are skipped.
 
         A discovered server is like ``teller``, the one that told of it (or the first of the list given by
         the user): credentials, TLS, WebSocket; where it is told of by number, the name in its certificate,
@@ -101,9 +97,8 @@ class ServerPool:
         like = teller or self._given
         told = [address for address in map(_readable, urls) if address is not None]
         if not told:
-            return []
+            return
         self._forget_all_but({address.key for address in (*told, like)})
-        new = []
         for parsed in told:
             if self._find(parsed) is not None:
                 continue
@@ -111,8 +106,6 @@ class ServerPool:
             # The rest as the teller, TLS and WebSocket too.
             address = replace(like, host=parsed.host, port=parsed.port, tls_name=name)
             self._entries.append(_Entry(address, discovered=True))
-            new.append(address)
-        return new
 
     def _forget_all_but(self, keys: set[tuple[str, int]]) -> None:
         """Drop discovered servers, and go on with the same next one."""
