@@ -133,8 +133,7 @@ WIDTH = 100
 _ENTRY = re.compile(r" {4}\w[\w, ]*: ")  # of a section such as Args
 _LEFT = re.compile(r"\b(async\w*|await\w*|coroutines?|tasks?|event loop\w*|thread-safe)\b")
 _FINE = re.compile(
-    r"\(asynchronous\) iterable|the event loop's thread|"
-    r"a coroutine\s+function\s+runs\s+on\s+the\s+loop|an event loop runs"
+    r"\(asynchronous\) iterable|a coroutine\s+function\s+runs\s+on\s+the\s+loop|an event loop runs"
 )
 
 

@@ -155,7 +155,7 @@ class JetStream:
         fast: bool = False,
         on_failure: Callable[[PublishFailure], object] | None = None,
     ) -> Publisher:
-        """A publisher that keeps many messages in flight; a context manager, which flushes at its end.
+        """A publisher that keeps many messages in flight: ``async with js.publisher() as publisher``.
 
         Args:
             window, window_bytes: how many unacknowledged messages, and bytes of them, there may be.
@@ -170,7 +170,7 @@ class JetStream:
             fast: send in fast batches, acknowledged hundreds at a time; all messages go to one stream,
                 which must have ``allow_batched`` (nats-server 2.14). It sets how many are under way,
                 up to ``window``. Without such a stream ``send`` and ``flush`` raise ConfigurationError.
-            on_failure: called for each message that failed, on the event loop's thread, which it must not
+            on_failure: called for each message that failed, on the connection's thread, which it must not
                 block; without it ``flush`` raises PublishError.
         """
         api = self._api
@@ -187,7 +187,7 @@ class JetStream:
         return make_publisher(api, settings, fast=fast)
 
     def batch(self, *, timeout: float | None = None) -> AtomicBatch:
-        """Messages stored together or not at all; a context manager, which commits at its end.
+        """Messages stored together or not at all: ``async with js.batch() as batch``.
 
         Args:
             timeout: seconds to wait for the answer to the whole batch; None is the context's.

@@ -43,7 +43,7 @@ class AioThing:
         return name + options["self"]
 
     def whole(self) -> str:
-        """The whole."""
+        """The whole: ``async with whole()``."""
         return "whole"
 
 
@@ -95,6 +95,7 @@ def test_signature_and_types_are_those_of_the_asyncio_method(
     assert typing.get_type_hints(method)["return"] == result
     assert not inspect.iscoroutinefunction(method)
     assert method.__doc__ == vars(AioThing)[method.__name__].__doc__
+    assert Thing.whole.__doc__ == "The whole: ``with whole()``."
 
 
 def types_are_inferred(js: sync.JetStream) -> None:

@@ -55,4 +55,6 @@ class AtomicBatch(Blocking):
     def __enter__(self) -> Self:
         return self
 
-    __exit__ = blocking(AioAtomicBatch.__aexit__)
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        """Commit, unless the block failed or that was done, or nothing was added."""
+        self._thread.run(self._inner.__aexit__(kind, error, traceback))

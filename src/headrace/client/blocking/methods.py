@@ -1,16 +1,17 @@
 """What the facade's classes are made of: blocking methods, each made of an asyncio one.
 
-A method made here has the arguments, the documentation and, but for its result, the signature of the
-asyncio one. Type checkers and editors infer the same.
+A method made here has the arguments, the documentation (without ``async``) and, but for its result, the
+signature of the asyncio one. Type checkers and editors infer the same.
 """
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from functools import update_wrapper
 from types import GenericAlias
-from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
 from .loop_thread import LoopThread, iterate
 
@@ -19,6 +20,8 @@ __all__ = ["Blocking", "anywhere", "blocking", "calling", "iterating", "returnin
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+
+_ASYNC: Final = re.compile(r"\basync (?=with|for|def)|\bawait ")
 
 Method: TypeAlias = Callable[Concatenate[Any, P], R]
 
@@ -97,6 +100,7 @@ def _documented(
 ) -> Method[P, T]:
     """``function`` with the documentation of ``method``, and its signature but for another result."""
     update_wrapper(function, method)
+    function.__doc__ = _ASYNC.sub("", method.__doc__ or "")
     if shown:
         function.__annotations__ = {**method.__annotations__, "return": result}
         signature = inspect.signature(method).replace(return_annotation=shown)

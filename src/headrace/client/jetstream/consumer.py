@@ -243,11 +243,11 @@ class Consumer:
         return self._pin.id
 
     def on_pinned(self, callback: Callable[[str], object] | None) -> None:
-        """Call ``callback(id)``, on the event loop's thread, when we become the pinned client."""
+        """Call ``callback(id)``, on the connection's thread, when we become the pinned client."""
         self._pin.on_pinned = check_plain("on_pinned", callback)
 
     def on_unpinned(self, callback: Callable[[], object] | None) -> None:
-        """Call ``callback()``, on the event loop's thread, when we are told that another client is pinned."""
+        """Call ``callback()``, on the connection's thread, when we are told that another client is pinned."""
         self._pin.on_unpinned = check_plain("on_unpinned", callback)
 
     # The consumer itself

@@ -151,7 +151,7 @@ class OrderedConsumer:
         max_bytes: int = 0,
         on_error: Callable[[Exception], object] | None = None,
     ) -> OrderedConsumption:
-        """Messages as they come, to be iterated; a context manager, which stops at its end."""
+        """Messages as they come: ``async with ordered.consume() as messages: async for …``."""
         return OrderedConsumption(
             self, {"max_messages": max_messages, "max_bytes": max_bytes}, on_error
         )

@@ -162,7 +162,7 @@ class ObjectStore:
     # Getting
 
     def open(self, name: str) -> ObjectReader:
-        """Read an object piece by piece; a context manager.
+        """Read an object piece by piece: ``async with store.open(name) as reader``.
 
         Entering raises ObjectNotFoundError, and ObjectLinkError for a link that leads to no object.
         """
