@@ -30,8 +30,9 @@ from .client.blocking.messages import Batch, JetStreamMessage, Message
 from .client.blocking.objectstore import ObjectReader, ObjectStore
 from .client.blocking.ordered import OrderedConsumer
 from .client.blocking.publisher import Publisher
+from .client.blocking.push import PushSubscription
 from .client.blocking.stream import Stream
-from .client.blocking.subscription import PushSubscription, Subscription
+from .client.blocking.subscription import Subscription
 from .client.blocking.watch import Watch
 
 __all__ = [

@@ -98,6 +98,18 @@ def test_signature_and_types_are_those_of_the_asyncio_method(
     assert Thing.whole.__doc__ == "The whole: ``with whole()``."
 
 
+def test_a_function_that_is_given_an_asyncio_object_is_given_that_of_the_facade(
+    thread: LoopThread,
+) -> None:
+    async def doubled(thing: AioThing, number: int) -> int:
+        """Twice the number."""
+        return 2 * await thing.slow(number)
+
+    function = blocking(doubled)
+    assert function(Thing(thread, AioThing()), 3) == 6
+    assert function.__doc__ == "Twice the number."
+
+
 def types_are_inferred(js: sync.JetStream) -> None:
     """Never called: mypy reads it."""
     stream = js.create_stream(name="A", subjects=["a"])

@@ -14,7 +14,7 @@ from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .consume import Consumption
 from .messages import Batch, JetStreamMessage
 from .methods import Blocking, anywhere, blocking, returning
-from .subscription import PushSubscription
+from .push import PushSubscription
 
 __all__ = ["Consumer"]
 

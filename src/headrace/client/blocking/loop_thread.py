@@ -16,6 +16,7 @@ from ..jetstream.consume import Consumption
 from ..subscription import Subscription
 
 __all__ = [
+    "Blocking",
     "LoopThread",
     "SharedLoopThread",
     "call_on_thread",
@@ -187,6 +188,19 @@ class SharedLoopThread(LoopThread):
         """Nothing more is run here."""
         with self._lock:
             self._over = self._over or _CLOSED
+
+
+class Blocking:
+    """Base of the facade's classes: the asyncio object, and the thread of its loop."""
+
+    __slots__ = ("_inner", "_thread")
+
+    def __init__(self, thread: LoopThread, inner: Any) -> None:
+        self._thread = thread
+        self._inner = inner
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
 
 
 def call_on_thread(

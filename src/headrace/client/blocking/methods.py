@@ -13,7 +13,7 @@ from functools import update_wrapper
 from types import GenericAlias
 from typing import Any, Concatenate, Final, ParamSpec, TypeAlias, TypeVar
 
-from .loop_thread import LoopThread, iterate
+from .loop_thread import Blocking, LoopThread, iterate
 
 __all__ = ["Blocking", "anywhere", "blocking", "calling", "iterating", "returning", "wrapping"]
 
@@ -24,19 +24,6 @@ T = TypeVar("T")
 _ASYNC: Final = re.compile(r"\basync (?=with|for|def)|\bawait ")
 
 Method: TypeAlias = Callable[Concatenate[Any, P], R]
-
-
-class Blocking:
-    """Base of the facade's classes: the asyncio object, and the thread of its loop."""
-
-    __slots__ = ("_inner", "_thread")
-
-    def __init__(self, thread: LoopThread, inner: Any) -> None:
-        self._thread = thread
-        self._inner = inner
-
-    def __repr__(self) -> str:
-        return repr(self._inner)
 
 
 def blocking(method: Method[P, Coroutine[Any, Any, R]]) -> Method[P, R]:

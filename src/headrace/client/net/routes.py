@@ -94,7 +94,7 @@ class Inboxes:
     def give_back(self, route: Route) -> None:
         """Nothing more will come to this one."""
         if len(self._idle) < IDLE_MAX and self._session.link is not None:
-            route.receive = self._session.send_back  # a server may send more than it was asked for
+            route.receive = self._session.refuse  # a server may send more than it was asked for
             self._idle.append(route)
         else:
             self._session.close_route(route)

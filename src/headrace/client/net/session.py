@@ -170,11 +170,15 @@ class Session:
         self.counts.answers += count
         self.counts.published += count - 1  # the outbox counts the piece
 
-    def send_back(self, frames: list[Frame]) -> None:
+    def send_back(self, replies: list[bytes]) -> None:
         """Nak messages of a consumer; without a link they come back by themselves."""
+        self.send_control(self.outbox.answers(replies, NAK))
+
+    def refuse(self, frames: list[Frame]) -> None:
+        """Send back the messages of a consumer among these frames."""
         replies = [frame[3] for frame in frames if frame[3]]
         if replies:
-            self.send_control(self.outbox.answers(replies, NAK))
+            self.send_back(replies)
 
     def send_once(self, data: Chunk) -> None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
@@ -204,10 +208,10 @@ class Session:
 
     def refuse_rest(self, route: Route, frames: list[Frame]) -> None:
         """Unsubscribe, and send back the messages that came and those still on their way."""
-        route.receive = self.send_back
+        route.receive = self.refuse
         self.send_control(unsub(route.sid))
         self.keepalive.call_when_read(lambda: self.routes.remove(route))
-        self.send_back(frames)
+        self.refuse(frames)
 
     def new_inbox(self) -> str:
         return f"{self.options.inbox_prefix}.{self.nuid.next()}"
