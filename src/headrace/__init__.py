@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from .client.jetstream.message import Batch, JetStreamMessage
     from .client.jetstream.ordered import OrderedConsumer
     from .client.jetstream.push import PushSubscription
-    from .client.jetstream.stream import Stream, StreamMessage
+    from .client.jetstream.stored_message import StreamMessage
+    from .client.jetstream.stream import Stream
     from .client.jetstream.watch import Watch
     from .client.jetstream_context import JetStream
     from .client.kv.config import KeyValueStatus

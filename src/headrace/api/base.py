@@ -15,17 +15,6 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-__all__ = [
-    "Document",
-    "DocumentError",
-    "decode",
-    "encode",
-    "fields",
-    "from_wire",
-    "read_json",
-    "to_wire",
-]
-
 NS_PER_S = 1_000_000_000
 
 

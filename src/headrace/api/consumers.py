@@ -10,26 +10,6 @@ from typing import Literal
 from .base import Document, fields
 from .streams import ClusterInfo
 
-__all__ = [
-    "AckPolicy",
-    "ConsumerConfig",
-    "ConsumerInfo",
-    "ConsumerListResponse",
-    "ConsumerNamesResponse",
-    "CreateConsumerRequest",
-    "DeliverPolicy",
-    "OffsetRequest",
-    "PauseRequest",
-    "PauseResponse",
-    "PriorityGroupState",
-    "PriorityPolicy",
-    "PullRequest",
-    "ReplayPolicy",
-    "ResetRequest",
-    "SequenceInfo",
-    "UnpinRequest",
-]
-
 DeliverPolicy = Literal[
     "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
 ]

@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 from ..errors import JetStreamApiError
 
-__all__ = ["ErrorSpec", "Errors", "api_error"]
-
 
 class ErrorSpec(NamedTuple):
     """One row of the table."""

@@ -6,19 +6,6 @@ from typing import ClassVar
 
 from .base import Document, fields
 
-__all__ = [
-    "AccountInfo",
-    "AccountLimits",
-    "ApiStats",
-    "DirectGetRequest",
-    "GetMessageRequest",
-    "GetMessageResponse",
-    "MessageDeleteRequest",
-    "PubAck",
-    "StoredMessageDocument",
-    "SuccessResponse",
-]
-
 
 class PubAck(Document, frozen=True, kw_only=True):
     """The stream has the message on disk. ``duplicate``: it already had it, under ``seq``."""

@@ -10,29 +10,6 @@ from typing import Any, Literal
 
 from .base import Document, fields
 
-__all__ = [
-    "ClusterInfo",
-    "ConsumerLimits",
-    "ExternalStream",
-    "PeerInfo",
-    "Placement",
-    "PurgeRequest",
-    "PurgeResponse",
-    "Republish",
-    "StreamAlternate",
-    "StreamConfig",
-    "StreamConsumerSource",
-    "StreamInfo",
-    "StreamInfoRequest",
-    "StreamListResponse",
-    "StreamNamesRequest",
-    "StreamNamesResponse",
-    "StreamSource",
-    "StreamSourceInfo",
-    "StreamStateInfo",
-    "SubjectTransformConfig",
-]
-
 Retention = Literal["limits", "interest", "workqueue"]
 Discard = Literal["old", "new"]
 StorageKind = Literal["file", "memory"]

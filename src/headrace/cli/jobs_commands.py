@@ -17,8 +17,6 @@ from ..jobs.client import JobsClient
 from ..jobs.config import Config, load_config
 from . import loop_factory
 
-__all__ = ["add_commands"]
-
 _Call = Callable[[JobsClient, argparse.Namespace], Any]
 
 _URL: Final = "http://127.0.0.1:8080"

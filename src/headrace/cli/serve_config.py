@@ -22,8 +22,6 @@ from ..broker.server.config.websocket import read_websocket
 from ..errors import ConfigurationError
 from .serve_nats import FileSettings, read_nats_file
 
-__all__ = ["SETTINGS", "Setting", "broker_options", "read_file"]
-
 PORT_DEFAULT: Final = 4222
 
 

@@ -10,8 +10,6 @@ from typing import Final
 
 from ..errors import ConfigurationError
 
-__all__ = ["LogFormatter", "reopen_log", "set_up_logging"]
-
 _LABELS: Final = {
     logging.DEBUG: "DBG",
     logging.INFO: "INF",

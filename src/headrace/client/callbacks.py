@@ -9,16 +9,6 @@ from typing import Any, TypeVar
 
 from ..errors import ConfigurationError, HeadraceError
 
-__all__ = [
-    "CALLBACK_ERRORS",
-    "as_exception",
-    "await_result",
-    "check_callback",
-    "check_plain",
-    "gives_coroutines",
-    "tell",
-]
-
 C = TypeVar("C", bound=Callable[..., object] | None)
 
 CALLBACK_ERRORS = (Exception, asyncio.CancelledError)

@@ -23,8 +23,6 @@ from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subsc
 if TYPE_CHECKING:
     from .jetstream_context import JetStream
 
-__all__ = ["DEFAULT_SERVER", "Connecting", "Connection", "connect"]
-
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 
 

@@ -36,8 +36,6 @@ from .publish.publisher import Publisher, PublisherSettings, PublishFailure
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = ["JetStream"]
-
 
 class JetStream:
     """Streams and consumers over one connection. Made by ``connection.jetstream()``.

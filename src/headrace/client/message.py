@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 else:
     Session = Any  # `inspect.signature` evaluates the annotations of a struct, and importing it is a cycle
 
-__all__ = ["HeadersLike", "Message", "MessageView", "header_block", "payload_bytes"]
-
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]] | None
 """What may be given as headers: a mapping from name to one value or several, or received headers."""
 

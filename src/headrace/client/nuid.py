@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from typing import Final
 
-__all__ = ["Nuid", "base62"]
-
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PREFIX_CHARS: Final = 12
 _COUNT_CHARS: Final = 10

@@ -17,8 +17,6 @@ from .message import Message
 if TYPE_CHECKING:
     from .net.session import Session
 
-__all__ = ["Subscription"]
-
 PENDING_MESSAGES_DEFAULT: Final = 512 * 1024
 PENDING_BYTES_DEFAULT: Final = 128 * 1024 * 1024
 

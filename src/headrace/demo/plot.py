@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Hour", "by_hour", "draw"]
-
 SHARE_MIN: Final = 0.005  # hours with a smaller share of the legs are left out
 
 INK: Final = "#22303c"

@@ -21,8 +21,6 @@ from .flights import messages
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PARTITIONS", "STREAM", "FlightStream"]
-
 STREAM: Final = "FLIGHTS"
 PARTITIONS: Final = 8
 REPORT_S: Final = 0.1

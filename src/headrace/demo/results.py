@@ -25,8 +25,6 @@ from .flights import UNKNOWN_AIRCRAFT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Results"]
-
 STATES_KEPT: Final = 3
 _COMPLETE = re.compile(r"batch=(\d{5,})")
 

@@ -23,8 +23,6 @@ from .workspace import Workspace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DemoSettings", "run_demo"]
-
 T = TypeVar("T")
 
 STOP_S: Final = 8.0

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Screen", "Stage"]
-
 
 @dataclass
 class Stage:

@@ -18,8 +18,6 @@ from ..message import StoredMessage
 from .link import Link
 from .offsets import StreamHead
 
-__all__ = ["Control"]
-
 D = TypeVar("D", bound=Document)
 
 _STREAM_NOT_FOUND: Final = 10059

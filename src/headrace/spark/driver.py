@@ -34,8 +34,6 @@ from .options import SourceOptions, StartPosition
 from .planning import Slice, split_by_partition, split_by_sequence
 from .progress import Progress
 
-__all__ = ["Driver", "locate", "plan_tasks"]
-
 T = TypeVar("T")
 
 RETRIES = 4

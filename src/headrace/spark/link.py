@@ -33,8 +33,6 @@ from ..limits import READ_CHUNK_BYTES
 from ..wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser
 from .options import Connection
 
-__all__ = ["Link", "Reply"]
-
 _REPLIES_SID: Final = b"1"
 _CRLF: Final = b"\r\n"
 

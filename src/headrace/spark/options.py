@@ -15,8 +15,6 @@ from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError, InvalidSubjectError
 from ..subjects import check_pattern
 
-__all__ = ["OPTIONS", "Connection", "Option", "SourceOptions", "StartPosition", "parse_options"]
-
 SplitBy = Literal["sequence", "partition"]
 
 EARLIEST: Final = "earliest"

@@ -25,8 +25,6 @@ from .control import Control
 from .link import Link
 from .offsets import DataLossError
 
-__all__ = ["Chunk", "ReadPlan", "read_range"]
-
 PULL_MESSAGES_MAX: Final = 20_000  # the most messages of one pull request
 PULL_BYTES: Final = 16 * 1024 * 1024  # … and about the most bytes, by the mean message size
 CHUNK_BYTES: Final = 8 * 1024 * 1024  # a chunk of rows ends when its payloads exceed this

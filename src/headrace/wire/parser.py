@@ -21,8 +21,6 @@ from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
 from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
 
-__all__ = ["Parser"]
-
 _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
 _FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the highest setting of a nats-server
 _VERB_BYTES_MAX: Final = 8  # b"CONNECT "

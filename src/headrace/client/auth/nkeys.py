@@ -17,8 +17,6 @@ from typing import Final
 from ...errors import ConfigurationError
 from .ed25519 import PlainSigner
 
-__all__ = ["KeyPair", "UserCredentials", "read_credentials"]
-
 _SEED_PREFIX: Final = 18 << 3  # 'S'
 _USER_PREFIX: Final = 20 << 3  # 'U'
 

@@ -8,8 +8,6 @@ from ...api.messages import PubAck
 from ..publish.atomic_batch import AtomicBatch as AioAtomicBatch
 from .methods import Blocking, anywhere, blocking
 
-__all__ = ["AtomicBatch"]
-
 
 class AtomicBatch(Blocking):
     """Messages that are stored together, one after the other, or not at all. To be filled by one thread at

@@ -21,8 +21,6 @@ from .messages import Message
 from .methods import Blocking, anywhere, blocking, calling, returning, wrapping
 from .subscription import Subscription
 
-__all__ = ["Connection", "connect", "open_on"]
-
 
 def connect(
     servers: str | Sequence[str] = DEFAULT_SERVER,

@@ -14,8 +14,6 @@ from .loop_thread import LoopThread, call_on_thread, callback_here
 from .messages import JetStreamMessage
 from .methods import Blocking
 
-__all__ = ["Consumption", "JetStreamMessages"]
-
 BROUGHT_MAX: Final = 100  # messages brought from the loop in one go when iterating
 
 

@@ -16,8 +16,6 @@ from .messages import Batch, JetStreamMessage
 from .methods import Blocking, anywhere, blocking, returning
 from .push import PushSubscription
 
-__all__ = ["Consumer"]
-
 
 class Consumer(Blocking):
     """One pull consumer of one stream. Made by ``stream.consumer(…)`` and its like.

@@ -17,8 +17,6 @@ from .stream import Stream
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = ["JetStream"]
-
 
 class JetStream(Blocking):
     """Streams and consumers over one connection. Made by ``connection.jetstream()``.

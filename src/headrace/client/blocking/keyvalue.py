@@ -6,8 +6,6 @@ from ..kv.keyvalue import KeyValue as AioKeyValue
 from .methods import Blocking, blocking, returning
 from .watch import Watch
 
-__all__ = ["KeyValue"]
-
 
 class KeyValue(Blocking):
     """One bucket. Made by ``js.key_value(name)`` and ``js.create_key_value(name, …)``.

@@ -15,16 +15,6 @@ from ...errors import ConfigurationError, ConnectionClosedError, PullError
 from ..jetstream.consume import Consumption
 from ..subscription import Subscription
 
-__all__ = [
-    "Blocking",
-    "LoopThread",
-    "SharedLoopThread",
-    "call_on_thread",
-    "callback_here",
-    "iterate",
-    "take_next",
-]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

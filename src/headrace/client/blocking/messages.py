@@ -14,8 +14,6 @@ from ..message import HeadersLike, MessageView
 from ..net.session import Session
 from .loop_thread import LoopThread
 
-__all__ = ["Batch", "JetStreamMessage", "Message"]
-
 
 class Message(MessageView, eq=False, kw_only=True):
     """A message received by a subscription or as the answer to a request."""

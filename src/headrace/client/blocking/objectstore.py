@@ -12,8 +12,6 @@ from .loop_thread import take_next
 from .methods import Blocking, anywhere, blocking, returning, wrapping
 from .watch import Watch
 
-__all__ = ["ObjectReader", "ObjectStore"]
-
 
 class ObjectReader(Blocking):
     """The content of one object: ``with store.open(name) as reader: for chunk in reader``.

@@ -9,8 +9,6 @@ from .consume import JetStreamMessages
 from .messages import Batch, JetStreamMessage
 from .methods import Blocking, blocking, calling, returning, wrapping
 
-__all__ = ["OrderedConsumer", "OrderedConsumption"]
-
 
 class OrderedConsumption(JetStreamMessages):
     """Messages of an ordered consumer as they come, each once and in order.

@@ -13,8 +13,6 @@ from ..publish.publisher import Publisher as AioPublisher
 from .loop_thread import LoopThread
 from .methods import Blocking
 
-__all__ = ["Publisher"]
-
 WAITING_MAX: Final = 4096  # messages not yet taken by the loop's thread; then `send` waits
 
 

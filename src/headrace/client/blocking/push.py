@@ -9,8 +9,6 @@ from ..jetstream.push import PushSubscription as AioPushSubscription
 from .messages import JetStreamMessage
 from .subscription import Subscription
 
-__all__ = ["PushSubscription"]
-
 
 class PushSubscription(Subscription):
     """Messages of a push consumer, in order, to be acknowledged as its configuration asks. Made by

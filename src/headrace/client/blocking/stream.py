@@ -13,8 +13,6 @@ from .loop_thread import iterate
 from .methods import Blocking, blocking, iterating, returning
 from .ordered import OrderedConsumer
 
-__all__ = ["Stream"]
-
 
 class Stream(Blocking):
     """One stream. Made by ``js.stream(name)`` and ``js.create_stream(…)``.

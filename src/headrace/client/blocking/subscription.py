@@ -12,8 +12,6 @@ from .loop_thread import LoopThread, call_on_thread, callback_here
 from .messages import Message
 from .methods import Blocking, blocking
 
-__all__ = ["Subscription"]
-
 BROUGHT_MAX: Final = 256  # messages brought from the loop in one go when iterating
 
 

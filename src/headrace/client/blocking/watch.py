@@ -11,8 +11,6 @@ from ..jetstream.watch import Watch as AioWatch
 from .loop_thread import LoopThread
 from .methods import Blocking, blocking
 
-__all__ = ["Watch"]
-
 
 class Watch(Blocking, Generic[T]):
     """Entries as they change: ``with kv.watch() as watch: for entry in watch``."""

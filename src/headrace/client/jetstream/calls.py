@@ -16,8 +16,6 @@ from ..net.leaders import is_leaderless, is_unanswered, patiently
 if TYPE_CHECKING:
     from ..net.session import Session
 
-__all__ = ["Api", "check_name"]
-
 D = TypeVar("D", bound=Document)
 P = TypeVar(
     "P", StreamListResponse, StreamNamesResponse, ConsumerListResponse, ConsumerNamesResponse

@@ -16,16 +16,6 @@ from ...api.streams import ExternalStream, StreamConfig, StreamSource
 from ...api.times import format_time
 from ...errors import ConfigurationError
 
-__all__ = [
-    "bucket_name",
-    "bucket_stream",
-    "config_from",
-    "moment",
-    "seconds",
-    "time_text",
-    "with_external_domains",
-]
-
 D = TypeVar("D", bound=Document)
 
 _BUCKET = re.compile(r"[a-zA-Z0-9_-]+")

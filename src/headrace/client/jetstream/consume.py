@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from ...api.consumers import PullRequest
     from ..net.session import Session
 
-__all__ = ["Consumption", "MessageCallback"]
-
 PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
 MESSAGES_PER_TURN: Final = 256  # a plain callback lets the loop breathe after so many
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from ..message import Message
     from ..net.session import Session
 
-__all__ = ["Consumer"]
-
 MAX_WAIT_DEFAULT_S = 5.0
 HEARTBEAT_ABOVE_S = 30.0  # longer fetches ask for heartbeats unless told otherwise
 

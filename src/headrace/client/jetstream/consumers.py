@@ -18,8 +18,6 @@ from .calls import Api, check_name
 from .configuration import config_from
 from .consumer import Consumer
 
-__all__ = ["Consumers"]
-
 
 class Consumers:
     """The consumers of one stream, for ``Stream`` and for the context."""

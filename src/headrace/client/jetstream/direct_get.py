@@ -31,8 +31,6 @@ from .stored_message import StreamMessage, from_direct
 if TYPE_CHECKING:
     from .calls import Api
 
-__all__ = ["DirectBatch", "get_batch", "get_last", "scan"]
-
 BATCH_BYTES: Final = 8 * 1024 * 1024
 """They come without flow control, so no more than this (and one message) is asked for at a time."""
 

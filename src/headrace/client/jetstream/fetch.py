@@ -25,8 +25,6 @@ from .pull import Meaning, Status, encode_request, meaning_of, message_size, rea
 if TYPE_CHECKING:
     from ..net.session import Session
 
-__all__ = ["Fetch", "FetchPlan"]
-
 GRACE_S: Final = 1.0  # how much longer than the server's `expires` we wait for its last word
 LATE_ANSWER_S: Final = 0.5  # and then for what is still under way
 REMAINING_MIN_S: Final = 0.01

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ..net.session import Session
     from .pull import Status
 
-__all__ = ["Batch", "DeliveredMessage", "JetStreamMessage", "MessageBatch", "Queued"]
-
 
 class Queued:
     """What ``ack`` and its like return: the answer is queued already, awaiting it is optional."""

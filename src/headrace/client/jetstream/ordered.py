@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from .calls import Api
     from .consumer import Consumer
 
-__all__ = ["OrderedConsumer", "OrderedConsumption"]
-
 RETRY_FIRST_S: Final = 1.0  # doubling …
 RETRY_MAX_S: Final = 10.0  # … up to here
 INACTIVE_S: Final = 300.0

@@ -19,19 +19,6 @@ from ...errors import ConfigurationError
 from ...wire.frames import Frame
 from ...wire.headers import header_value, parse_headers
 
-__all__ = [
-    "ConsumeLimits",
-    "Meaning",
-    "PriorityOptions",
-    "PullAccount",
-    "Status",
-    "encode_request",
-    "heartbeat_for",
-    "meaning_of",
-    "message_size",
-    "read_status",
-]
-
 MESSAGES_DEFAULT: Final = 500
 EXPIRES_DEFAULT_S: Final = 30.0
 EXPIRES_MIN_S: Final = 1.0

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig
     from ..net.session import Session
 
-__all__ = ["PushSubscription"]
-
 _LAST_CONSUMER: Final = names.LAST_CONSUMER.encode()
 _STALLED: Final = names.CONSUMER_STALLED.encode()
 

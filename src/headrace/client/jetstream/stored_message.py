@@ -16,8 +16,6 @@ from ...api.times import parse_time
 from ...errors import ConfigurationError, JetStreamApiError, ProtocolError
 from ...wire.headers import Headers, parse_headers
 
-__all__ = ["StreamMessage"]
-
 
 @dataclass(frozen=True, slots=True)
 class StreamMessage:

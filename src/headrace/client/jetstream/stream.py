@@ -28,8 +28,6 @@ from .direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
 from .stored_message import StreamMessage, counter_value, from_direct, from_document, if_found
 
-__all__ = ["Stream", "StreamMessage"]
-
 
 class Stream:
     """One stream. Made by ``js.stream(name)`` and ``js.create_stream(…)``.

@@ -17,8 +17,6 @@ from .calls import Api, check_name
 from .configuration import config_from, with_external_domains
 from .stream import Stream
 
-__all__ = ["Streams"]
-
 _STREAM_EXISTS: Final = 10058
 
 

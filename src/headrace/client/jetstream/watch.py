@@ -11,8 +11,6 @@ from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, T
 from .message import JetStreamMessage
 from .ordered import OrderedConsumer, OrderedConsumption
 
-__all__ = ["Watch"]
-
 T = TypeVar("T")
 
 SILENCE_S: Final = 2.0  # after so long without an entry we ask whether there still is one

@@ -21,8 +21,6 @@ from ...api.streams import (
 from ...errors import ConfigurationError
 from ..jetstream.configuration import bucket_name, bucket_stream, seconds
 
-__all__ = ["KeyValueOptions", "KeyValueStatus"]
-
 HISTORY_MAX: Final = 64
 DUPLICATE_WINDOW_MAX_S: Final = 120.0
 STREAM_PREFIX: Final = "KV_"

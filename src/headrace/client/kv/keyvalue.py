@@ -16,15 +16,13 @@ from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ...wire.headers import Headers, parse_headers
 from ..jetstream.calls import Api
 from ..jetstream.message import JetStreamMessage
-from ..jetstream.stored_message import if_found
-from ..jetstream.stream import Stream, StreamMessage
+from ..jetstream.stored_message import StreamMessage, if_found
+from ..jetstream.stream import Stream
 from ..jetstream.watch import Watch
 from ..message import HeadersLike
 from ..publish.awaited import change_id, publish_awaited
 from ..publish.headers import PublishOptions
 from .config import STREAM_PREFIX, KeyValueStatus
-
-__all__ = ["Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue", "Operation"]
 
 MARKS_KEPT_S: Final = 1800.0
 _KEY: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")

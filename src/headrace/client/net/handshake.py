@@ -15,17 +15,6 @@ import msgspec
 from ..._version import __version__
 from ...errors import ConfigurationError, ProtocolError
 
-__all__ = [
-    "DEFAULT_PORT",
-    "Credentials",
-    "ServerAddress",
-    "ServerInfo",
-    "connect_command",
-    "parse_info",
-    "parse_server",
-    "parse_servers",
-]
-
 DEFAULT_PORT: Final = 4222
 
 _TLS_SCHEMES: Final = frozenset({"tls", "wss"})

@@ -21,8 +21,6 @@ from .handshake import ServerAddress, ServerInfo, connect_command, parse_info
 from .options import Options
 from .outbox import Outbox
 
-__all__ = ["Handshake", "Link", "open_link", "server_error"]
-
 # Not "authentication timeout": a server too busy to read our credentials sends that.
 _AUTHORIZATION = (
     "authorization violation",

@@ -15,8 +15,6 @@ from ..callbacks import check_plain
 from ..events import Event
 from .handshake import Credentials
 
-__all__ = ["ConnectOptions", "Options"]
-
 OUTBOUND_BYTES_DEFAULT: Final = 8 * 1024 * 1024
 RECONNECT_BUFFER_BYTES_DEFAULT: Final = 8 * 1024 * 1024
 

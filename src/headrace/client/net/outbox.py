@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Final
 from ...errors import BufferFullError, ConnectionClosedError
 from ...wire.inprocess import Chunk
 
-__all__ = ["Outbox"]
-
 # A longer turn is written in pieces, so that the server works on the first while the rest is made:
 # little at first, for an idle server, then twice as much each time, to save system calls.
 WRITE_AT_BYTES: Final = 4 * 1024

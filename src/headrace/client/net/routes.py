@@ -11,8 +11,6 @@ from ...wire.frames import Frame
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Inboxes", "Route", "RouteTable"]
-
 IDLE_MAX: Final = 8  # more are unsubscribed when they are given back
 
 

@@ -11,8 +11,6 @@ from typing import Final
 from ...errors import ConfigurationError
 from .handshake import ServerAddress, parse_server
 
-__all__ = ["ServerPool", "backoff"]
-
 _JITTER: Final = 0.5
 
 

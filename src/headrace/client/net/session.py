@@ -37,8 +37,6 @@ from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
 from .state import Change, State, after
 
-__all__ = ["Counts", "Observer", "PublisherNumbers", "Session", "Subscriber"]
-
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
 SUBJECTS_KNOWN_MAX: Final = 4096
 

@@ -10,8 +10,6 @@ from ...api.streams import Placement, StorageKind, StreamConfig
 from ..jetstream.configuration import bucket_stream
 from .info import object_stream_name
 
-__all__ = ["ObjectStoreOptions"]
-
 
 class ObjectStoreOptions(TypedDict, total=False):
     """The settings of a bucket of objects; all may be left out."""

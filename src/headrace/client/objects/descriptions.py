@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ..jetstream.stream import Stream
     from ..publish.headers import PublishOptions
 
-__all__ = ["Descriptions"]
-
 ATTEMPTS_MAX: Final = 10  # to describe an object that others change at the same time
 UNANSWERED_MAX: Final = 3
 

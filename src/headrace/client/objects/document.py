@@ -10,8 +10,6 @@ from typing import Final
 from ...api.base import Document, DocumentError, decode, encode
 from .info import ObjectDamagedError, ObjectInfo, ObjectLink
 
-__all__ = ["decode_info", "encode_info"]
-
 _DIGEST: Final = "SHA-256="
 
 

@@ -16,18 +16,6 @@ from ...api.streams import StreamInfo
 from ...errors import ConfigurationError, HeadraceError
 from ..jetstream.configuration import bucket_name
 
-__all__ = [
-    "CHUNK_BYTES_DEFAULT",
-    "ObjectDamagedError",
-    "ObjectExistsError",
-    "ObjectInfo",
-    "ObjectLink",
-    "ObjectLinkError",
-    "ObjectNotFoundError",
-    "ObjectStoreStatus",
-    "object_stream_name",
-]
-
 CHUNK_BYTES_DEFAULT: Final = 128 * 1024
 NAME_BYTES_MAX: Final = 2048  # in UTF-8: its subject must fit into a line of the protocol
 

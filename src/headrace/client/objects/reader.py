@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from ..jetstream.ordered import OrderedConsumption
     from .store import ObjectStore
 
-__all__ = ["ObjectReader"]
-
 BUFFER_BYTES: Final = 8 * 1024 * 1024  # on their way or waiting to be taken
 UNUSED_S: Final = 60.0  # after so long the server forgets a reading that was given up
 SILENCE_S: Final = 5.0  # after so long without a chunk we ask whether there still is one

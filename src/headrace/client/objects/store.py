@@ -37,8 +37,6 @@ from .info import (
 from .reader import ObjectReader
 from .writer import Content, Source, clean_up, write_chunks
 
-__all__ = ["ObjectStore"]
-
 _ATTEMPTS: Final = 3  # to store chunks in their order, while leaders of a stream change
 
 LEFTOVER_S: Final = 3600.0

@@ -30,8 +30,6 @@ from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
 from .headers import PublishOptions, with_options
 from .leaders import BEHIND_MAX, Who, who_has
 
-__all__ = ["AtomicBatch", "BatchRefusedError"]
-
 API_LEVEL_MIN: Final = 2  # nats-server 2.12
 _COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")
 _COMMIT_BYTES: Final = len(b"%b: %b\r\n" % _COMMIT)

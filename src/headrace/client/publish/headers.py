@@ -11,8 +11,6 @@ from ...errors import ConfigurationError
 from ...wire.headers import EMPTY_BLOCK, Headers, add_header, header_value
 from ..message import HeadersLike, header_block
 
-__all__ = ["Blocks", "PublishOptions", "duration_text", "header_text", "with_options", "with_pairs"]
-
 _MSG_ID: Final = names.MSG_ID.encode()
 _BEGIN: Final = EMPTY_BLOCK[:-2] + _MSG_ID + b": "
 _DIGITS_MAX: Final = 20  # of a message's number

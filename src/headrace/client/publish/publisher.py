@@ -17,15 +17,6 @@ from .headers import Blocks
 if TYPE_CHECKING:
     from ..net.routes import Route
 
-__all__ = [
-    "Publication",
-    "PublishError",
-    "PublishFailure",
-    "Publisher",
-    "PublisherSettings",
-    "wake_all",
-]
-
 FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
 HEADS_KEPT_MAX: Final = 4096
 SEND_AT_ONCE_MAX: Final = 1024  # messages joined into one write

@@ -25,8 +25,6 @@ from .leaders import nobody_has
 from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 from .recovery import Recovery
 
-__all__ = ["OK_START", "WindowPublisher"]
-
 OK_START: Final = b'{"stream"'
 _DUPLICATE: Final = b'"duplicate"'
 
