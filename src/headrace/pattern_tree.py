@@ -11,6 +11,7 @@ until the first query with a wildcard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, final
 
 __all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "are_literal", "check_count"]
@@ -99,9 +100,8 @@ class PatternTree:
             for literal in self._literals:
                 self._plant(literal)
             self._literals.clear()
-        elif pattern in self._literals:
-            return iter((pattern,))
-        return self._walk(pattern) if self._root else iter(())
+        equal = (pattern,) if pattern in self._literals else ()
+        return chain(equal, self._walk(pattern) if self._root else ())
 
     def _walk(self, pattern: bytes) -> Iterator[bytes]:
         nodes: list[_Node] = [self._root]
