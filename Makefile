@@ -48,7 +48,7 @@ types: env  ## mypy --strict, over the tests, too
 contracts: env  ## who may import whom
 	@$(BIN)/lint-imports
 
-blocking: env  ## write the blocking clients again, from the asyncio ones
+blocking: env  ## write the blocking jobs client again, from the asyncio one
 	@$(BIN)/python scripts/make-blocking
 
 bench: env  ## the figures of docs/benchmarks.md, both servers side by side

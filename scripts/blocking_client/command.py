@@ -5,44 +5,23 @@ from __future__ import annotations
 import difflib
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from . import once, plain, verbs, words_of_groups
-from .facade import write_module
+from . import plain
 from .source import ROOT, ProblemError
-from .table import MODULES
 
 __all__ = ["generated", "main"]
-
-FACADES = ROOT / "src" / "headrace" / "client" / "blocking"
-
-
-def targets() -> dict[Path, Callable[[], str]]:
-    """The files, and what writes each."""
-    files: dict[Path, Callable[[], str]] = {
-        plain.TARGET: plain.write_plain,
-        once.FILE: once.write_once,
-    }
-    files |= {verbs.TARGET / f"{k}.py": partial(verbs.write_verbs, k) for k in verbs.KINDS}
-    files |= {
-        verbs.TARGET / f"{name}.py": partial(words_of_groups.write_docstrings, name)
-        for name in words_of_groups.BY_HAND
-    }
-    return files | {FACADES / f"{name}.py": partial(write_module, name) for name in MODULES}
 
 
 def generated() -> dict[Path, str]:
     """The files as they ought to be. Raises ProblemError."""
     with TemporaryDirectory() as directory:
-        drafts = {path: Path(directory, str(path.relative_to(ROOT))) for path in targets()}
-        for path, write in targets().items():
-            drafts[path].parent.mkdir(parents=True, exist_ok=True)
-            drafts[path].write_text(write())
+        draft = Path(directory, str(plain.TARGET.relative_to(ROOT)))
+        draft.parent.mkdir(parents=True)
+        draft.write_text(plain.write_plain())
         _format(directory)
-        return {path: draft.read_text() for path, draft in drafts.items()}
+        return {plain.TARGET: draft.read_text()}
 
 
 def _format(directory: str) -> None:

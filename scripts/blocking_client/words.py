@@ -8,7 +8,7 @@ import textwrap
 
 from .source import ProblemError
 
-__all__ = ["adapted", "attributes_in", "docstring_of"]
+__all__ = ["adapted", "docstring_of"]
 
 _RULES = [
     (re.compile(r"\basync with await "), "with "),
@@ -64,7 +64,6 @@ _OTHERWISE = {
             ),
         )
     ],
-    "Connection.publish_nowait": [("from a plain function: never waits,", "but never waits:")],
     "Connection.subscribe": [
         (
             "a plain function at once, on the event loop; a coroutine function one message after the other.",
@@ -75,7 +74,6 @@ _OTHERWISE = {
         ("a plain or a coroutine function;", "a plain function, on a thread of its own;"),
         ("does not end the consume;", f"does not end the consume, {_THREAD};"),
     ],
-    "Consumer.fetch": [("Cancelling the call sends", "Interrupting the call sends")],
     "Consumer.listen": [
         ("a plain or a coroutine function;", "a plain function, on a thread of its own;"),
         (
@@ -83,8 +81,6 @@ _OTHERWISE = {
             f"for silence and for missing messages, {_THREAD};",
         ),
     ],
-    "Consumer.on_pinned": [("``callback(id)``", "``callback(id)``, on the background thread,")],
-    "Consumer.on_unpinned": [("``callback()``", "``callback()``, on the background thread,")],
     "Consumption": [
         (
             "``consumption.wait()``.",
@@ -94,7 +90,6 @@ _OTHERWISE = {
             ),
         )
     ],
-    "JetStream.publisher": [("each message that failed;", f"each message that failed, {_THREAD};")],
     "GroupMessage": [
         (
             "They queue the answer at once, and may be awaited or not;",
@@ -124,10 +119,6 @@ _OTHERWISE = {
             "Cancelled, it cancels the handlers that run.",
             "Interrupted, it goes on waiting for them in the background.",
         )
-    ],
-    "ObjectStore.put": [
-        ("and by cancelling:", "and by an interrupt:"),
-        ("(Cancelled at", "(Interrupted at"),
     ],
     "Publisher": [
         (
@@ -225,18 +216,3 @@ def docstring_of(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFu
     if "\\" in text or '"""' in text:
         raise ProblemError(f"the docstring {text[:60]!r} has an escape, which would be lost")
     return text
-
-
-def attributes_in(text: str) -> dict[str, str]:
-    """What the section ``Attributes`` of a class says of each: ``name, other: meaning``."""
-    _, found, section = text.partition("\nAttributes:\n")
-    if not found:
-        return {}
-    section = section.split("\n\n", 1)[0]
-    entries = re.findall(r"(?m)^ {4}(\w[\w, ]*): ((?:.|\n {8,})+)", section)
-    meanings: dict[str, str] = {}
-    for names, meaning in entries:
-        sentence = re.sub(r"\s+", " ", meaning)
-        for name in names.split(", "):
-            meanings[name] = f"{sentence[0].upper()}{sentence[1:]}"
-    return meanings

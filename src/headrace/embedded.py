@@ -6,14 +6,13 @@ Only this module knows both. Client and broker exchange only the frames of ``wir
 from __future__ import annotations
 
 from functools import partial
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from .broker.server import Broker as ServerBroker
 from .broker.server import BrokerOptions
 from .client.blocking.connection import Connection as BlockingConnection
+from .client.blocking.connection import open_on
 from .client.blocking.loop_thread import LoopThread, SharedLoopThread
-from .client.blocking.opening import open_on
 from .client.connection import Connecting, settings_from
 from .client.net.inprocess import inprocess_session
 from .client.net.options import ConnectOptions, Options
@@ -75,12 +74,7 @@ class BlockingBroker:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.stop()
 
     @property
@@ -146,4 +140,4 @@ class BlockingBroker:
         if self._thread is None:
             raise ConnectionClosedError("the broker is not running")
         connecting = self._broker.connect(options=options, **keywords)
-        return BlockingConnection(*open_on(partial(SharedLoopThread, self._thread), connecting))
+        return open_on(connecting, SharedLoopThread(self._thread))

@@ -18,9 +18,7 @@ TLS_TIMEOUT_S: Final = 2.0  # a handshake that takes longer is abandoned
 PING_INTERVAL_S: Final = 120.0  # two unanswered pings: -ERR 'Stale Connection', closed
 PINGS_OUT_MAX: Final = 2
 OUTBOUND_BYTES_MAX: Final = 64 * 1024 * 1024  # unsent output: -ERR 'Slow Consumer', closed
-OUTBOUND_BLOCKED_BYTES: Final = (
-    8 * 1024 * 1024
-)  # unsent output: stream deliveries wait, nothing is lost
+OUTBOUND_BLOCKED_BYTES: Final = 8 * 1024 * 1024  # unsent: stream deliveries wait, nothing is lost
 CONNECTIONS_MAX: Final = 65_536  # one more: -ERR 'maximum connections exceeded', closed
 SUBSCRIPTIONS_PER_CONNECTION_MAX: Final = 100_000  # one more: -ERR 'maximum subscriptions exceeded'
 SUBSCRIPTION_TOKENS_MAX: Final = 256  # one more: -ERR 'Permissions Violation …, too many tokens'
@@ -41,35 +39,25 @@ MAX_ACK_PENDING_DEFAULT: Final = 1000  # reached: no new deliveries until acks c
 ACK_WAIT_S_DEFAULT: Final = 30.0
 EPHEMERAL_INACTIVE_S_DEFAULT: Final = 5.0
 DUPLICATE_WINDOW_S_DEFAULT: Final = 120.0
-DUPLICATE_IDS_MAX: Final = (
-    2_000_000  # per stream; one more: the oldest id is forgotten before its window has passed
-)
+DUPLICATE_IDS_MAX: Final = 2_000_000  # per stream; one more: the oldest is forgotten too early
 PINNED_TTL_S_DEFAULT: Final = 120.0
 FLOW_WINDOW_BYTES_FIRST: Final = 2 * 1024 * 1024  # unanswered beyond: a push consumer waits
 FLOW_WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024  # the window doubles with each answer up to this
 ATOMIC_BATCH_MESSAGES_MAX: Final = 1000  # one more in a batch: err_code 10199, batch abandoned
 ATOMIC_BATCHES_PER_STREAM_MAX: Final = 50  # one more open batch: err_code 10210
 ATOMIC_BATCHES_MAX: Final = 1000  # the same, for all streams together
-ATOMIC_BATCHES_BYTES_MAX: Final = (
-    256 * 1024 * 1024
-)  # bytes of all open batches together; beyond: err_code 10210, batch abandoned
+ATOMIC_BATCHES_BYTES_MAX: Final = 256 * 1024 * 1024  # of all open ones; beyond: 10210, abandoned
 ATOMIC_BATCH_IDLE_S: Final = 10.0  # a batch that receives no message for this long is abandoned
 FAST_BATCHES_PER_STREAM_MAX: Final = 1000  # one more open fast batch: err_code 10211
 FAST_BATCHES_MAX: Final = 50_000  # the same, for all streams together
 FAST_BATCH_IDLE_S: Final = 10.0  # a fast batch that receives nothing for this long is forgotten
-FAST_BATCH_FLOW_MAX: Final = (
-    500  # messages between two acknowledgements, shared by a stream's batches
-)
-INGEST_PENDING_BYTES_MAX: Final = (
-    128 * 1024 * 1024
-)  # appended, not yet durable: publishers are paused
+FAST_BATCH_FLOW_MAX: Final = 500  # messages between two acks, shared by a stream's batches
+INGEST_PENDING_BYTES_MAX: Final = 128 * 1024 * 1024  # not durable yet: publishers are paused
 STREAMS_MAX: Final = 10_000  # one more stream: err_code 10027
 CONSUMERS_PER_STREAM_MAX: Final = 100_000  # one more: err_code 10026
 
 # Store.
 SEGMENT_BYTES: Final = 64 * 1024 * 1024
 COMMIT_BATCH_BYTES_MAX: Final = 4 * 1024 * 1024  # a larger batch is written in several commits
-SCRUB_BYTES_S: Final = (
-    2 * 1024 * 1024
-)  # rate at which sealed files are read to find damage; a fiftieth of a core
+SCRUB_BYTES_S: Final = 2 * 1024 * 1024  # read of sealed files, to find damage; 2 % of a core
 PAYLOAD_CACHE_BYTES_DEFAULT: Final = 64 * 1024 * 1024

@@ -11,13 +11,12 @@ until the first query with a wildcard.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any, Final, final
 
 __all__ = ["PATTERNS_MAX", "PatternTree", "TooManyPatternsError", "are_literal", "check_count"]
 
-PATTERNS_MAX: Final = (
-    5_000  # in one request: comparing them takes 50 ms, in which no client is served
-)
+PATTERNS_MAX: Final = 5_000  # in one request: 50 ms to compare, in which no client is served
 STEPS_MAX: Final = 100_000  # some 25 ms; beyond: TooManyPatternsError
 STEPS_PER_TOKEN: Final = 4  # free steps, not counted
 
@@ -101,9 +100,8 @@ class PatternTree:
             for literal in self._literals:
                 self._plant(literal)
             self._literals.clear()
-        elif pattern in self._literals:
-            return iter((pattern,))
-        return self._walk(pattern) if self._root else iter(())
+        equal = (pattern,) if pattern in self._literals else ()
+        return chain(equal, self._walk(pattern) if self._root else ())
 
     def _walk(self, pattern: bytes) -> Iterator[bytes]:
         nodes: list[_Node] = [self._root]

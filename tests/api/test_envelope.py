@@ -15,7 +15,7 @@ from headrace.api.envelope import (
     encode_pub_error,
     encode_response,
 )
-from headrace.api.errors import BY_NUMBER, Errors
+from headrace.api.errors import Errors
 from headrace.api.messages import PubAck, SuccessResponse
 from headrace.errors import JetStreamApiError
 
@@ -58,4 +58,5 @@ def test_a_malformed_create_is_refused(data: bytes) -> None:
 
 def test_the_error_table_has_each_number_once() -> None:
     rows = [row for row in vars(Errors).values() if hasattr(row, "err_code")]
-    assert len(rows) == len(BY_NUMBER)
+    assert len(rows) > 150
+    assert len({row.err_code for row in rows}) == len(rows)

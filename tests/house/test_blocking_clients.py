@@ -1,6 +1,6 @@
 """The blocking clients are those of asyncio in all but ``async``: arguments, types, documentation.
 
-``scripts/make-blocking`` writes them. Here is compared what Python says of both, whoever wrote it.
+Here is compared what Python says of both. ``scripts/make-blocking`` writes that of the job service.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import headrace
-from blocking_client import command, facade, plain, source, words
+from blocking_client import command, plain, words
 from blocking_client.source import ProblemError
 from headrace import groups, sync
 from headrace.client import blocking
@@ -237,36 +237,3 @@ def test_the_asyncio_source_is_written_without_async(tmp_path: Path) -> None:
     path.write_text('"""The asyncio client."""\n\nasyncio.sleep(1)\n')
     with pytest.raises(ProblemError, match="asyncio"):
         plain.write_plain(path)
-
-
-def test_a_method_is_handed_over_as_its_kind_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = source.find("Stream")[0]
-    text = """
-class Stream:
-    async def info(self, a: int, /, *, b: str = "x", **more: Any) -> StreamInfo: ...
-    async def consumer(self, name: str) -> Consumer: ...
-    def names(self) -> AsyncIterator[str]: ...
-    def label(self) -> str: ...
-    @property
-    def size(self) -> int: ...
-"""
-    node = ast.parse(text).body[0]
-    monkeypatch.setattr(facade, "find", lambda name: (module, node))
-    written = facade.write_module("stream")
-    for call in (
-        "self._thread.run(self._inner.info(a, b=b, **more))",
-        "return Consumer(self._thread, self._thread.run(self._inner.consumer(name)))",
-        "return iterate(self._thread, self._inner.names())",
-        "return self._thread.call(self._inner.label)",
-        "return self._inner.size",
-    ):
-        assert call in written
-    assert "def names(self) -> Iterator[str]:" in written
-
-
-def test_what_nobody_says_anything_of_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = source.find("Stream")[0]
-    text = "class Stream:\n    def __init__(self, name: str):\n        self.name = name\n"
-    monkeypatch.setattr(facade, "find", lambda name: (module, ast.parse(text).body[0]))
-    with pytest.raises(ProblemError, match="the docstring of Stream says nothing of name"):
-        facade.write_module("stream")

@@ -9,17 +9,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-__all__ = [
-    "ACK",
-    "IN_PROGRESS",
-    "NAK",
-    "NEXT",
-    "TERM",
-    "AckTokens",
-    "ack_prefix",
-    "parse_ack_subject",
-]
-
 ACK: Final = b"+ACK"
 NAK: Final = b"-NAK"
 IN_PROGRESS: Final = b"+WPI"

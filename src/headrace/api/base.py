@@ -15,8 +15,6 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
-__all__ = ["Document", "DocumentError", "decode", "encode", "from_wire", "read_json", "to_wire"]
-
 NS_PER_S = 1_000_000_000
 
 
@@ -27,11 +25,16 @@ class DocumentError(ValueError):
 class Document(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of every JSON document of the API."""
 
-    durations: ClassVar[frozenset[str]] = frozenset()
+    durations: ClassVar[tuple[str, ...]] = ()
     always: ClassVar[tuple[str, ...]] = ()
 
 
 D = TypeVar("D", bound=Document)
+
+
+def fields(names: str) -> tuple[str, ...]:
+    """The names in a text, for ``durations`` and ``always``."""
+    return tuple(names.split())
 
 
 def encode(document: Document) -> bytes:
@@ -169,12 +172,6 @@ def _nested(hint: Any) -> type[Document] | None:
 
 
 def _kind_name(value: Any) -> str:
-    names = {
-        str: "string",
-        bool: "bool",
-        int: "number",
-        float: "number",
-        list: "array",
-        dict: "object",
-    }
+    names = {str: "string", bool: "bool", int: "number", float: "number"}
+    names |= {list: "array", dict: "object"}
     return names.get(type(value), "null")

@@ -5,30 +5,10 @@ Sources: the pull-subscribe, simplification and priority-group documents; field 
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
-from .base import Document
+from .base import Document, fields
 from .streams import ClusterInfo
-
-__all__ = [
-    "AckPolicy",
-    "ConsumerConfig",
-    "ConsumerInfo",
-    "ConsumerListResponse",
-    "ConsumerNamesResponse",
-    "CreateConsumerRequest",
-    "DeliverPolicy",
-    "OffsetRequest",
-    "PauseRequest",
-    "PauseResponse",
-    "PriorityGroupState",
-    "PriorityPolicy",
-    "PullRequest",
-    "ReplayPolicy",
-    "ResetRequest",
-    "SequenceInfo",
-    "UnpinRequest",
-]
 
 DeliverPolicy = Literal[
     "all", "last", "new", "by_start_sequence", "by_start_time", "last_per_subject"
@@ -46,22 +26,10 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
     ``explicit`` in this library. In a raw request its absence means ``none``; the broker handles that.
     """
 
-    durations: ClassVar[frozenset[str]] = frozenset(
-        {
-            "ack_wait",
-            "backoff",
-            "max_expires",
-            "idle_heartbeat",
-            "inactive_threshold",
-            "priority_timeout",
-        }
+    durations = fields(
+        "ack_wait backoff max_expires idle_heartbeat inactive_threshold priority_timeout"
     )
-    always: ClassVar[tuple[str, ...]] = (
-        "deliver_policy",
-        "ack_policy",
-        "replay_policy",
-        "num_replicas",
-    )
+    always = ("deliver_policy", "ack_policy", "replay_policy", "num_replicas")
 
     durable_name: str = ""
     name: str = ""
@@ -103,7 +71,7 @@ class ConsumerConfig(Document, frozen=True, kw_only=True):
 class SequenceInfo(Document, frozen=True, kw_only=True):
     """A position: the consumer's own count and the stream sequence."""
 
-    always: ClassVar[tuple[str, ...]] = ("consumer_seq", "stream_seq")
+    always = ("consumer_seq", "stream_seq")
 
     consumer_seq: int = 0
     stream_seq: int = 0
@@ -113,7 +81,7 @@ class SequenceInfo(Document, frozen=True, kw_only=True):
 class PriorityGroupState(Document, frozen=True, kw_only=True):
     """Who is pinned in a priority group. ``pinned_ts`` is the zero time when no client is."""
 
-    always: ClassVar[tuple[str, ...]] = ("group", "pinned_ts")
+    always = ("group", "pinned_ts")
 
     group: str = ""
     pinned_client_id: str = ""
@@ -123,19 +91,10 @@ class PriorityGroupState(Document, frozen=True, kw_only=True):
 class ConsumerInfo(Document, frozen=True, kw_only=True):
     """A consumer: its configuration and its position. ``pause_remaining`` in seconds."""
 
-    durations: ClassVar[frozenset[str]] = frozenset({"pause_remaining"})
-    always: ClassVar[tuple[str, ...]] = (
-        "stream_name",
-        "name",
-        "created",
-        "config",
-        "delivered",
-        "ack_floor",
-        "num_ack_pending",
-        "num_redelivered",
-        "num_waiting",
-        "num_pending",
-        "ts",
+    durations = ("pause_remaining",)
+    always = fields(
+        "stream_name name created config delivered ack_floor num_ack_pending num_redelivered "
+        "num_waiting num_pending ts"
     )
 
     stream_name: str = ""
@@ -160,7 +119,7 @@ class ConsumerInfo(Document, frozen=True, kw_only=True):
 class CreateConsumerRequest(Document, frozen=True, kw_only=True):
     """Body of CONSUMER.CREATE. ``action`` is "", "create" or "update"."""
 
-    always: ClassVar[tuple[str, ...]] = ("stream_name", "config")
+    always = ("stream_name", "config")
 
     stream_name: str = ""
     config: ConsumerConfig = ConsumerConfig()
@@ -177,7 +136,7 @@ class OffsetRequest(Document, frozen=True, kw_only=True):
 class ConsumerNamesResponse(Document, frozen=True, kw_only=True):
     """A page of consumer names."""
 
-    always: ClassVar[tuple[str, ...]] = ("total", "offset", "limit", "consumers")
+    always = ("total", "offset", "limit", "consumers")
 
     total: int = 0
     offset: int = 0
@@ -188,7 +147,7 @@ class ConsumerNamesResponse(Document, frozen=True, kw_only=True):
 class ConsumerListResponse(Document, frozen=True, kw_only=True):
     """A page of consumer infos."""
 
-    always: ClassVar[tuple[str, ...]] = ("total", "offset", "limit", "consumers")
+    always = ("total", "offset", "limit", "consumers")
 
     total: int = 0
     offset: int = 0
@@ -205,8 +164,8 @@ class PauseRequest(Document, frozen=True, kw_only=True):
 class PauseResponse(Document, frozen=True, kw_only=True):
     """Whether the consumer is paused now; ``pause_remaining`` in seconds."""
 
-    durations: ClassVar[frozenset[str]] = frozenset({"pause_remaining"})
-    always: ClassVar[tuple[str, ...]] = ("paused", "pause_until")
+    durations = ("pause_remaining",)
+    always = ("paused", "pause_until")
 
     paused: bool = False
     pause_until: str = "0001-01-01T00:00:00Z"
@@ -222,7 +181,7 @@ class ResetRequest(Document, frozen=True, kw_only=True):
 class UnpinRequest(Document, frozen=True, kw_only=True):
     """Body of CONSUMER.UNPIN."""
 
-    always: ClassVar[tuple[str, ...]] = ("group",)
+    always = ("group",)
 
     group: str = ""
 
@@ -233,7 +192,7 @@ class PullRequest(Document, frozen=True, kw_only=True):
     ``batch`` 0 delivers one message. A negative ``expires`` has already expired.
     """
 
-    durations: ClassVar[frozenset[str]] = frozenset({"expires", "idle_heartbeat"})
+    durations = ("expires", "idle_heartbeat")
 
     expires: float = 0.0
     batch: int = 0

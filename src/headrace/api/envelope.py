@@ -12,15 +12,6 @@ from .errors import ErrorSpec, api_error
 from .messages import PubAck
 from .names import RESPONSE_TYPE_PREFIX
 
-__all__ = [
-    "decode_create_consumer",
-    "decode_pub_ack",
-    "decode_response",
-    "encode_error",
-    "encode_pub_error",
-    "encode_response",
-]
-
 D = TypeVar("D", bound=Document)
 
 

@@ -4,26 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from .base import Document
-
-__all__ = [
-    "AccountInfo",
-    "AccountLimits",
-    "ApiStats",
-    "DirectGetRequest",
-    "GetMessageRequest",
-    "GetMessageResponse",
-    "MessageDeleteRequest",
-    "PubAck",
-    "StoredMessageDocument",
-    "SuccessResponse",
-]
+from .base import Document, fields
 
 
 class PubAck(Document, frozen=True, kw_only=True):
     """The stream has the message on disk. ``duplicate``: it already had it, under ``seq``."""
 
-    always: ClassVar[tuple[str, ...]] = ("stream", "seq")
+    always = ("stream", "seq")
 
     stream: str = ""
     seq: int = 0
@@ -56,7 +43,7 @@ class DirectGetRequest(GetMessageRequest, frozen=True, kw_only=True):
 class StoredMessageDocument(Document, frozen=True, kw_only=True):
     """A stored message in JSON: ``hdrs`` and ``data`` are base64."""
 
-    always: ClassVar[tuple[str, ...]] = ("subject", "seq", "time")
+    always = ("subject", "seq", "time")
 
     subject: str = ""
     seq: int = 0
@@ -68,7 +55,7 @@ class StoredMessageDocument(Document, frozen=True, kw_only=True):
 class GetMessageResponse(Document, frozen=True, kw_only=True):
     """Answer to STREAM.MSG.GET."""
 
-    always: ClassVar[tuple[str, ...]] = ("message",)
+    always = ("message",)
 
     message: StoredMessageDocument = StoredMessageDocument()
 
@@ -76,7 +63,7 @@ class GetMessageResponse(Document, frozen=True, kw_only=True):
 class MessageDeleteRequest(Document, frozen=True, kw_only=True):
     """Body of STREAM.MSG.DELETE; ``no_erase`` skips overwriting the bytes."""
 
-    always: ClassVar[tuple[str, ...]] = ("seq",)
+    always = ("seq",)
 
     seq: int = 0
     no_erase: bool = False
@@ -85,7 +72,7 @@ class MessageDeleteRequest(Document, frozen=True, kw_only=True):
 class SuccessResponse(Document, frozen=True, kw_only=True):
     """The answer to a call that only succeeds."""
 
-    always: ClassVar[tuple[str, ...]] = ("success",)
+    always = ("success",)
 
     success: bool = True
 
@@ -93,15 +80,9 @@ class SuccessResponse(Document, frozen=True, kw_only=True):
 class AccountLimits(Document, frozen=True, kw_only=True):
     """What an account may use; −1 for no limit."""
 
-    always: ClassVar[tuple[str, ...]] = (
-        "max_memory",
-        "max_storage",
-        "max_streams",
-        "max_consumers",
-        "max_ack_pending",
-        "memory_max_stream_bytes",
-        "storage_max_stream_bytes",
-        "max_bytes_required",
+    always = fields(
+        "max_memory max_storage max_streams max_consumers max_ack_pending memory_max_stream_bytes "
+        "storage_max_stream_bytes max_bytes_required"
     )
 
     max_memory: int = -1
@@ -117,7 +98,7 @@ class AccountLimits(Document, frozen=True, kw_only=True):
 class ApiStats(Document, frozen=True, kw_only=True):
     """Counts of API requests."""
 
-    always: ClassVar[tuple[str, ...]] = ("level", "total", "errors")
+    always = ("level", "total", "errors")
 
     level: int = 0
     total: int = 0
@@ -128,15 +109,7 @@ class ApiStats(Document, frozen=True, kw_only=True):
 class AccountTier(Document, frozen=True, kw_only=True):
     """Usage and limits of an account for one tier: the streams with a given number of replicas."""
 
-    always: ClassVar[tuple[str, ...]] = (
-        "memory",
-        "storage",
-        "reserved_memory",
-        "reserved_storage",
-        "streams",
-        "consumers",
-        "limits",
-    )
+    always = fields("memory storage reserved_memory reserved_storage streams consumers limits")
 
     memory: int = 0
     storage: int = 0

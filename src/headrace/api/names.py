@@ -16,7 +16,6 @@ EXPECTED_LAST_SUBJECT_SEQ_SUBJECT: Final = "Nats-Expected-Last-Subject-Sequence-
 EXPECTED_LAST_MSG_ID: Final = "Nats-Expected-Last-Msg-Id"
 ROLLUP: Final = "Nats-Rollup"
 TTL: Final = "Nats-TTL"
-STREAM_SOURCE: Final = "Nats-Stream-Source"
 BATCH_ID: Final = "Nats-Batch-Id"
 BATCH_SEQUENCE: Final = "Nats-Batch-Sequence"
 BATCH_COMMIT: Final = "Nats-Batch-Commit"
@@ -36,12 +35,10 @@ TIME_STAMP: Final = "Nats-Time-Stamp"
 LAST_SEQUENCE: Final = "Nats-Last-Sequence"
 NUM_PENDING: Final = "Nats-Num-Pending"
 UP_TO_SEQUENCE: Final = "Nats-UpTo-Sequence"
-MSG_SIZE: Final = "Nats-Msg-Size"
 PIN_ID: Final = "Nats-Pin-Id"
 PENDING_MESSAGES: Final = "Nats-Pending-Messages"
 PENDING_BYTES: Final = "Nats-Pending-Bytes"
 LAST_CONSUMER: Final = "Nats-Last-Consumer"
-LAST_STREAM: Final = "Nats-Last-Stream"
 CONSUMER_STALLED: Final = "Nats-Consumer-Stalled"
 
 # Status lines (code, text).
@@ -53,7 +50,6 @@ MESSAGE_NOT_FOUND: Final = (404, "Message Not Found")
 NO_RESULTS: Final = (404, "No Results")
 REQUEST_TIMEOUT: Final = (408, "Request Timeout")
 REQUESTS_PENDING: Final = (408, "Requests Pending")
-INTEREST_EXPIRED: Final = (408, "Interest Expired")
 EMPTY_REQUEST: Final = (408, "Empty Request")
 MALFORMED_REQUEST: Final = (408, "Malformed Request")
 BAD_DIRECT_REQUEST: Final = (408, "Bad Request")
@@ -68,9 +64,8 @@ REQUIRED_LEVEL: Final = (412, "Required Api Level")
 TOO_MANY_RESULTS: Final = (413, "Too Many Results")
 PIN_ID_MISMATCH: Final = (423, "Nats-Pin-Id mismatch")
 WRONG_PIN_ID: Final = (423, "Nats-Wrong-Pin-Id")
-NO_RESPONDERS: Final = (503, "")
 
 
-def api_subject(*tokens: str, prefix: str = API_PREFIX) -> str:
+def api_subject(*tokens: str) -> str:
     """The subject of an API call, for example ``api_subject("STREAM", "INFO", name)``."""
-    return ".".join((prefix, *tokens))
+    return ".".join((API_PREFIX, *tokens))

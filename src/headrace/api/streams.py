@@ -6,33 +6,9 @@ Times are RFC 3339 text here, see ``times``.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from ..limits import DUPLICATE_WINDOW_S_DEFAULT
-from .base import Document
-
-__all__ = [
-    "ClusterInfo",
-    "ConsumerLimits",
-    "ExternalStream",
-    "PeerInfo",
-    "Placement",
-    "PurgeRequest",
-    "PurgeResponse",
-    "Republish",
-    "StreamAlternate",
-    "StreamConfig",
-    "StreamConsumerSource",
-    "StreamInfo",
-    "StreamInfoRequest",
-    "StreamListResponse",
-    "StreamNamesRequest",
-    "StreamNamesResponse",
-    "StreamSource",
-    "StreamSourceInfo",
-    "StreamStateInfo",
-    "SubjectTransformConfig",
-]
+from .base import Document, fields
 
 Retention = Literal["limits", "interest", "workqueue"]
 Discard = Literal["old", "new"]
@@ -44,7 +20,7 @@ PersistMode = Literal["", "default", "async"]
 class SubjectTransformConfig(Document, frozen=True, kw_only=True):
     """Rewrites subjects matching ``src`` to ``dest``; an empty ``dest`` only filters."""
 
-    always: ClassVar[tuple[str, ...]] = ("src", "dest")
+    always = ("src", "dest")
 
     src: str = ""
     dest: str = ""
@@ -53,7 +29,7 @@ class SubjectTransformConfig(Document, frozen=True, kw_only=True):
 class Republish(Document, frozen=True, kw_only=True):
     """Publish stored messages again on another subject."""
 
-    always: ClassVar[tuple[str, ...]] = ("dest",)
+    always = ("dest",)
 
     src: str = ""
     dest: str = ""
@@ -63,7 +39,7 @@ class Republish(Document, frozen=True, kw_only=True):
 class ConsumerLimits(Document, frozen=True, kw_only=True):
     """Defaults and ceilings for the consumers of a stream; ``inactive_threshold`` in seconds."""
 
-    durations: ClassVar[frozenset[str]] = frozenset({"inactive_threshold"})
+    durations = ("inactive_threshold",)
 
     inactive_threshold: float = 0.0
     max_ack_pending: int = 0
@@ -80,7 +56,7 @@ class Placement(Document, frozen=True, kw_only=True):
 class ExternalStream(Document, frozen=True, kw_only=True):
     """A stream in another account or domain: the prefixes of its API and of its deliveries."""
 
-    always: ClassVar[tuple[str, ...]] = ("api", "deliver")
+    always = ("api", "deliver")
 
     api: str = ""
     deliver: str = ""
@@ -96,7 +72,7 @@ class StreamConsumerSource(Document, frozen=True, kw_only=True):
 class StreamSource(Document, frozen=True, kw_only=True):
     """A stream to copy from (sources, mirror)."""
 
-    always: ClassVar[tuple[str, ...]] = ("name",)
+    always = ("name",)
 
     name: str = ""
     opt_start_seq: int = 0
@@ -115,30 +91,11 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     none. Counts and sizes (bytes) are −1 for no limit. ``subjects`` defaults to the stream's own name.
     """
 
-    durations: ClassVar[frozenset[str]] = frozenset(
-        {"max_age", "duplicate_window", "subject_delete_marker_ttl"}
-    )
-    always: ClassVar[tuple[str, ...]] = (
-        "name",
-        "retention",
-        "max_consumers",
-        "max_msgs",
-        "max_bytes",
-        "max_age",
-        "max_msgs_per_subject",
-        "max_msg_size",
-        "discard",
-        "storage",
-        "num_replicas",
-        "compression",
-        "allow_direct",
-        "mirror_direct",
-        "sealed",
-        "deny_delete",
-        "deny_purge",
-        "allow_rollup_hdrs",
-        "consumer_limits",
-        "allow_msg_ttl",
+    durations = ("max_age", "duplicate_window", "subject_delete_marker_ttl")
+    always = fields(
+        "name retention max_consumers max_msgs max_bytes max_age max_msgs_per_subject "
+        "max_msg_size discard storage num_replicas compression allow_direct mirror_direct sealed "
+        "deny_delete deny_purge allow_rollup_hdrs consumer_limits allow_msg_ttl"
     )
 
     name: str = ""
@@ -182,8 +139,6 @@ class StreamConfig(Document, frozen=True, kw_only=True):
     template_owner: str = ""  # obsolete; old clients still send it
     pedantic: bool = False  # a field of the request, never part of a stored configuration
 
-    DEFAULT_DUPLICATE_WINDOW_S: ClassVar[float] = DUPLICATE_WINDOW_S_DEFAULT
-
 
 class LostMessages(Document, frozen=True, kw_only=True):
     """Messages that the store found damaged: their sequences and bytes."""
@@ -195,15 +150,7 @@ class LostMessages(Document, frozen=True, kw_only=True):
 class StreamStateInfo(Document, frozen=True, kw_only=True):
     """What a stream holds; ``bytes`` as counted by the server, times as RFC 3339."""
 
-    always: ClassVar[tuple[str, ...]] = (
-        "messages",
-        "bytes",
-        "first_seq",
-        "first_ts",
-        "last_seq",
-        "last_ts",
-        "consumer_count",
-    )
+    always = ("messages", "bytes", "first_seq", "first_ts", "last_seq", "last_ts", "consumer_count")
 
     messages: int = 0
     bytes: int = 0
@@ -222,7 +169,7 @@ class StreamStateInfo(Document, frozen=True, kw_only=True):
 class PeerInfo(Document, frozen=True, kw_only=True):
     """A follower in a cluster: active ``active`` seconds ago, ``lag`` operations behind."""
 
-    durations: ClassVar[frozenset[str]] = frozenset({"active"})
+    durations = ("active",)
 
     name: str = ""
     current: bool = False
@@ -250,8 +197,8 @@ class StreamAlternate(Document, frozen=True, kw_only=True):
 class StreamSourceInfo(Document, frozen=True, kw_only=True):
     """The progress of a source or mirror: ``lag`` messages behind, ``active`` seconds ago (< 0: never)."""
 
-    durations: ClassVar[frozenset[str]] = frozenset({"active"})
-    always: ClassVar[tuple[str, ...]] = ("name", "lag", "active")
+    durations = ("active",)
+    always = ("name", "lag", "active")
 
     name: str = ""
     lag: int = 0
@@ -266,7 +213,7 @@ class StreamSourceInfo(Document, frozen=True, kw_only=True):
 class StreamInfo(Document, frozen=True, kw_only=True):
     """A stream: its configuration and state."""
 
-    always: ClassVar[tuple[str, ...]] = ("config", "created", "state", "ts")
+    always = ("config", "created", "state", "ts")
 
     config: StreamConfig = StreamConfig()
     created: str = "0001-01-01T00:00:00Z"
@@ -298,7 +245,7 @@ class StreamNamesRequest(Document, frozen=True, kw_only=True):
 class StreamNamesResponse(Document, frozen=True, kw_only=True):
     """A page of stream names."""
 
-    always: ClassVar[tuple[str, ...]] = ("total", "offset", "limit", "streams")
+    always = ("total", "offset", "limit", "streams")
 
     total: int = 0
     offset: int = 0
@@ -309,7 +256,7 @@ class StreamNamesResponse(Document, frozen=True, kw_only=True):
 class StreamListResponse(Document, frozen=True, kw_only=True):
     """A page of stream infos."""
 
-    always: ClassVar[tuple[str, ...]] = ("total", "offset", "limit", "streams")
+    always = ("total", "offset", "limit", "streams")
 
     total: int = 0
     offset: int = 0
@@ -328,7 +275,7 @@ class PurgeRequest(Document, frozen=True, kw_only=True):
 class PurgeResponse(Document, frozen=True, kw_only=True):
     """How many messages were removed."""
 
-    always: ClassVar[tuple[str, ...]] = ("success", "purged")
+    always = ("success", "purged")
 
     success: bool = False
     purged: int = 0

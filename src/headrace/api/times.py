@@ -7,8 +7,6 @@ from datetime import UTC, datetime, timedelta, timezone
 
 from .base import DocumentError
 
-__all__ = ["ZERO_TIME", "format_time", "parse_time"]
-
 ZERO_TIME = "0001-01-01T00:00:00Z"
 """What Go prints for "never"."""
 

@@ -19,6 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the demo's flags."""
     parser.add_argument(
         "--dir",
+        dest="directory",
         type=Path,
         default=Path("demo-output"),
         metavar="DIR",
@@ -63,15 +64,7 @@ def run(args: argparse.Namespace) -> int:
     from ..demo.run import DemoSettings, check_packages, run_demo
     from ..demo.screen import Screen
 
-    settings = DemoSettings(
-        directory=args.dir,
-        limit=args.limit,
-        batch=args.batch,
-        port=args.port,
-        reset=args.reset,
-        spark_master=args.spark_master,
-        server=args.server,
-    )
+    settings = DemoSettings(**vars(args))
     try:
         check_packages()
     except DemoError as error:
@@ -84,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
         screen.complain("interrupted; nothing is lost, the same command goes on from here.")
         return INTERRUPTED
     except Exception as error:
-        screen.complain(explain(error, args.dir, args.dir / "spark.log"))
+        screen.complain(explain(error, args.directory, args.directory / "spark.log"))
         return 1
     finally:
         screen.close()

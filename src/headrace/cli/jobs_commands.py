@@ -15,8 +15,9 @@ from typing import Any, Final
 from ..errors import ConfigurationError
 from ..jobs.client import JobsClient
 from ..jobs.config import Config, load_config
+from . import loop_factory
 
-__all__ = ["add_commands"]
+_Call = Callable[[JobsClient, argparse.Namespace], Any]
 
 _URL: Final = "http://127.0.0.1:8080"
 _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
@@ -119,7 +120,7 @@ def _serve(args: argparse.Namespace) -> int:
         print(f"headrace jobs: listening on {url}", flush=True)
 
     try:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(serve(config, ready))
     except OSError as error:
         raise ConfigurationError(
@@ -146,19 +147,7 @@ def _prune(args: argparse.Namespace) -> int:
     return 0
 
 
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop if it is installed."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
-
-
-def _speaking(
-    carry_out: Callable[[JobsClient, argparse.Namespace], Any],
-) -> Callable[[argparse.Namespace], int]:
+def _speaking(carry_out: _Call) -> Callable[[argparse.Namespace], int]:
     def speak(args: argparse.Namespace) -> int:
         admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
         with JobsClient(args.url, admin_token=admin_token) as client:
@@ -194,14 +183,6 @@ def _status(client: JobsClient, args: argparse.Namespace) -> Any:
             f"{counts['INFLIGHT']:9} {counts['DELIVERED']:10} {counts['DEAD']:7}{note}"
         )
     return lines
-
-
-def _put_channel(client: JobsClient, args: argparse.Namespace) -> Any:
-    return client.put_channel(args.channel, token=args.token, name=args.name)
-
-
-def _put_producer(client: JobsClient, args: argparse.Namespace) -> Any:
-    return client.put_producer(args.producer, token=args.token, name=args.name)
 
 
 def _put_consumer(client: JobsClient, args: argparse.Namespace) -> Any:
@@ -258,10 +239,6 @@ def _purge(client: JobsClient, args: argparse.Namespace) -> Any:
     return f"{count} deleted"
 
 
-def _job(client: JobsClient, args: argparse.Namespace) -> Any:
-    return client.job(args.channel, args.consumer, args.job)
-
-
 def _events(client: JobsClient, args: argparse.Namespace) -> Any:
     found = client.events()
     if args.json:
@@ -280,79 +257,43 @@ _NAMED: Final[tuple[_Argument, ...]] = (
     ("--name", {}),
 )
 
-_REMOTE: Final[
-    tuple[
-        tuple[str, str, Callable[[JobsClient, argparse.Namespace], Any], tuple[_Argument, ...]], ...
-    ]
-] = (
+_ONE: Final = (_CHANNEL, _CONSUMER)
+_KEPT: Final[tuple[_Argument, ...]] = (
+    ("--type", {"choices": ("push", "pull")}),
+    ("--callback-url", {}),
+    ("--max-retries", {"type": int}),
+)
+_MESSAGE: Final[tuple[_Argument, ...]] = (
+    ("payload", {"help": "the payload, or - for standard input"}),
+    ("--channel-token", {"required": True}),
+    ("--producer", {"required": True}),
+    ("--producer-token", {"required": True}),
+    ("--content-type", {"default": "application/octet-stream"}),
+    ("--id", {"help": "a message id, unique in the channel"}),
+    ("--priority", {"type": int, "default": 0}),
+    ("--at", {"help": "when to dispatch, RFC 3339"}),
+)
+_TOKEN: Final[_Argument] = ("--token", {"required": True})
+_CHANNEL_TOKEN: Final[_Argument] = ("--channel-token", {"required": True})
+
+# fmt: off
+_REMOTE: Final[tuple[tuple[str, str, _Call, tuple[_Argument, ...]], ...]] = (
     ("status", "counts of every consumer", _status, ()),
     ("events", "the newest events of the service", _events, ()),
-    ("channel", "create or change a channel", _put_channel, (_CHANNEL, *_NAMED)),
-    ("producer", "create or change a producer", _put_producer, (("producer", {}), *_NAMED)),
-    (
-        "consumer",
-        "create or change a consumer",
-        _put_consumer,
-        (
-            _CHANNEL,
-            _CONSUMER,
-            *_NAMED,
-            ("--type", {"choices": ("push", "pull")}),
-            ("--callback-url", {}),
-            ("--max-retries", {"type": int}),
-        ),
-    ),
-    (
-        "publish",
-        "broadcast a message",
-        _publish,
-        (
-            _CHANNEL,
-            ("payload", {"help": "the payload, or - for standard input"}),
-            ("--channel-token", {"required": True}),
-            ("--producer", {"required": True}),
-            ("--producer-token", {"required": True}),
-            ("--content-type", {"default": "application/octet-stream"}),
-            ("--id", {"help": "a message id, unique in the channel"}),
-            ("--priority", {"type": int, "default": 0}),
-            ("--at", {"help": "when to dispatch, RFC 3339"}),
-        ),
-    ),
-    (
-        "pause",
-        "stop handing out jobs",
-        lambda c, a: _change(c, a, paused=True),
-        (_CHANNEL, _CONSUMER),
-    ),
-    (
-        "resume",
-        "hand out jobs again",
-        lambda c, a: _change(c, a, paused=False),
-        (_CHANNEL, _CONSUMER),
-    ),
-    (
-        "enable",
-        "call a disabled endpoint again",
-        lambda c, a: _change(c, a, enable=True),
-        (_CHANNEL, _CONSUMER),
-    ),
-    ("job", "a job with its attempts", _job, (_CHANNEL, _CONSUMER, ("job", {}))),
-    ("dead", "dead jobs with their last error", _dead, (_CHANNEL, _CONSUMER)),
-    (
-        "requeue",
-        "requeue all dead jobs",
-        _requeue,
-        (_CHANNEL, _CONSUMER, ("--token", {"required": True})),
-    ),
-    (
-        "purge",
-        "delete all dead jobs",
-        _purge,
-        (
-            _CHANNEL,
-            _CONSUMER,
-            ("--token", {"required": True}),
-            ("--channel-token", {"required": True}),
-        ),
-    ),
+    ("channel", "create or change a channel",
+        lambda c, a: c.put_channel(a.channel, token=a.token, name=a.name), (_CHANNEL, *_NAMED)),
+    ("producer", "create or change a producer",
+        lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
+        (("producer", {}), *_NAMED)),
+    ("consumer", "create or change a consumer", _put_consumer, (*_ONE, *_NAMED, *_KEPT)),
+    ("publish", "broadcast a message", _publish, (_CHANNEL, *_MESSAGE)),
+    ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), _ONE),
+    ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), _ONE),
+    ("enable", "call a disabled endpoint again", lambda c, a: _change(c, a, enable=True), _ONE),
+    ("job", "a job with its attempts",
+        lambda c, a: c.job(a.channel, a.consumer, a.job), (*_ONE, ("job", {}))),
+    ("dead", "dead jobs with their last error", _dead, _ONE),
+    ("requeue", "requeue all dead jobs", _requeue, (*_ONE, _TOKEN)),
+    ("purge", "delete all dead jobs", _purge, (*_ONE, _TOKEN, _CHANNEL_TOKEN)),
 )
+# fmt: on

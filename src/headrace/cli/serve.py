@@ -22,6 +22,7 @@ from ..broker.core.options import COMPATIBLE_VERSION
 from ..broker.server import Broker, BrokerOptions
 from ..broker.server.machine import raise_limit
 from ..errors import HeadraceError
+from . import loop_factory
 from .serve_config import add_flags, broker_options, given_flags, read_file
 from .serve_files import told_by_files
 from .serve_flags import add_ignored_flags, ignored_flags, spell
@@ -78,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         # A commit waits for the interpreter several times. With Python's default of 5 ms for each, beside a
         # busy event loop every client would wait ten times as long for it as for the disk.
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        with asyncio.Runner(loop_factory=loop_factory()) as runner:
             runner.run(_serve(options, values, args))
     except HeadraceError as error:
         logger.critical("%s", error)
@@ -106,16 +107,6 @@ def _settings(args: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
 def _warn(warnings: list[str]) -> None:
     for warning in warnings:
         logger.warning("%s", warning)
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop if it is installed: sockets cost half as much."""
-    try:
-        import uvloop
-    except ImportError:
-        return None
-    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-    return factory
 
 
 async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.Namespace) -> None:

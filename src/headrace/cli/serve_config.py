@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 from .. import limits
-from ..broker.core.account_options import SYSTEM_ACCOUNT, AccountOptions, AssetLimits
+from ..broker.core.account_options import AccountOptions, AssetLimits
 from ..broker.core.auth.authentication import User
 from ..broker.server.config.accounts import read_accounts, read_asset_limits
 from ..broker.server.config.fields import from_plain
@@ -21,8 +21,6 @@ from ..broker.server.config.users import read_users
 from ..broker.server.config.websocket import read_websocket
 from ..errors import ConfigurationError
 from .serve_nats import FileSettings, read_nats_file
-
-__all__ = ["SETTINGS", "Setting", "broker_options", "read_file"]
 
 PORT_DEFAULT: Final = 4222
 
@@ -90,92 +88,62 @@ def _websocket(value: Any) -> WebSocketOptions | None:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting. ``key`` is its name in the file; without ``flags`` it is only in the file."""
+    """One setting. ``key`` is its name in the file; without ``usage`` it is only in the file.
+
+    ``usage`` has the spellings of its flag, and the name of the value if it takes one.
+    """
 
     key: str
     check: Callable[[Any], Any]
     help: str
-    flags: tuple[str, ...] = ()
-    metavar: str = ""
-    default: Any = None
+    usage: str = ""
+
+    @property
+    def flags(self) -> list[str]:
+        """The spellings of the flag."""
+        return [word for word in self.usage.split() if word.startswith("-")]
 
 
+# fmt: off
 SETTINGS: Final = (
-    Setting("addr", _text, "address to listen on (127.0.0.1)", ("-a", "--addr", "--net"), "HOST"),
-    Setting(
-        "port",
-        _whole_number,
-        f"port for clients ({PORT_DEFAULT}; -1: any free one)",
-        ("-p", "--port"),
-        "PORT",
-    ),
-    Setting(
-        "server_name", _text, "name shown to clients", ("-n", "--name", "--server_name"), "NAME"
-    ),
-    Setting(
-        "jetstream",
-        _switch,
-        "enable JetStream (on by default, unless the file has jetstream = false)",
-        ("-js", "--jetstream"),
-    ),
+    Setting("addr", _text, "address to listen on (127.0.0.1)", "-a --addr --net HOST"),
+    Setting("port", _whole_number, f"port for clients ({PORT_DEFAULT}; -1: any free one)", "-p --port PORT"),
+    Setting("server_name", _text, "name shown to clients", "-n --name --server_name NAME"),
+    Setting("jetstream", _switch, "enable JetStream (on by default, unless the file has jetstream = false)",
+        "-js --jetstream"),
     Setting("domain", _text, "JetStream domain: the API is also available under $JS.<domain>.API"),
-    Setting(
-        "store_dir",
-        _text,
-        "directory of the streams; without it they are kept in memory",
-        ("-sd", "--store_dir"),
-        "DIR",
-    ),
-    Setting(
-        "sync",
-        _sync,
-        "when messages are synced to disk: always (before they are acknowledged), "
-        "interval:<seconds>, or os",
-        ("--sync",),
-        "MODE",
-    ),
+    Setting("store_dir", _text, "directory of the streams; without it they are kept in memory",
+        "-sd --store_dir DIR"),
+    Setting("sync", _sync,
+        "when messages are synced to disk: always (before they are acknowledged), interval:<seconds>, or os",
+        "--sync MODE"),
     Setting("http_host", _text, "address for monitoring (default: that for clients)"),
-    Setting("http_port", _whole_number, "port for monitoring", ("-m", "--http_port"), "PORT"),
+    Setting("http_port", _whole_number, "port for monitoring", "-m --http_port PORT"),
     Setting("websocket", _websocket, "a listener for WebSockets"),
-    Setting("user", _text, "user name that clients must give", ("--user",), "USER"),
-    Setting("pass", _text, "password of that user", ("--pass",), "PASSWORD"),
-    Setting("auth", _text, "token that clients must give", ("--auth",), "TOKEN"),
+    Setting("user", _text, "user name that clients must give", "--user USER"),
+    Setting("pass", _text, "password of that user", "--pass PASSWORD"),
+    Setting("auth", _text, "token that clients must give", "--auth TOKEN"),
     Setting("users", _users, "several users"),
     Setting("accounts", _accounts, "accounts with separate subjects and streams"),
     Setting("system_account", _text, "the account for server events and requests ($SYS)"),
     Setting("no_auth_user", _text, "the user for clients without credentials"),
-    Setting("tls", _switch, "enable TLS (needs --tlscert and --tlskey)", ("--tls",)),
-    Setting("tlscert", _text, "server certificate, PEM", ("--tlscert",), "FILE"),
-    Setting("tlskey", _text, "its private key, PEM", ("--tlskey",), "FILE"),
-    Setting("tlscacert", _text, "CA of client certificates, PEM", ("--tlscacert",), "FILE"),
-    Setting("tlsverify", _switch, "require client certificates", ("--tlsverify",)),
+    Setting("tls", _switch, "enable TLS (needs --tlscert and --tlskey)", "--tls"),
+    Setting("tlscert", _text, "server certificate, PEM", "--tlscert FILE"),
+    Setting("tlskey", _text, "its private key, PEM", "--tlskey FILE"),
+    Setting("tlscacert", _text, "CA of client certificates, PEM", "--tlscacert FILE"),
+    Setting("tlsverify", _switch, "require client certificates", "--tlsverify"),
     Setting("tlsmap", _switch, "identify users by the names in their client certificates"),
     Setting("tls_handshake_first", _switch, "start TLS before INFO is sent"),
-    Setting(
-        "insecure",
-        _switch,
-        "allow an address that other machines can reach without authentication",
-        ("--insecure",),
-    ),
-    Setting(
-        "ports_file_dir",
-        _text,
-        "write the ports in use to <dir>/headrace_<pid>.ports",
-        ("--ports_file_dir",),
-        "DIR",
-    ),
-    Setting(
-        "pid_file",
-        _text,
-        "write the process id to this file while serving",
-        ("-P", "--pid"),
-        "FILE",
-    ),
-    Setting("log_file", _text, "log to a file instead of stderr", ("-l", "--log"), "FILE"),
-    Setting("logtime", _switch, "show the time in log lines (true)", ("-T", "--logtime")),
-    Setting("logtime_utc", _switch, "show that time in UTC", ("--logtime_utc",)),
-    Setting("debug", _switch, "log connections", ("-D", "--debug")),
-    Setting("trace", _switch, "log as much detail as possible", ("-V", "--trace")),
+    Setting("insecure", _switch, "allow an address that other machines can reach without authentication",
+        "--insecure"),
+    Setting("ports_file_dir", _text, "write the ports in use to <dir>/headrace_<pid>.ports",
+        "--ports_file_dir DIR"),
+    Setting("pid_file", _text, "write the process id to this file while serving", "-P --pid FILE"),
+    Setting("log_file", _text, "log to a file instead of stderr", "-l --log FILE"),
+    Setting("logtime", _switch, "show the time in log lines (true)", "-T --logtime"),
+    Setting("logtime_utc", _switch, "show that time in UTC", "--logtime_utc"),
+    Setting("debug", _switch, "log connections", "-D --debug"),
+    Setting("trace", _switch, "log as much detail as possible", "-V --trace"),
     Setting("no_header_support", _switch, "disable message headers"),
     Setting("max_payload", _whole_number, "largest message in bytes"),
     Setting("max_connections", _whole_number, "maximum number of connections"),
@@ -191,21 +159,13 @@ SETTINGS: Final = (
     Setting("jetstream_limits", _asset_limits, "limits of streams, consumers and batches"),
     Setting("payload_cache", _whole_number, "bytes of file-stream messages cached in memory"),
     Setting("scrub", _whole_number, "bytes per second read to find disk damage (0: none)"),
-    Setting(
-        "pin_handover",
-        _handover,
-        "when the next client of a priority group is pinned: drain (after the previous "
-        "one has finished its messages, the default) or immediate (as nats-server)",
-        ("--pin_handover",),
-        "MODE",
-    ),
+    Setting("pin_handover", _handover,
+        "when the next client of a priority group is pinned: drain (after the previous one has finished its "
+        "messages, the default) or immediate (as nats-server)", "--pin_handover MODE"),
     Setting("ping_max", _whole_number, "unanswered pings after which a client is disconnected"),
-    Setting(
-        "lame_duck_duration",
-        _seconds,
-        "seconds clients have to reconnect elsewhere after SIGUSR2 (2)",
-    ),
+    Setting("lame_duck_duration", _seconds, "seconds clients have to reconnect elsewhere after SIGUSR2 (2)"),
 )
+# fmt: on
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
@@ -242,15 +202,21 @@ def settings_of(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
                 f"{path}: no setting {key!r}; accepted are {', '.join(settings)}"
             )
         try:
-            values[key] = setting.check(value)
+            values[key] = _checked(setting, value, key)
         except ConfigurationError as error:
             raise ConfigurationError(f"{path}: {error}") from None
-        except ValueError as error:
-            shown = "" if key in ("pass", "auth") else f" {value!r}"
-            raise ConfigurationError(
-                f"{path}: {key}:{shown} is not accepted; it must be {error}"
-            ) from None
     return values
+
+
+def _checked(setting: Setting, value: Any, name: str) -> Any:
+    """``value`` as the setting has it. Raises ConfigurationError that calls the setting ``name``."""
+    try:
+        return setting.check(value)
+    except ConfigurationError:
+        raise
+    except ValueError as error:
+        shown = "" if setting.key in ("pass", "auth") else f" {value!r}"
+        raise ConfigurationError(f"{name}:{shown} is not accepted; it must be {error}") from None
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -269,7 +235,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
                 help=argparse.SUPPRESS,
             )
         else:
-            options["metavar"] = setting.metavar
+            options["metavar"] = setting.usage.split()[-1]
             if setting.check is _whole_number:
                 options["type"] = int
         parser.add_argument(*setting.flags, **options)
@@ -280,59 +246,28 @@ def given_flags(args: argparse.Namespace) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for setting in SETTINGS:
         value = getattr(args, setting.key, None)
-        if value is None:
-            continue
-        try:
-            values[setting.key] = setting.check(value)
-        except ValueError as error:
-            shown = "" if setting.key in ("pass", "auth") else f" {value!r}"
-            raise ConfigurationError(
-                f"{setting.flags[-1]}:{shown} is not accepted; it must be {error}"
-            ) from None
+        if value is not None:
+            values[setting.key] = _checked(setting, value, setting.flags[-1])
     return values
+
+
+_OPTION_NAMES: Final = {
+    "addr": "host", "pass": "password", "auth": "token", "http_host": "monitor_host",
+    "http_port": "monitor_port", "max_connections": "connections_max", "max_pending": "outbound_bytes_max",
+    "max_sub_tokens": "subscription_tokens_max", "max_subscriptions": "subscriptions_max",
+    "ping_max": "pings_out_max", "max_memory_store": "memory_bytes_max", "max_file_store": "file_bytes_max",
+    "payload_cache": "payload_cache_bytes", "scrub": "scrub_bytes_s",
+}  # fmt: skip
+"""Settings that have another name in ``BrokerOptions``."""
 
 
 def broker_options(values: Mapping[str, Any]) -> BrokerOptions:
     """The broker options for these settings. Raises ConfigurationError."""
-    get = values.get
-    return BrokerOptions(
-        host=get("addr", "127.0.0.1"),
-        port=get("port", PORT_DEFAULT),
-        jetstream=get("jetstream", True),
-        domain=get("domain", ""),
-        store_dir=get("store_dir"),
-        sync=get("sync", "always"),
-        user=get("user"),
-        password=get("pass"),
-        token=get("auth"),
-        users=get("users", ()),
-        accounts=get("accounts", ()),
-        system_account=get("system_account", SYSTEM_ACCOUNT),
-        no_auth_user=get("no_auth_user"),
-        trust=get("trust"),
-        tls=_tls_options(values),
-        monitor_port=get("http_port"),
-        monitor_host=get("http_host"),
-        websocket=get("websocket"),
-        server_name=get("server_name", ""),
-        insecure=get("insecure", False),
-        headers=not get("no_header_support", False),
-        max_payload=get("max_payload", limits.PAYLOAD_BYTES_MAX),
-        connections_max=get("max_connections", limits.CONNECTIONS_MAX),
-        outbound_bytes_max=get("max_pending", limits.OUTBOUND_BYTES_MAX),
-        subscription_tokens_max=get("max_sub_tokens", limits.SUBSCRIPTION_TOKENS_MAX),
-        subscriptions_max=get("max_subscriptions", limits.SUBSCRIPTIONS_PER_CONNECTION_MAX),
-        max_control_line=get("max_control_line", limits.CONTROL_LINE_BYTES_MAX),
-        pings_out_max=get("ping_max", limits.PINGS_OUT_MAX),
-        memory_bytes_max=get("max_memory_store"),
-        file_bytes_max=get("max_file_store"),
-        payload_cache_bytes=get("payload_cache", limits.PAYLOAD_CACHE_BYTES_DEFAULT),
-        scrub_bytes_s=get("scrub", limits.SCRUB_BYTES_S),
-        jetstream_limits=get("jetstream_limits", AssetLimits()),
-        pin_handover=get("pin_handover", "drain"),
-        ping_interval=get("ping_interval", limits.PING_INTERVAL_S),
-        auth_timeout=get("auth_timeout", limits.AUTH_TIMEOUT_S),
-    )
+    named = {_OPTION_NAMES.get(key, key): value for key, value in values.items()}
+    options = {f.name: named[f.name] for f in fields(BrokerOptions) if f.name in named}
+    options["tls"] = _tls_options(values)
+    options["headers"] = not values.get("no_header_support", False)
+    return BrokerOptions(**{"port": PORT_DEFAULT, **options})
 
 
 def _tls_options(values: Mapping[str, Any]) -> TlsOptions | None:

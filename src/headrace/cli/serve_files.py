@@ -13,8 +13,6 @@ from ..broker.server import Broker
 from ..errors import ConfigurationError
 from . import program_name
 
-__all__ = ["told_by_files"]
-
 
 @contextmanager
 def told_by_files(

@@ -10,8 +10,6 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-__all__ = ["add_ignored_flags", "ignored_flags", "spell"]
-
 _IGNORED: Final = (
     "cluster", "cluster_advertise", "cluster_listen", "cluster_name", "connect_retries",
     "no_advertise", "routes", "client_advertise", "log_size_limit", "max_traced_msg_len", "profile",

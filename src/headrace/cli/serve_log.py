@@ -10,8 +10,6 @@ from typing import Final
 
 from ..errors import ConfigurationError
 
-__all__ = ["LogFormatter", "reopen_log", "set_up_logging"]
-
 _LABELS: Final = {
     logging.DEBUG: "DBG",
     logging.INFO: "INF",
@@ -51,7 +49,7 @@ def set_up_logging(
 
     Raises ConfigurationError if the file cannot be written; the log then stays where it is.
     """
-    before = [handler for name in _NAMES[:1] for handler in logging.getLogger(name).handlers]
+    before = list(logging.getLogger(_NAMES[0]).handlers)
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     if file is not None:
         try:

@@ -20,8 +20,6 @@ from ..broker.server.config.users import read_permissions, read_secret, read_use
 from ..broker.server.config.websocket import read_websocket
 from ..errors import ConfigurationError
 
-__all__ = ["FileSettings", "read_nats_file"]
-
 _HARMLESS: Final = frozenset({
     "write_deadline", "log_size_limit", "logfile_size_limit",
     "log_max_num", "logfile_max_num", "syslog", "remote_syslog", "client_advertise", "prof_port",

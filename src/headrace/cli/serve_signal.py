@@ -9,8 +9,6 @@ from typing import Final
 
 from ..errors import ConfigurationError
 
-__all__ = ["send_signal"]
-
 _SIGNALS: Final = {
     "ldm": signal.SIGUSR2,
     "stop": signal.SIGKILL,

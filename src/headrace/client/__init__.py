@@ -9,7 +9,8 @@ from .jetstream.direct_get import DirectBatch
 from .jetstream.message import Batch, JetStreamMessage
 from .jetstream.ordered import OrderedConsumer
 from .jetstream.push import PushSubscription
-from .jetstream.stream import Stream, StreamMessage
+from .jetstream.stored_message import StreamMessage
+from .jetstream.stream import Stream
 from .jetstream.watch import Watch
 from .jetstream_context import JetStream
 from .kv.config import KeyValueOptions, KeyValueStatus

@@ -9,15 +9,6 @@ from typing import Any, TypeVar
 
 from ..errors import ConfigurationError, HeadraceError
 
-__all__ = [
-    "CALLBACK_ERRORS",
-    "as_exception",
-    "await_result",
-    "check_callback",
-    "check_plain",
-    "gives_coroutines",
-]
-
 C = TypeVar("C", bound=Callable[..., object] | None)
 
 CALLBACK_ERRORS = (Exception, asyncio.CancelledError)
@@ -49,6 +40,18 @@ def check_plain(what: str, callback: C) -> C:
             "let it start a task, or put what it gets into a queue"
         )
     return callback
+
+
+def tell(
+    on_error: Callable[[Exception], object] | None,
+    report: Callable[[Exception], object],
+    error: Exception,
+) -> None:
+    """Tell ``on_error`` of an error, or ``report`` it without one; what ``on_error`` raises is reported."""
+    try:
+        (on_error or report)(error)
+    except Exception as second:
+        report(second)
 
 
 async def await_result(result: Awaitable[Any]) -> None:

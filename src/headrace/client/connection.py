@@ -5,14 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ..errors import (
-    ConfigurationError,
-    ConnectionClosedError,
-    TimeoutError_,
-)
+from ..errors import ConfigurationError, ConnectionClosedError, TimeoutError_
 from ..subjects import check_pattern, check_subject
 from ..wire.encode import pub
 from .events import Event
@@ -27,8 +22,6 @@ from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subsc
 
 if TYPE_CHECKING:
     from .jetstream_context import JetStream
-
-__all__ = ["DEFAULT_SERVER", "Connecting", "Connection", "connect"]
 
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 
@@ -87,12 +80,7 @@ class Connecting:
         self._connection = await self._connect()
         return self._connection
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         assert self._connection is not None
         await self._connection.__aexit__(kind, error, traceback)
 
@@ -115,12 +103,7 @@ class Connection:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Send what is queued and close."""
         await self.close()
 
@@ -196,7 +179,7 @@ class Connection:
     def publish_nowait(
         self, subject: str, payload: bytes = b"", *, headers: HeadersLike = None, reply: str = ""
     ) -> None:
-        """As ``publish``, from a plain function: never waits, raises BufferFullError instead."""
+        """As ``publish``, but never waits: raises BufferFullError instead."""
         self._session.check_subject(subject)
         if reply:
             self._session.check_subject(reply)
@@ -293,11 +276,7 @@ class Connection:
         from .jetstream_context import JetStream
 
         return JetStream(
-            self,
-            domain=domain,
-            prefix=prefix,
-            timeout=timeout,
-            delivery_timeout=delivery_timeout,
+            self, domain=domain, prefix=prefix, timeout=timeout, delivery_timeout=delivery_timeout
         )
 
     # Beginning and end

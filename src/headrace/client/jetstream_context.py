@@ -1,39 +1,43 @@
-"""The JetStream context: streams, consumers, publishing."""
+"""The JetStream context: streams, consumers, publishing, buckets."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Unpack
 
+from ..api import names
 from ..api.consumers import ConsumerConfig, ConsumerInfo
 from ..api.messages import AccountInfo, PubAck
 from ..api.names import API_PREFIX
 from ..api.streams import StreamConfig, StreamInfo
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
-from .buckets import Buckets
 from .jetstream.calls import Api, check_name
+from .jetstream.configuration import seconds, time_text
 from .jetstream.consumer import Consumer
 from .jetstream.consumers import Consumers
 from .jetstream.ordered import OrderedConsumer
 from .jetstream.stream import Stream
 from .jetstream.streams import Streams
+from .kv.config import KeyValueOptions, KeyValueStatus, bucket_config, stream_name_of
+from .kv.keyvalue import KeyValue
 from .message import HeadersLike
 from .net.leaders import delivery_seconds
+from .objects.config import ObjectStoreOptions, object_bucket_config
+from .objects.info import ObjectStoreStatus, object_stream_name
+from .objects.store import ObjectStore
+from .publish.atomic_batch import AtomicBatch
 from .publish.awaited import publish_awaited
-from .publish.headers import PublishOptions
+from .publish.headers import PublishOptions, duration_text, with_pairs
 from .publish.make import make_publisher
 from .publish.publisher import Publisher, PublisherSettings, PublishFailure
-from .publishing import Publishing
 
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = ["JetStream"]
 
-
-class JetStream(Buckets, Publishing):
+class JetStream:
     """Streams and consumers over one connection. Made by ``connection.jetstream()``.
 
     Args:
@@ -164,7 +168,8 @@ class JetStream(Buckets, Publishing):
             fast: send in fast batches, acknowledged hundreds at a time; all messages go to one stream,
                 which must have ``allow_batched`` (nats-server 2.14). It sets how many are under way,
                 up to ``window``. Without such a stream ``send`` and ``flush`` raise ConfigurationError.
-            on_failure: called for each message that failed; without it ``flush`` raises PublishError.
+            on_failure: called for each message that failed, on the connection's thread, which it must not
+                block; without it ``flush`` raises PublishError.
         """
         api = self._api
         limit = delivery_seconds(api.session, delivery_timeout, api.delivery_timeout)
@@ -178,6 +183,77 @@ class JetStream(Buckets, Publishing):
             on_failure=on_failure,
         )
         return make_publisher(api, settings, fast=fast)
+
+    def batch(self, *, timeout: float | None = None) -> AtomicBatch:
+        """Messages stored together or not at all: ``async with js.batch() as batch``.
+
+        Args:
+            timeout: seconds to wait for the answer to the whole batch; None is the context's.
+        """
+        return AtomicBatch(self._api, self._api.timeout if timeout is None else timeout)
+
+    async def increment(self, subject: str, by: int = 1, *, headers: HeadersLike = None) -> int:
+        """Add ``by``, which may be negative, to the counter ``subject``, and return its new value.
+
+        The stream must have ``allow_msg_counter`` (nats-server 2.12). A lost answer is not repeated: after
+        TimeoutError or DisconnectedError the counter may have been changed or not. The value is read by
+        ``stream.counter(subject)``. Raises as ``publish``.
+        """
+        given = with_pairs(headers, (names.INCREMENT, f"{by:+d}"))
+        ack = await publish_awaited(self._api, subject, b"", given, {})
+        if not ack.val:
+            raise ConfigurationError(
+                f"the stream {ack.stream!r} of {subject!r} has no counters: it stored an ordinary message"
+            )
+        return int(ack.val)
+
+    async def schedule(
+        self,
+        subject: str,
+        payload: bytes = b"",
+        *,
+        target: str,
+        at: datetime | None = None,
+        every: timedelta | float = 0.0,
+        cron: str = "",
+        time_zone: str = "",
+        source: str = "",
+        ttl: float | str = 0,
+        headers: HeadersLike = None,
+    ) -> PubAck:
+        """Have the stream publish ``payload`` on ``target``, later or again and again.
+
+        The stream must have ``allow_msg_schedules`` (nats-server 2.12), and both subjects. ``subject`` is
+        the schedule's own: another one there replaces it, and ``stream.purge(subject=…)`` ends it.
+
+        Args:
+            at: once, at this time; without a zone it is local time.
+            every: again and again, in seconds or as a timedelta, at least 1 second.
+            cron: again and again, by six fields (seconds first) or ``@hourly``, ``@daily`` and so on. Of
+                these three exactly one must be given.
+            time_zone: that ``cron`` means, as ``Europe/Berlin``; UTC without.
+            source: a subject whose newest message is published instead of ``payload``.
+            ttl: seconds after which each published message is removed, or "never".
+
+        Raises as ``publish``.
+        """
+        period = seconds(every)
+        if (at is not None) + bool(period) + bool(cron) != 1:
+            raise ConfigurationError("a schedule needs one of at=…, every=… and cron=…")
+        when = cron
+        if at is not None:
+            when = f"@at {time_text(at)}"
+        elif period:
+            when = f"@every {duration_text(period)}"
+        given = with_pairs(
+            headers,
+            (names.SCHEDULE, when),
+            (names.SCHEDULE_TARGET, target),
+            (names.SCHEDULE_TIME_ZONE, time_zone),
+            (names.SCHEDULE_SOURCE, source),
+            (names.SCHEDULE_TTL, ttl if isinstance(ttl, str) else duration_text(ttl)),
+        )
+        return await publish_awaited(self._api, subject, payload, given, {})
 
     # Streams
 
@@ -260,3 +336,99 @@ class JetStream(Buckets, Publishing):
     async def delete_consumer(self, stream: str, name: str) -> None:
         """As ``Stream.delete_consumer``."""
         await Consumers(self._api, stream).delete(name)
+
+    # Key-values
+
+    async def key_value(self, bucket: str) -> KeyValue:
+        """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
+        return KeyValue(self._api, await self._streams.get(stream_name_of(bucket)), bucket)
+
+    async def create_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
+        """Create a bucket, or return the one there is if it is the same.
+
+        What ``options`` are there is said in ``KeyValueOptions``: ``history``, ``ttl``, ``marker_ttl``, …
+        Raises JetStreamApiError (10058) if there is one with other settings.
+        """
+        config = bucket_config(bucket, options)
+        return KeyValue(self._api, await self._streams.put("CREATE", config), bucket)
+
+    async def update_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
+        """Give a bucket these settings; what is not named gets its default.
+
+        Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
+        """
+        config = bucket_config(bucket, options)
+        return KeyValue(self._api, await self._streams.put("UPDATE", config), bucket)
+
+    async def create_or_update_key_value(
+        self, bucket: str, **options: Unpack[KeyValueOptions]
+    ) -> KeyValue:
+        """Make sure that a bucket exists with these settings."""
+        config = bucket_config(bucket, options)
+        return KeyValue(self._api, await self._streams.put_either(config), bucket)
+
+    async def delete_key_value(self, bucket: str) -> None:
+        """Delete a bucket with everything in it. Raises JetStreamApiError (10059)."""
+        await self._streams.delete(stream_name_of(bucket))
+
+    async def key_values(self) -> AsyncIterator[str]:
+        """The name of each bucket."""
+        async for name in self._streams.names(subject="$KV.*.>"):
+            if name.startswith("KV_"):
+                yield name.removeprefix("KV_")
+
+    async def key_value_statuses(self) -> AsyncIterator[KeyValueStatus]:
+        """The settings and the extent of each bucket."""
+        async for info in self._streams.infos(subject="$KV.*.>"):
+            if info.config.name.startswith("KV_"):
+                yield KeyValueStatus.of(info)
+
+    # Objects
+
+    async def object_store(self, bucket: str) -> ObjectStore:
+        """An existing bucket of objects. Raises JetStreamApiError (10059) if there is none."""
+        return ObjectStore(self._api, await self._streams.get(object_stream_name(bucket)), bucket)
+
+    async def create_object_store(
+        self, bucket: str, **options: Unpack[ObjectStoreOptions]
+    ) -> ObjectStore:
+        """Create a bucket of objects, or return the one there is if it is the same.
+
+        What ``options`` are there is said in ``ObjectStoreOptions``: ``ttl``, ``max_bytes``, …
+        Raises JetStreamApiError (10058) if there is one with other settings.
+        """
+        config = object_bucket_config(bucket, options)
+        return ObjectStore(self._api, await self._streams.put("CREATE", config), bucket)
+
+    async def update_object_store(
+        self, bucket: str, **options: Unpack[ObjectStoreOptions]
+    ) -> ObjectStore:
+        """Give a bucket of objects these settings; what is not named gets its default.
+
+        Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
+        """
+        config = object_bucket_config(bucket, options)
+        return ObjectStore(self._api, await self._streams.put("UPDATE", config), bucket)
+
+    async def create_or_update_object_store(
+        self, bucket: str, **options: Unpack[ObjectStoreOptions]
+    ) -> ObjectStore:
+        """Make sure that a bucket of objects exists with these settings."""
+        config = object_bucket_config(bucket, options)
+        return ObjectStore(self._api, await self._streams.put_either(config), bucket)
+
+    async def delete_object_store(self, bucket: str) -> None:
+        """Delete a bucket with every object in it. Raises JetStreamApiError (10059)."""
+        await self._streams.delete(object_stream_name(bucket))
+
+    async def object_stores(self) -> AsyncIterator[str]:
+        """The name of each bucket of objects."""
+        async for name in self._streams.names(subject="$O.*.M.>"):
+            if name.startswith("OBJ_"):
+                yield name.removeprefix("OBJ_")
+
+    async def object_store_statuses(self) -> AsyncIterator[ObjectStoreStatus]:
+        """The settings and the extent of each bucket of objects."""
+        async for info in self._streams.infos(subject="$O.*.M.>"):
+            if info.config.name.startswith("OBJ_"):
+                yield ObjectStoreStatus.of(info.config.name.removeprefix("OBJ_"), info)

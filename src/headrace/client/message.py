@@ -10,14 +10,13 @@ import msgspec
 from ..errors import ConfigurationError
 from ..wire.encode import pub
 from ..wire.frames import Frame
-from ..wire.headers import Headers, encode_headers, parse_headers
+from ..wire.headers import Headers as Headers  # part of a message, for those who handle one
+from ..wire.headers import encode_headers, parse_headers
 
 if TYPE_CHECKING:
     from .net.session import Session
 else:
     Session = Any  # `inspect.signature` evaluates the annotations of a struct, and importing it is a cycle
-
-__all__ = ["Headers", "HeadersLike", "Message", "MessageView", "header_block", "payload_bytes"]
 
 HeadersLike: TypeAlias = Headers | Mapping[str, str | Sequence[str]] | None
 """What may be given as headers: a mapping from name to one value or several, or received headers."""

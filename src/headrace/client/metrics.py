@@ -107,18 +107,10 @@ def stats_of(session: Session) -> ConnectionStats:
     )
 
 
-_GAUGES: Final = frozenset(
-    {
-        "connected",
-        "unsent_bytes",
-        "subscriptions",
-        "pending_messages",
-        "pending_bytes",
-        "requests_in_flight",
-        "publishes_in_flight",
-        "waiting_for_leader",
-    }
-)
+_GAUGES: Final = frozenset({
+    "connected", "unsent_bytes", "subscriptions", "pending_messages", "pending_bytes", "requests_in_flight",
+    "publishes_in_flight", "waiting_for_leader",
+})  # fmt: skip
 
 
 def prometheus(connections: Iterable[tuple[ConnectionStats, Mapping[str, str]]]) -> str:

@@ -18,8 +18,6 @@ import msgspec
 from ..errors import ConfigurationError
 from .net.options import Options
 
-__all__ = ["Context", "read_context"]
-
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Final, Protocol
-
-__all__ = ["Nuid", "RandomSource", "base62"]
+from typing import Final
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PREFIX_CHARS: Final = 12
@@ -14,16 +12,10 @@ _COUNT_MAX: Final = 62**_COUNT_CHARS
 _STEP_MIN, _STEP_MAX = 33, 333
 
 
-class RandomSource(Protocol):
-    """``random.Random`` and ``random.SystemRandom`` match."""
-
-    def randrange(self, start: int, stop: int, /) -> int: ...
-
-
 class Nuid:
     """A generator of identifiers, one per connection. Prefixes come from the system's randomness."""
 
-    def __init__(self, source: RandomSource | None = None) -> None:
+    def __init__(self, source: random.Random | None = None) -> None:
         self._random = source or random.SystemRandom()
         self._restart()
 

@@ -6,25 +6,16 @@ import asyncio
 import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..errors import ConfigurationError, ConnectionClosedError, SlowConsumerError, TimeoutError_
 from ..wire.encode import unsub
 from ..wire.frames import Frame
-from .callbacks import (
-    CALLBACK_ERRORS,
-    as_exception,
-    await_result,
-    check_callback,
-    gives_coroutines,
-)
+from .callbacks import CALLBACK_ERRORS, as_exception, await_result, check_callback, gives_coroutines
 from .message import Message
 
 if TYPE_CHECKING:
     from .net.session import Session
-
-__all__ = ["Subscription"]
 
 PENDING_MESSAGES_DEFAULT: Final = 512 * 1024
 PENDING_BYTES_DEFAULT: Final = 128 * 1024 * 1024
@@ -158,12 +149,7 @@ class Subscription:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         """Unsubscribe."""
         await self.unsubscribe()
 

@@ -18,8 +18,6 @@ from .flights import UNKNOWN_AIRCRAFT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CHAIN_PAUSE_S", "LEG_COLUMNS", "LastLeg", "Leg", "follow", "follow_batches"]
-
 CHAIN_PAUSE_S: Final = 10 * 3600
 """A longer time between two scheduled departures ends a chain: the aircraft rested overnight, and its
 delays are no longer correlated.

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from ..errors import HeadraceError, StoreError, StoreFullError, StoreLockedError
 
-__all__ = ["DemoError", "explain"]
-
 _OURS_IN_A_TRACEBACK = re.compile(r"^(?:E\s+)?headrace\.[\w.]+Error_?: (.+)$", re.MULTILINE)
 _FULL = ("No space left on device", "Disk quota exceeded", "ENOSPC")
 

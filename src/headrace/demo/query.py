@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["ChainQuery", "check_java", "start_spark"]
-
 JAVA_MIN: Final = 17
 PROGRESS_CONSUMER: Final = "delays"
 

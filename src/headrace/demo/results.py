@@ -25,8 +25,6 @@ from .flights import UNKNOWN_AIRCRAFT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Results"]
-
 STATES_KEPT: Final = 3
 _COMPLETE = re.compile(r"batch=(\d{5,})")
 
@@ -68,11 +66,7 @@ class Results:
             raise DemoError(
                 f"{place} is missing, so the chains cannot be continued; type the command with --reset."
             )
-        columns = pyarrow.parquet.read_table(place).to_pydict()
-        legs = zip(*(columns[name] for name in LastLeg._fields), strict=True)
-        return {
-            tailnum: LastLeg(*leg) for tailnum, leg in zip(columns["tailnum"], legs, strict=True)
-        }
+        return _by_aircraft(pyarrow.parquet.read_table(place))
 
     def scratch(self, batch: int) -> Path:
         """Where to write the Parquet files of a batch; results of an earlier attempt are removed."""
@@ -122,15 +116,9 @@ class Results:
 
         columns = list(zip(*last.values(), strict=True)) or [()] * len(LastLeg._fields)
         kinds = [pa.int64(), pa.int64(), pa.int32(), pa.int32()]
-        table = pa.table(
-            {
-                "tailnum": pa.array(list(last), pa.string()),
-                **{
-                    name: pa.array(values, kind)
-                    for name, values, kind in zip(LastLeg._fields, columns, kinds, strict=True)
-                },
-            }
-        )
+        arrays = [pa.array(values, kind) for values, kind in zip(columns, kinds, strict=True)]
+        names = ["tailnum", *LastLeg._fields]
+        table = pa.table([pa.array(list(last), pa.string()), *arrays], names=names)
         unfinished = self.states / f".writing-{batch:05d}.parquet"
         pyarrow.parquet.write_table(table, unfinished)
         _sync(unfinished)
@@ -140,12 +128,16 @@ class Results:
 
 def _last_legs(table: pa.Table) -> dict[str, LastLeg]:
     """The last leg of each aircraft of a batch."""
-    columns = table.select(["tailnum", *LastLeg._fields]).sort_by("sequence").to_pydict()
-    names = columns.pop("tailnum")
-    legs = zip(*(columns[name] for name in LastLeg._fields), strict=True)
-    last = {tailnum: LastLeg(*leg) for tailnum, leg in zip(names, legs, strict=True)}
+    last = _by_aircraft(table.select(["tailnum", *LastLeg._fields]).sort_by("sequence"))
     last.pop(UNKNOWN_AIRCRAFT, None)
     return last
+
+
+def _by_aircraft(table: pa.Table) -> dict[str, LastLeg]:
+    """The last of the rows of each aircraft."""
+    columns = table.to_pydict()
+    legs = zip(*(columns[name] for name in LastLeg._fields), strict=True)
+    return {tailnum: LastLeg(*leg) for tailnum, leg in zip(columns["tailnum"], legs, strict=True)}
 
 
 def _read_parquet(place: Path) -> pa.Table:

@@ -23,8 +23,6 @@ from .workspace import Workspace
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["DemoSettings", "run_demo"]
-
 T = TypeVar("T")
 
 STOP_S: Final = 8.0
@@ -115,18 +113,10 @@ async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str
             f"The broker cannot listen on port {settings.port}: it is taken, or not yours to use; choose "
             "another --port, or leave it out for any free one."
         ) from error
-    async with _stopping(broker.stop):
-        yield broker.client_url
-
-
-@asynccontextmanager
-async def _stopping(stop: Callable[[], object]) -> AsyncIterator[None]:
     try:
-        yield
+        yield broker.client_url
     finally:
-        result = stop()
-        if asyncio.iscoroutine(result):
-            await result
+        await broker.stop()
 
 
 async def _read(

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Screen", "Stage"]
-
 
 @dataclass
 class Stage:
@@ -120,11 +118,8 @@ class Screen:
         from rich import box
         from rich.table import Table
 
-        table = Table(
-            title=f"The {count} aircraft that carried the most delay from leg to leg",
-            title_justify="left",
-            box=box.SIMPLE_HEAD,
-        )
+        title = f"The {count} aircraft that carried the most delay from leg to leg"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
         table.add_column("aircraft")
         table.add_column("carrier")
         for column in ("legs", "in a chain", "late, min", "carried, min", "share"):
@@ -148,19 +143,9 @@ def worst_aircraft(legs: pa.Table, count: int) -> list[dict[str, Any]]:
 
     late = pc.add(legs["carried"], legs["added"])
     grouped = legs.append_column("late", late).group_by("tailnum")
-    table = grouped.aggregate(
-        [
-            ("carrier", "max"),
-            ("sequence", "count"),
-            ("carried", "count"),
-            ("carried", "sum"),
-            ("late", "sum"),
-        ]
-    )
+    sums = [("carrier", "max"), ("sequence", "count"), ("carried", "count"), ("carried", "sum")]
+    table = grouped.aggregate([*sums, ("late", "sum")])
     table = table.filter(pc.greater(table["carried_count"], 0))
-    rows: list[dict[str, Any]] = (
-        table.sort_by([("carried_sum", "descending"), ("tailnum", "ascending")])
-        .slice(0, count)
-        .to_pylist()
-    )
+    table = table.sort_by([("carried_sum", "descending"), ("tailnum", "ascending")])
+    rows: list[dict[str, Any]] = table.slice(0, count).to_pylist()
     return rows

@@ -9,8 +9,6 @@ from typing import Final
 from .errors import DemoError
 from .results import Results
 
-__all__ = ["Workspace"]
-
 _MARK: Final = ".headrace-demo"
 _OURS: Final = ("broker", "checkpoint", "legs", "state", "warehouse", "spark.log", "delays.png")
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from .reader import Chunk
 
-__all__ = ["COLUMNS", "HEADERS_COLUMN", "BatchBuilder", "check_columns", "ddl"]
-
 COLUMNS: Final = {
     "subject": "string",
     "data": "binary",

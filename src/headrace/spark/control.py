@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from ..api import base
 from ..api.base import Document
@@ -14,10 +14,9 @@ from ..api.names import api_subject
 from ..api.streams import StreamConfig, StreamInfo
 from ..api.times import parse_time
 from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ..message import StoredMessage
 from .link import Link
 from .offsets import StreamHead
-
-__all__ = ["Control", "Stored"]
 
 D = TypeVar("D", bound=Document)
 
@@ -26,16 +25,6 @@ _CONSUMER_NOT_FOUND: Final = 10014
 _MESSAGE_NOT_FOUND: Final = 10037
 _INVALID_RESET: Final = 10204
 _RESET_LEVEL: Final = 4  # the API level from which CONSUMER.RESET exists (nats-server 2.14)
-
-
-class Stored(NamedTuple):
-    """A message read by its sequence."""
-
-    sequence: int
-    subject: bytes
-    headers: bytes
-    payload: bytes
-    timestamp_ns: int
 
 
 class Control:
@@ -91,7 +80,7 @@ class Control:
             raise
         return answer.message.seq
 
-    def get_many(self, sequences: range) -> list[Stored]:
+    def get_many(self, sequences: range) -> list[StoredMessage]:
         """The existing messages of these sequences, in order; one round trip."""
         subject = api_subject("STREAM", "MSG", "GET", self.stream)
         answers = self.link.request_many([(subject, b'{"seq":%d}' % seq) for seq in sequences])
@@ -104,7 +93,7 @@ class Control:
                     continue
                 raise
             found.append(
-                Stored(
+                StoredMessage(
                     message.seq,
                     message.subject.encode(),
                     base64.b64decode(message.hdrs),
@@ -114,14 +103,20 @@ class Control:
             )
         return found
 
-    def create_consumer(self, config: ConsumerConfig, *, action: str = "create") -> ConsumerInfo:
+    def create_consumer(self, config: ConsumerConfig) -> ConsumerInfo:
         """Create a consumer; an ephemeral one if ``config`` has no name."""
         body = base.encode(
-            CreateConsumerRequest(stream_name=self.stream, config=config, action=action)
+            CreateConsumerRequest(stream_name=self.stream, config=config, action="create")
         )
         name = config.durable_name or config.name
         return self._call(
             ("CONSUMER", "CREATE", self.stream, *([name] if name else [])), body, ConsumerInfo
+        )
+
+    def create_ephemeral(self, **config: Any) -> ConsumerInfo:
+        """Create a consumer in memory that wants no acks; the server removes it when it is not used."""
+        return self.create_consumer(
+            ConsumerConfig(ack_policy="none", mem_storage=True, num_replicas=1, **config)
         )
 
     def consumer_info(self, name: str) -> ConsumerInfo | None:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import TypeVar
 
 from ..api import base
-from ..api.consumers import ConsumerConfig, PullRequest
+from ..api.consumers import PullRequest
 from ..api.names import api_subject
 from ..api.streams import StreamConfig
 from ..errors import (
@@ -34,8 +34,6 @@ from .options import SourceOptions, StartPosition
 from .planning import Slice, split_by_partition, split_by_sequence
 from .progress import Progress
 
-__all__ = ["Driver", "locate", "plan_tasks"]
-
 T = TypeVar("T")
 
 RETRIES = 4
@@ -51,7 +49,7 @@ class Driver:
         self._control: Control | None = None
         self._initial: Offset | None = None
         self._target: Offset | None = None
-        self._latest: Offset | None = None
+        self.latest: Offset | None = None  # the stream's end as last seen, for the progress report
         self._tail: _Tail | None = None
         self._progress = Progress(options.durable, options.subjects) if options.durable else None
         self._progress_started = False
@@ -81,13 +79,8 @@ class Driver:
             last = min(last, self._target.seq)
         elif last <= start.seq:
             last = self._retry(lambda control: self._wait(control, config, start.seq))
-        self._latest = Offset(max(last, start.seq), head.epoch)
+        self.latest = Offset(max(last, start.seq), head.epoch)
         return Offset(next_end(start.seq, last, max_rows=max_rows), head.epoch)
-
-    @property
-    def latest(self) -> Offset | None:
-        """The stream's end as last seen, for the query's progress report."""
-        return self._latest
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """The tasks of the batch ``(start, end]``."""
@@ -189,17 +182,12 @@ class _Tail:
     def __init__(self, control: Control, seq: int) -> None:
         self._link = control.link
         self._seq = seq
-        info = control.create_consumer(
-            ConsumerConfig(
-                deliver_policy="by_start_sequence",
-                opt_start_seq=seq + 1,
-                ack_policy="none",
-                headers_only=True,
-                mem_storage=True,
-                num_replicas=1,
-                inactive_threshold=30.0,
-                description="headrace: a Spark query waiting for news",
-            )
+        info = control.create_ephemeral(
+            deliver_policy="by_start_sequence",
+            opt_start_seq=seq + 1,
+            headers_only=True,
+            inactive_threshold=30.0,
+            description="headrace: a Spark query waiting for news",
         )
         self._name = info.name
         self._subject = api_subject("CONSUMER", "MSG", "NEXT", control.stream, info.name)
@@ -220,9 +208,7 @@ class _Tail:
             if any(frame[3] for frame in frames):
                 self._seq = -1  # one message was consumed: the next wait begins at another position
                 return True
-            if (
-                frames
-            ):  # a status: the pull has ended, without a message or because the consumer is gone
+            if frames:  # a status: the pull has ended, without a message, or the consumer is gone
                 if not frames[-1][4].startswith(b"NATS/1.0 408"):
                     self._seq = -1
                 return False
@@ -253,15 +239,8 @@ def locate(control: Control, position: StartPosition, head: StreamHead, *, as_en
                 f"ends at sequence {head.last_seq}"
             )
         return max(0, position.sequence - 1)
-    info = control.create_consumer(
-        ConsumerConfig(
-            deliver_policy="by_start_time",
-            opt_start_time=position.time,
-            ack_policy="none",
-            mem_storage=True,
-            num_replicas=1,
-            inactive_threshold=5.0,
-        )
+    info = control.create_ephemeral(
+        deliver_policy="by_start_time", opt_start_time=position.time, inactive_threshold=5.0
     )
     control.delete_consumer(info.name)
     return info.delivered.stream_seq

@@ -33,8 +33,6 @@ from ..limits import READ_CHUNK_BYTES
 from ..wire import BAD, ERR, INFO, MSG, PING, PONG, Frame, Parser
 from .options import Connection
 
-__all__ = ["Link", "Reply"]
-
 _REPLIES_SID: Final = b"1"
 _CRLF: Final = b"\r\n"
 
@@ -141,17 +139,15 @@ class Link:
         self._held = [frame for frame in self._held if frame[2] != sid]
         self.send(b"UNSUB %b\r\n" % sid)
 
-    def request(self, subject: str, payload: bytes = b"", timeout_s: float | None = None) -> Reply:
+    def request(self, subject: str, payload: bytes = b"") -> Reply:
         """Send a request and wait for the answer.
 
         Raises:
             NoRespondersError: ``subject`` has no responders.
         """
-        return self.request_many([(subject, payload)], timeout_s)[0]
+        return self.request_many([(subject, payload)])[0]
 
-    def request_many(
-        self, requests: list[tuple[str, bytes]], timeout_s: float | None = None
-    ) -> list[Reply]:
+    def request_many(self, requests: list[tuple[str, bytes]]) -> list[Reply]:
         """Send many requests in one write; the answers are in the order of the requests."""
         if _REPLIES_SID not in self._live:
             self.send(b"SUB %b.r.* %b\r\n" % (self._inbox, _REPLIES_SID))
@@ -164,7 +160,7 @@ class Link:
             lines.append(b"PUB %b %b %d\r\n" % (subject.encode(), reply, len(payload)))
             lines.append(payload + _CRLF)
         self.send(b"".join(lines))
-        timeout_s = self._connection.request_timeout_s if timeout_s is None else timeout_s
+        timeout_s = self._connection.request_timeout_s
         deadline = time.monotonic() + timeout_s
         answers: dict[int, Reply] = {}
         while waiting:

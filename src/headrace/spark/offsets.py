@@ -11,8 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 from ..errors import ConfigurationError, HeadraceError
 
-__all__ = ["DataLossError", "Offset", "OffsetDict", "StreamHead", "check_range", "next_end"]
-
 OffsetDict: TypeAlias = dict[str, "int | str"]
 
 VERSION = 1

@@ -15,8 +15,6 @@ from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError, InvalidSubjectError
 from ..subjects import check_pattern
 
-__all__ = ["OPTIONS", "Connection", "Option", "SourceOptions", "StartPosition", "parse_options"]
-
 SplitBy = Literal["sequence", "partition"]
 
 EARLIEST: Final = "earliest"
@@ -201,117 +199,56 @@ def _rule(name: str, value: str) -> PartitionRule:
     )
 
 
+# fmt: off
 OPTIONS: Final[tuple[Option, ...]] = (
-    Option(
-        "servers",
-        "nats://127.0.0.1:4222",
-        "Server URLs, separated by commas (nats:// or tls://); the first that answers is used.",
-        _texts,
-    ),
+    Option("servers", "nats://127.0.0.1:4222",
+        "Server URLs, separated by commas (nats:// or tls://); the first that answers is used.", _texts),
     Option("stream", "", "The stream to read. Required.", _name),
-    Option(
-        "subjects", "", "Read only these subjects (wildcards allowed); default: all.", _subjects
-    ),
-    Option(
-        "durable",
-        "",
-        "A durable consumer on which this query shows its progress. It delivers nothing.",
-        _name,
-    ),
-    Option(
-        "startingOffsets",
-        EARLIEST,
+    Option("subjects", "", "Read only these subjects (wildcards allowed); default: all.", _subjects),
+    Option("durable", "", "A durable consumer on which this query shows its progress. It delivers nothing.",
+        _name),
+    Option("startingOffsets", EARLIEST,
         "Where a new query begins: earliest, latest or the first stream sequence to read. For streaming, "
-        "latest needs durable, which records the position.",
-        _position,
-    ),
-    Option(
-        "startingTimestamp",
-        "",
-        "Begin at the first message stored at or after this time; overrides startingOffsets.",
-        _timestamp,
-    ),
-    Option(
-        "endingOffsets",
-        LATEST,
+        "latest needs durable, which records the position.", _position),
+    Option("startingTimestamp", "",
+        "Begin at the first message stored at or after this time; overrides startingOffsets.", _timestamp),
+    Option("endingOffsets", LATEST,
         "Where a batch read ends: latest, or the last stream sequence to read. Not for streaming.",
-        _position,
-    ),
-    Option(
-        "endingTimestamp",
-        "",
+        _position),
+    Option("endingTimestamp", "",
         "End a batch read before the first message stored at or after this time. Not for streaming.",
-        _timestamp,
-    ),
-    Option(
-        "maxOffsetsPerTrigger",
-        "",
-        "At most this many sequences per micro-batch; default: all.",
-        _at_least(1),
-    ),
-    Option(
-        "failOnDataLoss",
-        "true",
-        "Fail when messages were removed before they were read; false: continue without them.",
-        _flag,
-    ),
-    Option(
-        "splitBy",
-        "sequence",
-        "Tasks take contiguous sequences, or whole partitions (order per key inside a task).",
-        _split,
-    ),
-    Option(
-        "partitions",
-        "",
-        "How many partitions there are; needed for splitBy=partition.",
-        _at_least(1),
-    ),
-    Option(
-        "partitionBy",
-        "token",
+        _timestamp),
+    Option("maxOffsetsPerTrigger", "", "At most this many sequences per micro-batch; default: all.",
+        _at_least(1)),
+    Option("failOnDataLoss", "true",
+        "Fail when messages were removed before they were read; false: continue without them.", _flag),
+    Option("splitBy", "sequence",
+        "Tasks take contiguous sequences, or whole partitions (order per key inside a task).", _split),
+    Option("partitions", "", "How many partitions there are; needed for splitBy=partition.", _at_least(1)),
+    Option("partitionBy", "token",
         "How to find a message's partition: token=K, the K-th subject token is its number; or hash=K,L, the "
-        "server's partition() over these tokens; hash alone takes the whole subject.",
-        _rule,
-    ),
-    Option(
-        "maxTasks",
-        "",
+        "server's partition() over these tokens; hash alone takes the whole subject.", _rule),
+    Option("maxTasks", "",
         "At most this many tasks per batch; default 16, for splitBy=partition one per partition.",
-        _at_least(1),
-    ),
-    Option(
-        "minMessagesPerTask",
-        "50000",
-        "Limits the tasks so that each reads at least this many sequences.",
-        _at_least(1),
-    ),
+        _at_least(1)),
+    Option("minMessagesPerTask", "50000", "Limits the tasks so that each reads at least this many sequences.",
+        _at_least(1)),
     Option("includeHeaders", "false", "Add the column headers.", _flag),
-    Option(
-        "pollTimeout",
-        "250ms",
-        "How long an idle query waits before it polls again.",
-        _seconds,
-    ),
+    Option("pollTimeout", "250ms", "How long an idle query waits before it polls again.", _seconds),
     Option("readTimeout", "30s", "Fail a task that receives nothing for this long.", _seconds),
     Option("rowsPerBatch", "10000", "Rows per Arrow batch handed to Spark.", _at_least(1)),
     Option("user", "", "User name.", _text),
     Option("password", "", "Password.", _text),
     Option("token", "", "Authentication token.", _text),
     Option("tls", "false", "Require TLS (implied by tls:// URLs).", _flag),
-    Option(
-        "tlsCa", "", "File of the certificate authorities to trust; default: the system's.", _text
-    ),
+    Option("tlsCa", "", "File of the certificate authorities to trust; default: the system's.", _text),
     Option("tlsCert", "", "Client certificate, a PEM file.", _text),
     Option("tlsKey", "", "Key of the client certificate, a PEM file.", _text),
     Option("tlsHostname", "", "The name to expect in the server's certificate.", _text),
-    Option(
-        "connectTimeout", "5s", "How long to wait for one server to accept a connection.", _seconds
-    ),
-    Option(
-        "requestTimeout", "5s", "How long to wait for an answer of the JetStream API.", _seconds
-    ),
+    Option("connectTimeout", "5s", "How long to wait for one server to accept a connection.", _seconds),
+    Option("requestTimeout", "5s", "How long to wait for an answer of the JetStream API.", _seconds),
 )
+# fmt: on
 
 _ALIASES: Final = {"url": "servers", "path": "stream", "subject": "subjects"}
 _BY_NAME: Final = {option.name.lower(): option for option in OPTIONS}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import NamedTuple
 
-__all__ = ["Slice", "split_by_partition", "split_by_sequence"]
-
 
 class Slice(NamedTuple):
     """One task: the sequences ``(lo, hi]``, and of them only these partitions (empty: all)."""

@@ -12,8 +12,6 @@ from ..api.streams import StreamConfig
 from ..errors import ConfigurationError
 from .control import Control
 
-__all__ = ["Progress"]
-
 _ROLE = "headrace.role"
 _ROLE_VALUE = "spark-progress"
 

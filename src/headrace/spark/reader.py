@@ -15,25 +15,22 @@ from typing import Final, NamedTuple
 
 from ..api import base
 from ..api.acks import parse_ack_subject
-from ..api.consumers import ConsumerConfig, PullRequest
+from ..api.consumers import ConsumerInfo, PullRequest
 from ..api.names import api_subject
 from ..api.streams import StreamConfig
 from ..errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from ..message import StoredMessage
 from ..wire import Frame
-from .control import Control, Stored
+from .control import Control
 from .link import Link
 from .offsets import DataLossError
-
-__all__ = ["Chunk", "ReadPlan", "read_range"]
 
 PULL_MESSAGES_MAX: Final = 20_000  # the most messages of one pull request
 PULL_BYTES: Final = 16 * 1024 * 1024  # … and about the most bytes, by the mean message size
 CHUNK_BYTES: Final = 8 * 1024 * 1024  # a chunk of rows ends when its payloads exceed this
 GETS_IN_FLIGHT: Final = 500
 HEARTBEAT_S: Final = 2.0
-EPHEMERAL_INACTIVE_S: Final = (
-    30.0  # the server removes the consumer after this if the process is killed
-)
+EPHEMERAL_INACTIVE_S: Final = 30.0  # then the server removes the consumer of a killed process
 RECONNECTS_MAX: Final = 5  # without a message in between; then the error is raised
 FILTERED_SHARE: Final = 4  # a server-side filter pays if it keeps less than one message in four
 # Statuses that end a pull request normally; the reader sends another one.
@@ -167,21 +164,18 @@ class _RangeReader:
         With a filter the server skips messages that do not match, but has a cost for every message it
         keeps. So the filter is used only if it keeps few of the messages ``ahead``.
         """
-        info = control.create_consumer(self._config(wanted))
+        info = self._create(control, wanted)
         if wanted and info.num_pending * FILTERED_SHARE >= ahead:
             control.delete_consumer(info.name)
             wanted = ""
-            info = control.create_consumer(self._config(wanted))
+            info = self._create(control, wanted)
         self._consumer, self._pattern = info.name, wanted
         return info.num_pending
 
-    def _config(self, pattern: str) -> ConsumerConfig:
-        return ConsumerConfig(
+    def _create(self, control: Control, pattern: str) -> ConsumerInfo:
+        return control.create_ephemeral(
             deliver_policy="by_start_sequence",
             opt_start_seq=self._last + 1,
-            ack_policy="none",
-            mem_storage=True,
-            num_replicas=1,
             inactive_threshold=EPHEMERAL_INACTIVE_S,
             filter_subject=pattern,
             description="headrace: one task of a Spark read",
@@ -314,7 +308,7 @@ class _RangeReader:
     ) -> Iterator[Chunk]:
         plan = self._plan
         stop = min(plan.hi, last_seq)
-        rows: list[Stored] = []
+        rows: list[StoredMessage] = []
         for start in range(max(self._last + 1, first_seq), stop + 1, window):
             rows += control.get_many(range(start, min(start + window, stop + 1)))
             if len(rows) >= plan.rows_per_chunk or sum(len(r.payload) for r in rows) > CHUNK_BYTES:
@@ -325,7 +319,7 @@ class _RangeReader:
         self._last = plan.hi
 
 
-def _from_stored(rows: list[Stored]) -> Chunk:
+def _from_stored(rows: list[StoredMessage]) -> Chunk:
     return Chunk(
         [row.subject for row in rows],
         [row.payload for row in rows],

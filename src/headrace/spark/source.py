@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["JetStreamBatchReader", "JetStreamDataSource", "JetStreamStreamReader"]
-
 
 class SlicePartition(InputPartition):
     """One task's slice; contains no secret."""

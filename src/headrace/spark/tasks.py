@@ -23,8 +23,6 @@ from .reader import ReadPlan, read_range
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_slice", "server_filter", "writes_partition"]
-
 _idle: dict[tuple[int, Connection], list[Link]] = {}
 
 

@@ -4,8 +4,11 @@
 
     from headrace import sync
 
-    with sync.connect("nats://127.0.0.1:4222") as connection: consumer =
-    connection.jetstream().consumer("ORDERS", "billing") batch = consumer.fetch(100) ... batch.ack()
+    with sync.connect("nats://127.0.0.1:4222") as connection:
+        consumer = connection.jetstream().consumer("ORDERS", "billing")
+        batch = consumer.fetch(100)
+        ...
+        batch.ack()
 
 Each connection has one background thread, which ends when the connection is closed. A connection cannot
 be used after a fork: connect in the process that uses it. ``sync.Broker`` runs a broker on such a
@@ -15,7 +18,7 @@ thread; its ``connect`` needs no socket. ``sync.groups`` is ``headrace.groups`` 
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..client.blocking.batch import AtomicBatch
 from ..client.blocking.connection import Connection, connect
@@ -52,9 +55,6 @@ __all__ = [
     "Watch",
     "connect",
 ]
-
-if TYPE_CHECKING:
-    pass
 
 
 def __getattr__(name: str) -> Any:

@@ -8,19 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "connect",
-    "err",
-    "info",
-    "msg",
-    "ok",
-    "ping",
-    "pong",
-    "pub",
-    "sub",
-    "unsub",
-]
-
 _OK: Final = b"+OK\r\n"
 _PING: Final = b"PING\r\n"
 _PONG: Final = b"PONG\r\n"

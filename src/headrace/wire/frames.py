@@ -24,21 +24,6 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-__all__ = [
-    "BAD",
-    "CONNECT",
-    "ERR",
-    "INFO",
-    "MSG",
-    "OK",
-    "PING",
-    "PONG",
-    "PUB",
-    "SUB",
-    "UNSUB",
-    "Frame",
-]
-
 Frame: TypeAlias = tuple[Any, ...]
 
 # The first letter of the verb of message frames, which the parser's expressions find (see ``repeats``).

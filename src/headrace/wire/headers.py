@@ -14,18 +14,6 @@ from typing import Final, final
 
 from ..errors import ProtocolError
 
-__all__ = [
-    "EMPTY_BLOCK",
-    "Headers",
-    "add_header",
-    "encode_headers",
-    "header_value",
-    "parse_headers",
-    "remove_header",
-    "status_block",
-    "status_of",
-]
-
 EMPTY_BLOCK: Final = b"NATS/1.0\r\n\r\n"
 
 _VERSION: Final = b"NATS/1.0"

@@ -11,16 +11,6 @@ from typing import Protocol, TypeAlias
 
 from .frames import PUB, Frame
 
-__all__ = [
-    "FRAME_BYTES",
-    "Acceptor",
-    "Chunk",
-    "ClientEnd",
-    "FrameBatch",
-    "PublishRun",
-    "ServerEnd",
-]
-
 FRAME_BYTES = 24
 """The bytes counted for a frame beside its fields: about what verb, sizes and line ends take."""
 

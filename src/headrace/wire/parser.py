@@ -21,8 +21,6 @@ from ..limits import CONTROL_LINE_BYTES_MAX, PAYLOAD_BYTES_MAX
 from .frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
 from .repeats import REPEATED_PAYLOAD_BYTES_MAX, read_repeats, repeat_pattern
 
-__all__ = ["Parser"]
-
 _FROM_SERVER_LINE_BYTES_MAX: Final = 64 * 1024  # INFO lists the servers of a cluster
 _FROM_SERVER_PAYLOAD_BYTES_MAX: Final = 64 * 1024 * 1024  # the highest setting of a nats-server
 _VERB_BYTES_MAX: Final = 8  # b"CONNECT "
@@ -30,9 +28,7 @@ _SIZE_DIGITS_MAX: Final = 9  # as nats-server
 _SIZES_BYTES_MAX: Final = 2 * (_SIZE_DIGITS_MAX + 1) + 2  # in a line with headers, and a line end
 _SIZES_MAX: Final = 16_384  # beyond this size the tables are cleared
 _SNIPPET_BYTES: Final = 64
-_SHAPES_MAX: Final = (
-    32  # a parser has expressions for this many shapes; others take the general way
-)
+_SHAPES_MAX: Final = 32  # for so many a parser has expressions; others take the general way
 
 _MESSAGES: Final = frozenset((PUB, MSG))
 
@@ -85,15 +81,8 @@ class Parser:
     """
 
     __slots__ = (
-        "_deaf",
-        "_held",
-        "_messages",
-        "_needed",
-        "_patterns",
-        "_verbs",
-        "max_control_line",
-        "max_payload",
-    )
+        "_deaf", "_held", "_messages", "_needed", "_patterns", "_verbs", "max_control_line", "max_payload",
+    )  # fmt: skip
 
     def __init__(self, verbs: tuple[_Verb, ...], max_payload: int, max_control_line: int) -> None:
         self.max_payload = max_payload

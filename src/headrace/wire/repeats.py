@@ -15,8 +15,6 @@ from typing import Final
 
 from .frames import Frame
 
-__all__ = ["REPEATED_PAYLOAD_BYTES_MAX", "read_repeats", "repeat_pattern"]
-
 REPEATED_PAYLOAD_BYTES_MAX: Final = 8192  # above this, copying the payload dominates
 _PATTERNS_MAX: Final = 1024
 _LINE_BYTES_USUAL: Final = 128

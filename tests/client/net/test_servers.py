@@ -47,11 +47,12 @@ def test_a_server_that_failed_too_often_is_left_out_until_one_answers() -> None:
 
 def test_discovered_servers_join_with_the_credentials_of_the_given_ones() -> None:
     servers = pool("tls://u:p@a")
-    new = servers.discover(["10.0.0.1:4223", "a:4222", "nats://[bad"])
-    assert [str(address) for address in new] == ["tls://10.0.0.1:4223"]
-    assert new[0].credentials == Credentials("u", "p")
-    assert servers.discover(["10.0.0.1:4223"]) == []
-    assert len(servers) == 2
+    servers.discover(["10.0.0.1:4223", "a:4222", "nats://[bad"])
+    given, new = servers.addresses
+    assert [str(given), str(new)] == ["tls://a:4222", "tls://10.0.0.1:4223"]
+    assert new.credentials == Credentials("u", "p")
+    servers.discover(["10.0.0.1:4223"])
+    assert servers.addresses == [given, new]
 
 
 def test_the_order_is_shuffled_on_request() -> None:

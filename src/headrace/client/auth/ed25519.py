@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import Final
 
-__all__ = ["PlainSigner"]
-
 # The curve: -x² + y² = 1 + d·x²·y² modulo p, its base point and the order of that.
 _P: Final = 2**255 - 19
 _D: Final = -121665 * pow(121666, -1, _P) % _P

@@ -12,21 +12,13 @@ import binascii
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from ...errors import ConfigurationError
 from .ed25519 import PlainSigner
 
-__all__ = ["KeyPair", "UserCredentials", "read_credentials"]
-
 _SEED_PREFIX: Final = 18 << 3  # 'S'
 _USER_PREFIX: Final = 20 << 3  # 'U'
-
-
-class _Signer(Protocol):
-    public_key_bytes: bytes
-
-    def sign(self, data: bytes, /) -> bytes: ...
 
 
 class _FastSigner:
@@ -42,7 +34,7 @@ class _FastSigner:
         self.sign = key.sign
 
 
-def _signer(seed: bytes) -> _Signer:
+def _signer(seed: bytes) -> _FastSigner | PlainSigner:
     try:
         return _FastSigner(seed)
     except ImportError:

@@ -1,7 +1,7 @@
 """The blocking facade: the asyncio client on a background thread. Users import ``headrace.sync``.
 
-Most of it is generated from the asyncio classes by ``make blocking``: a call is handed over to the loop's
-thread, and its result is wrapped. By hand are written ``loop_thread`` (the thread, and how others use it;
-begin reading there), ``messages`` (answers are queued from any thread), ``reading`` and ``sending`` (many
-messages cross the threads at a time) and ``opening`` (the thread begins and ends with its connection).
+A method hands its call over to the loop's thread, and wraps the result; ``methods`` makes it of the asyncio
+one, with its signature and documentation. Begin reading there, and in ``loop_thread``: the thread, and how
+others use it. Answers are queued from any thread (``messages``). Where messages are taken or sent, many
+cross the threads at a time (``consume``, ``subscription``, ``watch``, ``publisher``).
 """

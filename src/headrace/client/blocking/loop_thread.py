@@ -9,19 +9,11 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from typing import Any, Final, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 from ...errors import ConfigurationError, ConnectionClosedError, PullError
-
-__all__ = [
-    "Blocking",
-    "LoopThread",
-    "SharedLoopThread",
-    "call_on_thread",
-    "callback_here",
-    "iterate",
-    "take_next",
-]
+from ..jetstream.consume import Consumption
+from ..subscription import Subscription
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,9 +51,7 @@ class LoopThread:
         self._posted: deque[Callable[[], object]] = deque()
         self._woken = False
         self._over = ""  # why it cannot be used any more
-        self._lock = (
-            threading.Lock()
-        )  # what was begun under it before the stop is ended by the stop
+        self._lock = threading.Lock()  # what was begun under it before the stop is ended by it
         self._thread = threading.Thread(target=self._serve, name="headrace", daemon=True)
         _loop_threads.add(self)
         self._thread.start()
@@ -203,15 +193,9 @@ class Blocking:
         return repr(self._inner)
 
 
-class _Called(Protocol):
-    """A subscription or a consume whose messages are handled elsewhere: ``_worker`` says until when."""
-
-    _worker: asyncio.Future[None] | None
-
-
 def call_on_thread(
     name: str,
-    inner: _Called,
+    inner: Consumption | Subscription,
     messages: Iterator[T],
     callback: Callable[[T], object],
     thread: LoopThread,

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import partial
 
 from ...api.acks import ACK
 from ...wire.frames import Frame
 from ...wire.inprocess import Chunk
 from ..jetstream.message import Batch as AioBatch
-from ..jetstream.message import DeliveredMessage, MessageBatch, Queued
+from ..jetstream.message import DeliveredMessage, MessageBatch
 from ..jetstream.pull import Status
 from ..message import HeadersLike, MessageView
 from ..net.session import Session
 from .loop_thread import LoopThread
-
-__all__ = ["Batch", "JetStreamMessage", "Message", "ack_all"]
 
 
 class Message(MessageView, eq=False, kw_only=True):
@@ -96,11 +93,3 @@ class Batch(MessageBatch[JetStreamMessage]):
 
     def _send(self, data: Chunk, count: int) -> None:
         self._thread.post(partial(self._session.send_answers, data, count))
-
-
-def ack_all(thread: LoopThread, consumer: object, messages: Iterable[JetStreamMessage]) -> Queued:
-    """Answer through the batch they came in, if they did."""
-    if isinstance(messages, Batch):
-        return messages.ack()
-    listed = list(messages)
-    return Batch.of(thread, listed).ack() if listed else Queued()

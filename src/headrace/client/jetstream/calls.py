@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from ...api.base import Document, DocumentError, encode
+from ...api.consumers import ConsumerListResponse, ConsumerNamesResponse
 from ...api.envelope import decode_response
 from ...api.names import API_PREFIX
+from ...api.streams import StreamListResponse, StreamNamesRequest, StreamNamesResponse
 from ...errors import ConfigurationError, HeadraceError, NoRespondersError, ProtocolError
 from ..net.leaders import is_leaderless, is_unanswered, patiently
 
 if TYPE_CHECKING:
     from ..net.session import Session
 
-__all__ = ["Api", "check_name"]
-
 D = TypeVar("D", bound=Document)
-P = TypeVar("P", bound=Document)
+P = TypeVar(
+    "P", StreamListResponse, StreamNamesResponse, ConsumerListResponse, ConsumerNamesResponse
+)
 T = TypeVar("T")
 
 _NAME_FORBIDDEN = frozenset(" \t\r\n.*>/\\")
@@ -122,19 +124,19 @@ class Api:
         self,
         kind: type[P],
         tokens: tuple[str, ...],
-        request: Callable[[int], Document],
-        items: Callable[[P], tuple[Any, ...]],
-        total: Callable[[P], int],
-    ) -> AsyncIterator[Any]:
-        """Every item of a listing that comes in pages; ``request`` is given each page's offset."""
+        items: Callable[[P], tuple[T, ...]],
+        subject: str = "",
+    ) -> AsyncIterator[T]:
+        """Every item of a listing that comes in pages."""
         offset = 0
         while True:
-            page = await self.call(kind, tokens, request(offset), repeatable=True)
+            request = StreamNamesRequest(offset=offset, subject=subject)  # all listings read that
+            page = await self.call(kind, tokens, request, repeatable=True)
             found = items(page)
             for item in found:
                 yield item
             offset += len(found)
-            if not found or offset >= total(page):
+            if not found or offset >= page.total:
                 return
 
 

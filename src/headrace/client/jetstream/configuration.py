@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import typing
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -14,10 +16,9 @@ from ...api.streams import ExternalStream, StreamConfig, StreamSource
 from ...api.times import format_time
 from ...errors import ConfigurationError
 
-__all__ = ["config_from", "moment", "seconds", "time_text", "with_external_domains"]
-
 D = TypeVar("D", bound=Document)
 
+_BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -35,6 +36,43 @@ def config_from(kind: type[D], config: D | None, values: dict[str, Any]) -> D:
     fields = {name: _plain(value) for name, value in values.items()}
     given = {} if config is None else {n: getattr(config, n) for n in kind.__struct_fields__}
     return kind(**{**given, **{n: _checked(kind, n, value) for n, value in fields.items()}})
+
+
+def bucket_name(bucket: str) -> str:
+    """The name of a bucket. Raises ConfigurationError for what cannot be one."""
+    if _BUCKET.fullmatch(bucket) is None:
+        raise ConfigurationError(
+            f"bucket name {bucket!r}: accepted are letters, digits, '-' and '_'"
+        )
+    return bucket
+
+
+def bucket_stream(
+    what: str, known: Iterable[str], options: Mapping[str, Any], **more: Any
+) -> StreamConfig:
+    """The stream behind a bucket, of the options that all kinds have in common, and ``more``.
+
+    Raises ConfigurationError for an option that is not ``known``.
+    """
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ConfigurationError(
+            f"{what} has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
+        )
+    return StreamConfig(
+        description=options.get("description", ""),
+        max_age=seconds(options.get("ttl", 0.0)),
+        max_bytes=options.get("max_bytes", -1),
+        storage=options.get("storage", "file"),
+        num_replicas=options.get("num_replicas", 1),
+        placement=options.get("placement"),
+        compression="s2" if options.get("compression") else "none",
+        metadata=dict(options.get("metadata", {})),
+        discard="new",
+        allow_rollup_hdrs=True,
+        allow_direct=True,
+        **more,
+    )
 
 
 def _checked(kind: type[Document], name: str, value: Any) -> Any:

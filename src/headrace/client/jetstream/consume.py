@@ -7,7 +7,6 @@ import inspect
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from itertools import repeat
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ...errors import (
@@ -20,7 +19,14 @@ from ...errors import (
 )
 from ...wire.encode import pub, unsub
 from ...wire.frames import Frame
-from ..callbacks import CALLBACK_ERRORS, as_exception, await_result, check_callback, check_plain
+from ..callbacks import (
+    CALLBACK_ERRORS,
+    as_exception,
+    await_result,
+    check_callback,
+    check_plain,
+    tell,
+)
 from .message import JetStreamMessage, Queued
 from .pin import Pin
 from .pull import (
@@ -37,8 +43,6 @@ from .pull import (
 if TYPE_CHECKING:
     from ...api.consumers import PullRequest
     from ..net.session import Session
-
-__all__ = ["Consumption", "MessageCallback"]
 
 PULLS_AT_ONCE_MAX: Final = 16  # when the consumer allows only small batches
 MESSAGES_PER_TURN: Final = 256  # a plain callback lets the loop breathe after so many
@@ -206,14 +210,10 @@ class Consumption:
     def _stop_now(self) -> None:
         if self._over:
             return
-        route = self._route
-        route.receive = self._refuse
-        self._session.send_control(unsub(route.sid))
-        self._session.keepalive.call_when_read(lambda: self._session.routes.remove(route))
         frames = list(self._frames)
         self._frames.clear()
+        self._session.refuse_rest(self._route, frames)
         self._end(None)
-        self._refuse(frames)
 
     async def drain(self) -> None:
         """End, but first receive what is under way and wait until all of it has been taken.
@@ -256,12 +256,7 @@ class Consumption:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.stop()
 
     def _end(self, error: Exception | None) -> None:
@@ -329,19 +324,8 @@ class Consumption:
             )
         return PullError(status.code, status.description)
 
-    def _refuse(self, frames: list[Frame]) -> None:
-        replies = [frame[3] for frame in frames if frame[3]]
-        if replies:
-            self._session.send_back(replies)
-
     def _report(self, error: Exception) -> None:
-        if self._on_error is None:
-            self._session.report(error)
-            return
-        try:
-            self._on_error(error)
-        except Exception as second:
-            self._session.report(second)
+        tell(self._on_error, self._session.report, error)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
+from ...api.base import Document
 from ...api.consumers import (
     ConsumerConfig,
     ConsumerInfo,
@@ -19,7 +20,7 @@ from ...api.messages import SuccessResponse
 from ...errors import ConfigurationError, TimeoutError_
 from ..callbacks import check_plain
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
-from .calls import Api
+from .calls import Api, D
 from .configuration import time_text
 from .consume import Consumption, MessageCallback
 from .fetch import Fetch, FetchPlan
@@ -38,8 +39,6 @@ from .push import PushSubscription
 if TYPE_CHECKING:
     from ..message import Message
     from ..net.session import Session
-
-__all__ = ["Consumer"]
 
 MAX_WAIT_DEFAULT_S = 5.0
 HEARTBEAT_ABOVE_S = 30.0  # longer fetches ask for heartbeats unless told otherwise
@@ -98,7 +97,8 @@ class Consumer:
             HeartbeatMissedError: it went silent.
 
             Once messages have come, they are returned, and the error is the batch's ``error``.
-            Cancelling the call sends messages under way back, so they are delivered again at once.
+            A call that is cancelled or interrupted sends messages under way back, so they are delivered again
+            at once.
         """
         if not isinstance(max_messages, int) or max_messages < 1:
             raise ConfigurationError(f"max_messages is {max_messages!r}; accepted: 1 or more")
@@ -241,20 +241,18 @@ class Consumer:
         return self._pin.id
 
     def on_pinned(self, callback: Callable[[str], object] | None) -> None:
-        """Call ``callback(id)`` when we become the pinned client."""
+        """Call ``callback(id)``, on the connection's thread, when we become the pinned client."""
         self._pin.on_pinned = check_plain("on_pinned", callback)
 
     def on_unpinned(self, callback: Callable[[], object] | None) -> None:
-        """Call ``callback()`` when we are told that another client is pinned."""
+        """Call ``callback()``, on the connection's thread, when we are told that another client is pinned."""
         self._pin.on_unpinned = check_plain("on_unpinned", callback)
 
     # The consumer itself
 
     async def info(self) -> ConsumerInfo:
         """What the server says of it now. Raises JetStreamApiError (10014) if it is gone."""
-        self.cached_info = await self._api.call(
-            ConsumerInfo, ("CONSUMER", "INFO", self.stream_name, self.name), repeatable=True
-        )
+        self.cached_info = await self._call(ConsumerInfo, "INFO", repeatable=True)
         return self.cached_info
 
     async def update(self, config: ConsumerConfig | None = None, /, **values: Any) -> ConsumerInfo:
@@ -274,8 +272,7 @@ class Consumer:
     async def delete(self) -> None:
         """Delete it. Raises JetStreamApiError (10014) if it is gone. A lost answer is not repeated: it
         may have been made anew since."""
-        tokens = ("CONSUMER", "DELETE", self.stream_name, self.name)
-        await self._api.call(SuccessResponse, tokens)
+        await self._call(SuccessResponse, "DELETE")
 
     async def pause(self, until: datetime | timedelta | float) -> PauseResponse:
         """Deliver nothing until a time, or for a duration (seconds or a timedelta)."""
@@ -287,15 +284,12 @@ class Consumer:
             )
         if not isinstance(until, datetime):
             until = datetime.now().astimezone() + timedelta(seconds=until)
-        return await self._pause(PauseRequest(pause_until=time_text(until)))
+        request = PauseRequest(pause_until=time_text(until))
+        return await self._call(PauseResponse, "PAUSE", request, repeatable=True)
 
     async def resume(self) -> PauseResponse:
         """Deliver again."""
-        return await self._pause(PauseRequest())
-
-    async def _pause(self, request: PauseRequest) -> PauseResponse:
-        tokens = ("CONSUMER", "PAUSE", self.stream_name, self.name)
-        return await self._api.call(PauseResponse, tokens, request, repeatable=True)
+        return await self._call(PauseResponse, "PAUSE", PauseRequest(), repeatable=True)
 
     async def reset(self, sequence: int = 0) -> ConsumerInfo:
         """Deliver from stream sequence ``sequence`` on again; 0: from the first unacknowledged one. A lost
@@ -306,18 +300,19 @@ class Consumer:
         """
         if not isinstance(sequence, int) or sequence < 0:
             raise ConfigurationError(f"sequence is {sequence!r}; accepted: 0 or more")
-        self.cached_info = await self._api.call(
-            ConsumerInfo,
-            ("CONSUMER", "RESET", self.stream_name, self.name),
-            ResetRequest(seq=sequence),
-        )
+        self.cached_info = await self._call(ConsumerInfo, "RESET", ResetRequest(seq=sequence))
         return self.cached_info
 
     async def unpin(self, group: str) -> None:
         """Let go of the group's pinned client, whoever it is; the next pull is pinned instead. A lost
         answer is not repeated: it would let go of the next one, too."""
-        tokens = ("CONSUMER", "UNPIN", self.stream_name, self.name)
-        await self._api.call(SuccessResponse, tokens, UnpinRequest(group=group))
+        await self._call(SuccessResponse, "UNPIN", UnpinRequest(group=group))
+
+    async def _call(
+        self, kind: type[D], verb: str, request: Document | None = None, *, repeatable: bool = False
+    ) -> D:
+        tokens = ("CONSUMER", verb, self.stream_name, self.name)
+        return await self._api.call(kind, tokens, request, repeatable=repeatable)
 
     # Requests
 

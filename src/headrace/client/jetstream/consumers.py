@@ -11,15 +11,12 @@ from ...api.consumers import (
     ConsumerListResponse,
     ConsumerNamesResponse,
     CreateConsumerRequest,
-    OffsetRequest,
 )
 from ...api.messages import SuccessResponse
 from ...subjects import check_pattern
 from .calls import Api, check_name
 from .configuration import config_from
 from .consumer import Consumer
-
-__all__ = ["Consumers"]
 
 
 class Consumers:
@@ -48,9 +45,7 @@ class Consumers:
         if name:
             tokens += (check_name("consumer", name),)
             if config.filter_subject:
-                check_pattern(
-                    config.filter_subject.encode()
-                )  # it becomes a part of the call's subject
+                check_pattern(config.filter_subject.encode())  # a part of the call's subject
                 tokens += (config.filter_subject,)
         request = CreateConsumerRequest(stream_name=self._stream, config=config, action=action)
         # The second creation of one that has a name finds what it wants; without a name it makes another.
@@ -66,19 +61,9 @@ class Consumers:
         await self._api.call(SuccessResponse, tokens)
 
     def infos(self) -> AsyncIterator[ConsumerInfo]:
-        return self._api.pages(
-            ConsumerListResponse,
-            ("CONSUMER", "LIST", self._stream),
-            lambda offset: OffsetRequest(offset=offset),
-            lambda page: page.consumers,
-            lambda page: page.total,
-        )
+        tokens = ("CONSUMER", "LIST", self._stream)
+        return self._api.pages(ConsumerListResponse, tokens, lambda page: page.consumers)
 
     def names(self) -> AsyncIterator[str]:
-        return self._api.pages(
-            ConsumerNamesResponse,
-            ("CONSUMER", "NAMES", self._stream),
-            lambda offset: OffsetRequest(offset=offset),
-            lambda page: page.consumers,
-            lambda page: page.total,
-        )
+        tokens = ("CONSUMER", "NAMES", self._stream)
+        return self._api.pages(ConsumerNamesResponse, tokens, lambda page: page.consumers)

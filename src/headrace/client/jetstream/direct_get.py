@@ -31,8 +31,6 @@ from .stored_message import StreamMessage, from_direct
 if TYPE_CHECKING:
     from .calls import Api
 
-__all__ = ["DirectBatch", "get_batch", "get_last", "scan"]
-
 BATCH_BYTES: Final = 8 * 1024 * 1024
 """They come without flow control, so no more than this (and one message) is asked for at a time."""
 
@@ -122,10 +120,7 @@ async def get_last(
         if not batch.pending or not batch.messages:
             return messages
         request = msgspec.structs.replace(
-            request,
-            seq=batch.last_sequence + 1,
-            up_to_seq=batch.up_to_sequence,
-            up_to_time=None,
+            request, seq=batch.last_sequence + 1, up_to_seq=batch.up_to_sequence, up_to_time=None
         )
 
 

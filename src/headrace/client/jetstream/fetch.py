@@ -25,8 +25,6 @@ from .pull import Meaning, Status, encode_request, meaning_of, message_size, rea
 if TYPE_CHECKING:
     from ..net.session import Session
 
-__all__ = ["Fetch", "FetchPlan"]
-
 GRACE_S: Final = 1.0  # how much longer than the server's `expires` we wait for its last word
 LATE_ANSWER_S: Final = 0.5  # and then for what is still under way
 REMAINING_MIN_S: Final = 0.01
@@ -206,18 +204,7 @@ class Fetch:
 
     def _give_up(self) -> None:
         """Nobody wants the messages: send back those that came and those that will."""
-        session = self._session
-        route = self._route
-        route.receive = self._refuse
-        session.send_control(unsub(route.sid))
-        session.keepalive.call_when_read(lambda: session.routes.remove(route))
-        if self._frames:
-            self._refuse(self._frames)
-
-    def _refuse(self, frames: list[Frame]) -> None:
-        replies = [frame[3] for frame in frames if frame[3]]
-        if replies:
-            self._session.send_back(replies)
+        self._session.refuse_rest(self._route, self._frames)
 
     # The connection
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
@@ -15,14 +16,6 @@ from ..message import Message, MessageView
 if TYPE_CHECKING:
     from ..net.session import Session
     from .pull import Status
-
-__all__ = [
-    "Batch",
-    "DeliveredMessage",
-    "JetStreamMessage",
-    "MessageBatch",
-    "Queued",
-]
 
 
 class Queued:
@@ -148,8 +141,9 @@ class MessageBatch(Sequence[M]):
         self.status = status
         self.error = error
 
+    @abstractmethod
     def _make(self, frames: list[Frame], answered: bool) -> list[M]:
-        raise NotImplementedError
+        """The objects for these frames."""
 
     def _send(self, data: Chunk, count: int) -> None:
         self._session.send_answers(data, count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import msgspec
@@ -19,6 +18,7 @@ from ...errors import (
     PullError,
     TimeoutError_,
 )
+from ..callbacks import tell
 from .consume import Consumption
 from .consumers import Consumers
 from .message import Batch, JetStreamMessage
@@ -26,8 +26,6 @@ from .message import Batch, JetStreamMessage
 if TYPE_CHECKING:
     from .calls import Api
     from .consumer import Consumer
-
-__all__ = ["OrderedConsumer", "OrderedConsumption"]
 
 RETRY_FIRST_S: Final = 1.0  # doubling …
 RETRY_MAX_S: Final = 10.0  # … up to here
@@ -64,9 +62,7 @@ class OrderedConsumer:
         )
         self._consumer: Consumer | None = None
         self._consumer_seq = 0  # of the consumer behind: the last one seen
-        self._first_sequence = (
-            0  # where "new" or "last" was when we began; 0: not known, not needed
-        )
+        self._first_sequence = 0  # where "new" or "last" was when we began, if that is needed
         self.stream_name = stream_name
         self.last_sequence = 0
         self.resets = -1
@@ -186,10 +182,7 @@ class OrderedConsumer:
         start = self.last_sequence + 1 if self.last_sequence else self._first_sequence
         if start:
             config = msgspec.structs.replace(
-                config,
-                deliver_policy="by_start_sequence",
-                opt_start_seq=start,
-                opt_start_time=None,
+                config, deliver_policy="by_start_sequence", opt_start_seq=start, opt_start_time=None
             )
         consumer = await self._consumers.create(config, {}, "create")
         info = consumer.cached_info
@@ -223,7 +216,10 @@ async def _delete(consumer: Consumer) -> None:
 
 
 class OrderedConsumption:
-    """Messages of an ordered consumer as they come, each once and in order."""
+    """Messages of an ordered consumer as they come, each once and in order.
+
+    Iterating raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed.
+    """
 
     def __init__(
         self,
@@ -249,7 +245,6 @@ class OrderedConsumption:
         return self
 
     async def __anext__(self) -> JetStreamMessage:
-        """Raises JetStreamApiError when the stream is gone, ConnectionClosedError when closed."""
         while not self._over:
             if self._inner is None:
                 self._inner = await self._begin()
@@ -303,12 +298,7 @@ class OrderedConsumption:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.stop()
 
     async def _begin(self) -> Consumption:
@@ -332,13 +322,7 @@ class OrderedConsumption:
             self._inner._abandon()
 
     def _report(self, error: Exception) -> None:
-        if self._on_error is None:
-            self._session.report(error)
-            return
-        try:
-            self._on_error(error)
-        except Exception as second:
-            self._session.report(second)
+        tell(self._on_error, self._session.report, error)
 
     # The connection
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from ...api.names import PIN_ID
 from ...wire.headers import header_value
 
-__all__ = ["Pin"]
-
 _PIN_ID = PIN_ID.encode()
 
 

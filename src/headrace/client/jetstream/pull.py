@@ -19,19 +19,6 @@ from ...errors import ConfigurationError
 from ...wire.frames import Frame
 from ...wire.headers import header_value, parse_headers
 
-__all__ = [
-    "ConsumeLimits",
-    "Meaning",
-    "PriorityOptions",
-    "PullAccount",
-    "Status",
-    "encode_request",
-    "heartbeat_for",
-    "meaning_of",
-    "message_size",
-    "read_status",
-]
-
 MESSAGES_DEFAULT: Final = 500
 EXPIRES_DEFAULT_S: Final = 30.0
 EXPIRES_MIN_S: Final = 1.0
@@ -231,6 +218,8 @@ class PullAccount:
     Attributes:
         pending_messages, pending_bytes: asked for, and neither processed nor given back by a status.
         buffered_messages, buffered_bytes: received and not processed; part of the pending ones.
+        expires: seconds a pull waits: as asked for, or what the consumer allows.
+        heartbeat: seconds of silence between two heartbeats.
     """
 
     def __init__(self, limits: ConsumeLimits, priority: PriorityOptions | None = None) -> None:
@@ -244,24 +233,14 @@ class PullAccount:
         self._threshold_messages = _threshold(limits.threshold_messages, self._messages)
         self._threshold_bytes = _threshold(limits.threshold_bytes, self._bytes)
         self._priority = priority or {}
-        self._expires = limits.expires
-        self._heartbeat = limits.heartbeat or heartbeat_for(limits.expires)
+        self.expires = limits.expires
+        self.heartbeat = limits.heartbeat or heartbeat_for(limits.expires)
         self._batch_max = self._messages
         self._bytes_max = self._bytes
         self._last = (0, 0)  # messages and bytes of the last request
         self._too_small = False  # the next message did not fit into what was asked for
         self._refusals = 0
         self._late_refusals = 0
-
-    @property
-    def expires(self) -> float:
-        """Seconds a pull waits: as asked for, or what the consumer allows."""
-        return self._expires
-
-    @property
-    def heartbeat(self) -> float:
-        """Seconds of silence between two heartbeats."""
-        return self._heartbeat
 
     # Step 1
 
@@ -304,7 +283,7 @@ class PullAccount:
         self._last = (batch, max_bytes)
         self.pending_messages += batch
         self.pending_bytes += max_bytes
-        return self._pull(batch, max_bytes, self._expires, self._heartbeat, pin_id)
+        return self._pull(batch, max_bytes, self.expires, self.heartbeat, pin_id)
 
     def keep_pin_request(self, pin_id: str) -> PullRequest:
         """A pull that only shows that the pinned client is alive: it asks for nothing that could be
@@ -403,7 +382,7 @@ class PullAccount:
             return False
         what, value = found.groups()
         if what == "Expires":
-            limit, asked = _go_duration(value), self._expires
+            limit, asked = _go_duration(value), self.expires
         else:
             limit = float(value) if value.isdigit() else 0.0
             asked = self._batch_max if what == "Batch" else self._bytes_max
@@ -412,8 +391,8 @@ class PullAccount:
             return limit == asked and self._late_refusals > 0
         self._late_refusals = LATE_REFUSALS_MAX
         if what == "Expires":
-            self._expires = limit
-            self._heartbeat = min(self._heartbeat, limit / 2)
+            self.expires = limit
+            self.heartbeat = min(self.heartbeat, limit / 2)
         elif what == "Batch":
             self._batch_max = int(limit)
         else:

@@ -16,15 +16,13 @@ from ...errors import HeadraceError, HeartbeatMissedError
 from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import header_value, status_of
-from ..callbacks import check_plain
+from ..callbacks import check_plain, tell
 from ..subscription import Subscription
 from .message import JetStreamMessage
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig
     from ..net.session import Session
-
-__all__ = ["PushSubscription"]
 
 _LAST_CONSUMER: Final = names.LAST_CONSUMER.encode()
 _STALLED: Final = names.CONSUMER_STALLED.encode()
@@ -58,9 +56,7 @@ class PushSubscription(Subscription):
         self._consumer = consumer
         self._is_shared = bool(config.deliver_group)  # then the numbers of our messages have gaps
         self._last_seq = 0  # of the consumer's
-        self._flow: deque[tuple[int, bytes]] = (
-            deque()
-        )  # after how many messages, and to whom to say so
+        self._flow: deque[tuple[int, bytes]] = deque()  # after how many to say so, and to whom
         self.missed = 0
         super().__init__(
             session,
@@ -182,13 +178,7 @@ class PushSubscription(Subscription):
         self._monitor = session.loop.call_later(wait, self._check)
 
     def _tell(self, error: Exception) -> None:
-        if self._on_error is None:
-            self._session.report(error)
-            return
-        try:
-            self._on_error(error)
-        except Exception as second:
-            self._session.report(second)
+        tell(self._on_error, self._session.report, error)
 
     # The connection
 

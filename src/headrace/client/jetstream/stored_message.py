@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,8 +15,6 @@ from ...api.messages import StoredMessageDocument
 from ...api.times import parse_time
 from ...errors import ConfigurationError, JetStreamApiError, ProtocolError
 from ...wire.headers import Headers, parse_headers
-
-__all__ = ["StreamMessage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +29,16 @@ class StreamMessage:
     payload: bytes
     headers: Headers = field(default_factory=Headers)
     timestamp_ns: int = 0
+
+
+async def if_found(message: Awaitable[StreamMessage]) -> StreamMessage | None:
+    """The message, or None if the stream answers that there is none. Raises as asking for it does."""
+    try:
+        return await message
+    except JetStreamApiError as error:
+        if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
+            raise
+        return None
 
 
 def from_document(document: StoredMessageDocument) -> StreamMessage:
@@ -68,16 +77,9 @@ def from_direct(headers: bytes, payload: bytes) -> StreamMessage:
         ) from error
 
 
-_ADDED: Final = frozenset(
-    {
-        names.STREAM,
-        names.SUBJECT,
-        names.SEQUENCE,
-        names.TIME_STAMP,
-        names.NUM_PENDING,
-        names.LAST_SEQUENCE,
-    }
-)
+_ADDED: Final = frozenset({
+    names.STREAM, names.SUBJECT, names.SEQUENCE, names.TIME_STAMP, names.NUM_PENDING, names.LAST_SEQUENCE,
+})  # fmt: skip
 
 
 def counter_value(payload: bytes) -> int:

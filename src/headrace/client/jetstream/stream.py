@@ -10,7 +10,6 @@ import msgspec
 
 from ...api.base import encode
 from ...api.consumers import ConsumerConfig, ConsumerInfo
-from ...api.errors import Errors
 from ...api.messages import (
     DirectGetRequest,
     GetMessageRequest,
@@ -19,7 +18,7 @@ from ...api.messages import (
     SuccessResponse,
 )
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig, StreamInfo, StreamInfoRequest
-from ...errors import ConfigurationError, JetStreamApiError, NoRespondersError
+from ...errors import ConfigurationError, NoRespondersError
 from ...limits import SUBJECTS_PER_PAGE
 from .calls import Api
 from .configuration import config_from, moment, with_external_domains
@@ -27,9 +26,7 @@ from .consumer import Consumer
 from .consumers import Consumers
 from .direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
-from .stored_message import StreamMessage, counter_value, from_direct, from_document
-
-__all__ = ["Stream", "StreamMessage"]
+from .stored_message import StreamMessage, counter_value, from_direct, from_document, if_found
 
 
 class Stream:
@@ -197,13 +194,8 @@ class Stream:
 
         Raises ConfigurationError: the newest message of ``subject`` is not a counter's.
         """
-        try:
-            message = await self.get_last_message(subject)
-        except JetStreamApiError as error:
-            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                raise
-            return 0
-        return counter_value(message.payload)
+        message = await if_found(self.get_last_message(subject))
+        return counter_value(message.payload) if message is not None else 0
 
     async def delete_message(self, sequence: int, *, erase: bool = True) -> None:
         """Delete one message; with ``erase`` its bytes are overwritten too. A lost answer is not

@@ -10,15 +10,12 @@ from ...api.streams import (
     StreamConfig,
     StreamInfo,
     StreamListResponse,
-    StreamNamesRequest,
     StreamNamesResponse,
 )
 from ...errors import JetStreamApiError
 from .calls import Api, check_name
 from .configuration import config_from, with_external_domains
 from .stream import Stream
-
-__all__ = ["Streams"]
 
 _STREAM_EXISTS: Final = 10058
 
@@ -65,19 +62,9 @@ class Streams:
         await self._api.call(SuccessResponse, tokens)
 
     def infos(self, *, subject: str = "") -> AsyncIterator[StreamInfo]:
-        return self._api.pages(
-            StreamListResponse,
-            ("STREAM", "LIST"),
-            lambda offset: StreamNamesRequest(offset=offset, subject=subject),
-            lambda page: page.streams,
-            lambda page: page.total,
-        )
+        tokens = ("STREAM", "LIST")
+        return self._api.pages(StreamListResponse, tokens, lambda page: page.streams, subject)
 
     def names(self, *, subject: str = "") -> AsyncIterator[str]:
-        return self._api.pages(
-            StreamNamesResponse,
-            ("STREAM", "NAMES"),
-            lambda offset: StreamNamesRequest(offset=offset, subject=subject),
-            lambda page: page.streams,
-            lambda page: page.total,
-        )
+        tokens = ("STREAM", "NAMES")
+        return self._api.pages(StreamNamesResponse, tokens, lambda page: page.streams, subject)

@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from types import TracebackType
 from typing import Final, Generic, Self, TypeVar
 
 from ...errors import DisconnectedError, JetStreamApiError, NoRespondersError, TimeoutError_
 from .message import JetStreamMessage
 from .ordered import OrderedConsumer, OrderedConsumption
-
-__all__ = ["Watch"]
 
 T = TypeVar("T")
 
@@ -155,10 +152,5 @@ class Watch(Generic[T]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -20,14 +19,11 @@ from ...api.streams import (
     SubjectTransformConfig,
 )
 from ...errors import ConfigurationError
-from ..jetstream.configuration import seconds
-
-__all__ = ["KeyValueOptions", "KeyValueStatus"]
+from ..jetstream.configuration import bucket_name, bucket_stream, seconds
 
 HISTORY_MAX: Final = 64
 DUPLICATE_WINDOW_MAX_S: Final = 120.0
 STREAM_PREFIX: Final = "KV_"
-_BUCKET: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 class KeyValueOptions(TypedDict, total=False):
@@ -124,12 +120,6 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
 
     Raises ConfigurationError for a name or an option that is not accepted.
     """
-    known = KeyValueOptions.__annotations__
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise ConfigurationError(
-            f"a bucket has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
-        )
     history = options.get("history", 1)
     if not 1 <= history <= HISTORY_MAX:
         raise ConfigurationError(f"history is {history}; accepted: 1 to {HISTORY_MAX}")
@@ -138,30 +128,21 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
         raise ConfigurationError("a bucket is a mirror, or it has sources, but not both")
     ttl, marker_ttl = seconds(options.get("ttl", 0.0)), seconds(options.get("marker_ttl", 0.0))
     copies = mirror is not None or bool(sources)
-    return StreamConfig(
+    window = min(ttl or DUPLICATE_WINDOW_MAX_S, DUPLICATE_WINDOW_MAX_S)
+    return bucket_stream(
+        "a bucket",
+        KeyValueOptions.__annotations__,
+        options,
         name=stream_name_of(bucket),
-        description=options.get("description", ""),
         subjects=() if mirror is not None else (subjects_of(bucket),),
         max_msgs_per_subject=history,
-        max_age=ttl,
         max_msg_size=options.get("max_value_size", -1),
-        max_bytes=options.get("max_bytes", -1),
-        storage=options.get("storage", "file"),
-        num_replicas=options.get("num_replicas", 1),
-        placement=options.get("placement"),
         republish=options.get("republish"),
         mirror=None if mirror is None else _named_as_stream(mirror),
         mirror_direct=mirror is not None,
         sources=tuple(_source(bucket, source) for source in sources),
-        compression="s2" if options.get("compression") else "none",
-        metadata=dict(options.get("metadata", {})),
-        discard="new",
-        allow_rollup_hdrs=True,
         deny_delete=True,
-        allow_direct=True,
-        duplicate_window=0.0
-        if copies
-        else min(ttl or DUPLICATE_WINDOW_MAX_S, DUPLICATE_WINDOW_MAX_S),
+        duplicate_window=0.0 if copies else window,
         allow_msg_ttl=marker_ttl > 0,
         subject_delete_marker_ttl=marker_ttl,
     )
@@ -169,11 +150,7 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
 
 def stream_name_of(bucket: str) -> str:
     """The name of the stream behind a bucket. Raises ConfigurationError for a bad bucket name."""
-    if _BUCKET.fullmatch(bucket) is None:
-        raise ConfigurationError(
-            f"bucket name {bucket!r}: accepted are letters, digits, '-' and '_'"
-        )
-    return STREAM_PREFIX + bucket
+    return STREAM_PREFIX + bucket_name(bucket)
 
 
 def subjects_of(bucket: str) -> str:

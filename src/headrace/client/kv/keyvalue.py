@@ -16,14 +16,13 @@ from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ...wire.headers import Headers, parse_headers
 from ..jetstream.calls import Api
 from ..jetstream.message import JetStreamMessage
-from ..jetstream.stream import Stream, StreamMessage
+from ..jetstream.stored_message import StreamMessage, if_found
+from ..jetstream.stream import Stream
 from ..jetstream.watch import Watch
 from ..message import HeadersLike
 from ..publish.awaited import change_id, publish_awaited
 from ..publish.headers import PublishOptions
 from .config import STREAM_PREFIX, KeyValueStatus
-
-__all__ = ["Entry", "KeyExistsError", "KeyNotFoundError", "KeyValue", "Operation"]
 
 MARKS_KEPT_S: Final = 1800.0
 _KEY: Final = re.compile(r"(?!\.)[-/_=.a-zA-Z0-9]+(?<!\.)")
@@ -115,16 +114,10 @@ class KeyValue:
     async def _last(self, key: str, revision: int = 0) -> Entry | None:
         """The newest entry of a key, deletions included."""
         subject = self._subject(key)
-        try:
-            if revision:
-                message = await self._stream.get_message(revision)
-            else:
-                message = await self._stream.get_last_message(subject)
-        except JetStreamApiError as error:
-            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                raise
-            return None
-        return self._entry(message) if message.subject == subject else None
+        stream = self._stream
+        asking = stream.get_message(revision) if revision else stream.get_last_message(subject)
+        message = await if_found(asking)
+        return self._entry(message) if message is not None and message.subject == subject else None
 
     async def keys(self, *patterns: str) -> list[str]:
         """The keys that have a value, or those that match one of ``patterns``."""
@@ -271,13 +264,9 @@ class KeyValue:
     async def _revision_of(self, key: str, msg_id: str) -> int:
         """The newest revision of a key, if it is this change; else 0. The former leader may still answer,
         and refuse what the present one has stored."""
-        try:
-            last = await self._stream.get_last_message(self._subject(key))
-        except JetStreamApiError as error:
-            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                raise
-            return 0
-        return last.sequence if last.headers.get(names.MSG_ID) == msg_id else 0
+        last = await if_found(self._stream.get_last_message(self._subject(key)))
+        is_ours = last is not None and last.headers.get(names.MSG_ID) == msg_id
+        return last.sequence if last is not None and is_ours else 0
 
     def _conflict(self, key: str, error: JetStreamApiError) -> Exception:
         if error.err_code == _TTL_DISABLED:

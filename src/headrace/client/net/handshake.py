@@ -15,17 +15,6 @@ import msgspec
 from ..._version import __version__
 from ...errors import ConfigurationError, ProtocolError
 
-__all__ = [
-    "DEFAULT_PORT",
-    "Credentials",
-    "ServerAddress",
-    "ServerInfo",
-    "connect_command",
-    "parse_info",
-    "parse_server",
-    "parse_servers",
-]
-
 DEFAULT_PORT: Final = 4222
 
 _TLS_SCHEMES: Final = frozenset({"tls", "wss"})
@@ -148,7 +137,6 @@ def connect_command(
     name: str = "",
     tls: bool = False,
     echo: bool = True,
-    pedantic: bool = False,
 ) -> bytes:
     """Build the ``CONNECT {…}\\r\\n`` line that answers ``info``.
 
@@ -157,7 +145,7 @@ def connect_command(
     who = credentials or Credentials()
     document = _Connect(
         verbose=False,
-        pedantic=pedantic,
+        pedantic=False,
         tls_required=tls,
         name=name,
         lang="python-headrace",

@@ -22,8 +22,6 @@ from .outbox import Outbox
 from .reconnect import ServerGoneError
 from .session import Session
 
-__all__ = ["inprocess_session"]
-
 _ERRORS: Final = (ConnectionClosedError, ServerError)
 
 

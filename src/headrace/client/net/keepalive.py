@@ -10,8 +10,6 @@ from functools import partial
 from ...errors import DisconnectedError
 from .link import Link
 
-__all__ = ["PING_COMMAND", "KeepAlive"]
-
 PING_COMMAND = b"PING\r\n"
 
 

@@ -26,18 +26,6 @@ from ..events import LeaderWaitOver, WaitingForLeader
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = [
-    "LeaderWait",
-    "LeaderWaits",
-    "delivery_seconds",
-    "is_behind",
-    "is_leaderless",
-    "is_unanswered",
-    "no_leader",
-    "patiently",
-    "pauses",
-]
-
 T = TypeVar("T")
 
 PAUSE_FIRST_S: Final = 0.25

@@ -21,8 +21,6 @@ from .handshake import ServerAddress, ServerInfo, connect_command, parse_info
 from .options import Options
 from .outbox import Outbox
 
-__all__ = ["Handshake", "Link", "open_link", "server_error"]
-
 # Not "authentication timeout": a server too busy to read our credentials sends that.
 _AUTHORIZATION = (
     "authorization violation",
@@ -87,9 +85,8 @@ class Link(asyncio.Protocol):
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(
-            asyncio.Transport, transport
-        )  # uvloop's have the shape, not the class
+        # uvloop's have the shape, not the class.
+        self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         self.received_bytes += len(data)

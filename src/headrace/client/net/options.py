@@ -15,10 +15,23 @@ from ..callbacks import check_plain
 from ..events import Event
 from .handshake import Credentials
 
-__all__ = ["ConnectOptions", "Options"]
-
 OUTBOUND_BYTES_DEFAULT: Final = 8 * 1024 * 1024
 RECONNECT_BUFFER_BYTES_DEFAULT: Final = 8 * 1024 * 1024
+
+_POSITIVE: Final = (
+    "connect_timeout",
+    "reconnect_wait",
+    "ping_interval",
+    "request_timeout",
+    "delivery_timeout",
+)
+_LEAST: Final = (
+    ("drain_timeout", 0, "0 seconds or more"),
+    ("max_pings_out", 1, "1 or more"),
+    ("outbound_bytes", 1, "1 or more"),
+    ("reconnect_buffer_bytes", 0, "0 or more"),
+    ("max_reconnect_attempts", -1, "-1 (no limit) or more"),
+)
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -139,43 +152,20 @@ class Options:
     """Called for each connection event, on the event loop; see ``events``."""
 
     def __post_init__(self) -> None:
-        for option in (
-            "connect_timeout",
-            "reconnect_wait",
-            "ping_interval",
-            "request_timeout",
-            "delivery_timeout",
-        ):
+        for option in _POSITIVE:
             value = getattr(self, option)
             holds = isinstance(value, int | float) and value > 0
             _require(holds, option, value, "more than 0 seconds")
-        _require(
-            self.reconnect_wait_max >= self.reconnect_wait,
-            "reconnect_wait_max",
-            self.reconnect_wait_max,
-            f"at least reconnect_wait ({self.reconnect_wait})",
-        )
-        _require(self.drain_timeout >= 0, "drain_timeout", self.drain_timeout, "0 seconds or more")
-        _require(self.max_pings_out >= 1, "max_pings_out", self.max_pings_out, "1 or more")
-        _require(self.outbound_bytes >= 1, "outbound_bytes", self.outbound_bytes, "1 or more")
-        _require(
-            self.reconnect_buffer_bytes >= 0,
-            "reconnect_buffer_bytes",
-            self.reconnect_buffer_bytes,
-            "0 or more",
-        )
-        _require(
-            self.max_reconnect_attempts >= -1,
-            "max_reconnect_attempts",
-            self.max_reconnect_attempts,
-            "-1 (no limit) or more",
-        )
-        _require(
-            is_valid_subject(self.inbox_prefix.encode()),
-            "inbox_prefix",
-            self.inbox_prefix,
-            "a subject without wildcards, as _INBOX",
-        )
+        least = f"at least reconnect_wait ({self.reconnect_wait})"
+        for option, smallest, accepted in (
+            ("reconnect_wait_max", self.reconnect_wait, least),
+            *_LEAST,
+        ):
+            value = getattr(self, option)
+            _require(value >= smallest, option, value, accepted)
+        prefix = self.inbox_prefix
+        accepted = "a subject without wildcards, as _INBOX"
+        _require(is_valid_subject(prefix.encode()), "inbox_prefix", prefix, accepted)
         check_plain("option on_event", self.on_event)
         if self.password and not self.user:
             raise ConfigurationError("option password is set but user is not; both are needed")

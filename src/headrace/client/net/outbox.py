@@ -12,8 +12,6 @@ from typing import Any, ClassVar, Final
 from ...errors import BufferFullError, ConnectionClosedError
 from ...wire.inprocess import Chunk
 
-__all__ = ["Outbox"]
-
 # A longer turn is written in pieces, so that the server works on the first while the rest is made:
 # little at first, for an idle server, then twice as much each time, to save system calls.
 WRITE_AT_BYTES: Final = 4 * 1024
@@ -33,21 +31,9 @@ class Outbox:
     """Whether messages go over as frames that were never bytes."""
 
     __slots__ = (
-        "_bytes",
-        "_closed",
-        "_disconnected_limit",
-        "_flowing",
-        "_items",
-        "_keep",
-        "_limit",
-        "_loop",
-        "_scheduled",
-        "_transport",
-        "_waiters",
-        "_write_at",
-        "written_bytes",
-        "written_publishes",
-    )
+        "_bytes", "_closed", "_disconnected_limit", "_flowing", "_items", "_keep", "_limit", "_loop",
+        "_scheduled", "_transport", "_waiters", "_write_at", "written_bytes", "written_publishes",
+    )  # fmt: skip
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, *, limit: int, disconnected_limit: int

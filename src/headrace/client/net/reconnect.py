@@ -19,8 +19,6 @@ from .link import Link
 from .options import Options
 from .servers import ServerPool, backoff
 
-__all__ = ["Dial", "Found", "ServerGoneError", "first_connection", "restore"]
-
 _REFUSALS_MAX = 2  # the same server refusing the credentials again will not change its mind
 
 

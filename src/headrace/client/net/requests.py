@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from .routes import Route
     from .session import Session
 
-__all__ = ["Requests"]
-
 
 class Requests:
     """The requests in flight of one connection, by the last token of their reply subject."""

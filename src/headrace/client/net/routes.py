@@ -11,8 +11,6 @@ from ...wire.frames import Frame
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Inboxes", "Route", "RouteTable"]
-
 IDLE_MAX: Final = 8  # more are unsubscribed when they are given back
 
 
@@ -94,7 +92,7 @@ class Inboxes:
     def give_back(self, route: Route) -> None:
         """Nothing more will come to this one."""
         if len(self._idle) < IDLE_MAX and self._session.link is not None:
-            route.receive = self._refuse
+            route.receive = self._session.refuse  # a server may send more than it was asked for
             self._idle.append(route)
         else:
             self._session.close_route(route)
@@ -104,9 +102,3 @@ class Inboxes:
         for route in self._idle:
             self._session.routes.remove(route)
         self._idle.clear()
-
-    def _refuse(self, frames: list[Frame]) -> None:
-        """A server sent more than it was asked for: back with it, before its deadline."""
-        replies = [frame[3] for frame in frames if frame[3]]
-        if replies:
-            self._session.send_back(replies)

@@ -5,24 +5,16 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from random import Random
+from typing import Final
 
 from ...errors import ConfigurationError
 from .handshake import ServerAddress, parse_server
 
-__all__ = ["ServerPool", "backoff"]
-
 _JITTER: Final = 0.5
 
 
-class RandomSource(Protocol):
-    """``random.Random`` matches."""
-
-    def random(self) -> float: ...
-    def shuffle(self, x: list[ServerAddress], /) -> None: ...
-
-
-def backoff(failures: int, first: float, most: float, random: RandomSource) -> float:
+def backoff(failures: int, first: float, most: float, random: Random) -> float:
     """Seconds to wait after the ``failures``-th failure in a row (from 1): doubling, capped, jittered.
 
     The random part takes away up to half, so clients that lost a server together return apart.
@@ -52,7 +44,7 @@ class ServerPool:
         *,
         randomize: bool,
         max_attempts: int,
-        random: RandomSource,
+        random: Random,
     ) -> None:
         order = list({address.key: address for address in addresses}.values())
         if randomize:
@@ -79,13 +71,11 @@ class ServerPool:
                 return entry.address
         return None
 
-    def failed(self, address: ServerAddress) -> int:
-        """Note a failed attempt; returns how many of this server failed in a row."""
+    def failed(self, address: ServerAddress) -> None:
+        """Note a failed attempt."""
         entry = self._find(address)
-        if entry is None:
-            return 1
-        entry.failures += 1
-        return entry.failures
+        if entry is not None:
+            entry.failures += 1
 
     def succeeded(self, address: ServerAddress) -> None:
         """Note a connection: every server's failures are forgotten, the outage is over."""
@@ -95,10 +85,8 @@ class ServerPool:
             if entry.address.key == address.key:
                 self._next = index  # a lost server is tried first again, then the others
 
-    def discover(
-        self, urls: Sequence[str], teller: ServerAddress | None = None
-    ) -> list[ServerAddress]:
-        """Take in the ``connect_urls`` of an INFO; returns what was new. Unreadable ones are skipped.
+    def discover(self, urls: Sequence[str], teller: ServerAddress | None = None) -> None:
+        """Take in the ``connect_urls`` of an INFO. Unreadable ones are skipped.
 
         A discovered server is like ``teller``, the one that told of it (or the first of the list given by
         the user): credentials, TLS, WebSocket; where it is told of by number, the name in its certificate,
@@ -107,9 +95,8 @@ class ServerPool:
         like = teller or self._given
         told = [address for address in map(_readable, urls) if address is not None]
         if not told:
-            return []
+            return
         self._forget_all_but({address.key for address in (*told, like)})
-        new = []
         for parsed in told:
             if self._find(parsed) is not None:
                 continue
@@ -117,8 +104,6 @@ class ServerPool:
             # The rest as the teller, TLS and WebSocket too.
             address = replace(like, host=parsed.host, port=parsed.port, tls_name=name)
             self._entries.append(_Entry(address, discovered=True))
-            new.append(address)
-        return new
 
     def _forget_all_but(self, keys: set[tuple[str, int]]) -> None:
         """Drop discovered servers, and go on with the same next one."""

@@ -37,8 +37,6 @@ from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
 from .state import Change, State, after
 
-__all__ = ["Counts", "Observer", "PublisherNumbers", "Session", "Subscriber"]
-
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
 SUBJECTS_KNOWN_MAX: Final = 4096
 
@@ -84,17 +82,9 @@ class Counts:
     """What the parts of a session count themselves, a batch at a time."""
 
     __slots__ = (
-        "acked",
-        "answers",
-        "dropped",
-        "errors",
-        "failed",
-        "in_bytes",
-        "in_messages",
-        "published",
-        "pulls",
+        "acked", "answers", "dropped", "errors", "failed", "in_bytes", "in_messages", "published", "pulls",
         "sent",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.in_messages = 0
@@ -182,6 +172,12 @@ class Session:
         """Nak messages of a consumer; without a link they come back by themselves."""
         self.send_control(self.outbox.answers(replies, NAK))
 
+    def refuse(self, frames: list[Frame]) -> None:
+        """Send back the messages of a consumer among these frames."""
+        replies = [frame[3] for frame in frames if frame[3]]
+        if replies:
+            self.send_back(replies)
+
     def send_once(self, data: Chunk) -> None:
         """Queue what somebody waits for, who is told when the link is lost: not to be sent again then.
         While disconnected it waits for the next link, as with ``send``."""
@@ -207,6 +203,13 @@ class Session:
         """Unsubscribe, if it was not done."""
         if self.routes.remove(route):
             self.send_control(unsub(route.sid))
+
+    def refuse_rest(self, route: Route, frames: list[Frame]) -> None:
+        """Unsubscribe, and send back the messages that came and those still on their way."""
+        route.receive = self.refuse
+        self.send_control(unsub(route.sid))
+        self.keepalive.call_when_read(lambda: self.routes.remove(route))
+        self.refuse(frames)
 
     def new_inbox(self) -> str:
         return f"{self.options.inbox_prefix}.{self.nuid.next()}"

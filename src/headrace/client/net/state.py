@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-__all__ = ["TRANSITIONS", "Change", "State", "TransitionError", "after"]
-
 
 class State(Enum):
     """Of a session. ``…_RESTORING``: the link is lost, and another one is being looked for."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .handshake import ServerAddress
     from .link import Link
 
-__all__ = ["open_websocket"]
-
 MESSAGE_BYTES_MAX: Final = 256 * 1024  # longer output goes out in several messages
 
 

@@ -7,11 +7,8 @@ from datetime import timedelta
 from typing import TypedDict
 
 from ...api.streams import Placement, StorageKind, StreamConfig
-from ...errors import ConfigurationError
-from ..jetstream.configuration import seconds
+from ..jetstream.configuration import bucket_stream
 from .info import object_stream_name
-
-__all__ = ["ObjectStoreOptions"]
 
 
 class ObjectStoreOptions(TypedDict, total=False):
@@ -45,24 +42,10 @@ def object_bucket_config(bucket: str, options: ObjectStoreOptions) -> StreamConf
 
     Raises ConfigurationError for a name or an option that is not accepted.
     """
-    known = ObjectStoreOptions.__annotations__
-    unknown = sorted(set(options) - set(known))
-    if unknown:
-        raise ConfigurationError(
-            f"an object store has no option {', '.join(unknown)}; it has {', '.join(sorted(known))}"
-        )
-    return StreamConfig(
+    return bucket_stream(
+        "an object store",
+        ObjectStoreOptions.__annotations__,
+        options,
         name=object_stream_name(bucket),
-        description=options.get("description", ""),
         subjects=(f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"),
-        max_age=seconds(options.get("ttl", 0.0)),
-        max_bytes=options.get("max_bytes", -1),
-        storage=options.get("storage", "file"),
-        num_replicas=options.get("num_replicas", 1),
-        placement=options.get("placement"),
-        compression="s2" if options.get("compression") else "none",
-        metadata=dict(options.get("metadata", {})),
-        discard="new",
-        allow_rollup_hdrs=True,
-        allow_direct=True,
     )

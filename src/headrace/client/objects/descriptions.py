@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ...api.errors import Errors
 from ...api.names import ROLLUP
 from ...errors import DisconnectedError, HeadraceError, JetStreamApiError, TimeoutError_
+from ..jetstream.stored_message import if_found
 from ..publish.awaited import change_id, publish_awaited
 from .document import decode_info, encode_info
 from .info import ObjectInfo, chunk_subject, meta_subject
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from ..jetstream.calls import Api
     from ..jetstream.stream import Stream
     from ..publish.headers import PublishOptions
-
-__all__ = ["Descriptions"]
 
 ATTEMPTS_MAX: Final = 10  # to describe an object that others change at the same time
 UNANSWERED_MAX: Final = 3
@@ -85,10 +84,7 @@ class Descriptions:
 
     async def last(self, name: str) -> ObjectInfo | None:
         """The newest description, of a deleted object too, or None."""
-        try:
-            message = await self._stream.get_last_message(meta_subject(self.bucket, name))
-        except JetStreamApiError as error:
-            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                raise
+        message = await if_found(self._stream.get_last_message(meta_subject(self.bucket, name)))
+        if message is None:
             return None
         return decode_info(self.bucket, message.payload, message.sequence, message.timestamp_ns)

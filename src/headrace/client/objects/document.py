@@ -5,18 +5,16 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from typing import ClassVar, Final
+from typing import Final
 
 from ...api.base import Document, DocumentError, decode, encode
 from .info import ObjectDamagedError, ObjectInfo, ObjectLink
-
-__all__ = ["decode_info", "encode_info"]
 
 _DIGEST: Final = "SHA-256="
 
 
 class _Link(Document, frozen=True, kw_only=True):
-    always: ClassVar[tuple[str, ...]] = ("bucket",)
+    always = ("bucket",)
 
     bucket: str = ""
     name: str = ""
@@ -30,7 +28,7 @@ class _Options(Document, frozen=True, kw_only=True):
 class _Meta(Document, frozen=True, kw_only=True):
     """The time of change is not in it: that is the message's own."""
 
-    always: ClassVar[tuple[str, ...]] = ("name", "bucket", "nuid", "size", "chunks")
+    always = ("name", "bucket", "nuid", "size", "chunks")
 
     name: str = ""
     description: str = ""

@@ -8,29 +8,16 @@ The form is the one every NATS client uses (object stores over JetStream): a buc
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from ...api.streams import StreamInfo
 from ...errors import ConfigurationError, HeadraceError
-
-__all__ = [
-    "CHUNK_BYTES_DEFAULT",
-    "ObjectDamagedError",
-    "ObjectExistsError",
-    "ObjectInfo",
-    "ObjectLink",
-    "ObjectLinkError",
-    "ObjectNotFoundError",
-    "ObjectStoreStatus",
-    "object_stream_name",
-]
+from ..jetstream.configuration import bucket_name
 
 CHUNK_BYTES_DEFAULT: Final = 128 * 1024
 NAME_BYTES_MAX: Final = 2048  # in UTF-8: its subject must fit into a line of the protocol
-_BUCKET: Final = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 class ObjectNotFoundError(HeadraceError, KeyError):
@@ -146,11 +133,7 @@ class ObjectStoreStatus:
 
 def object_stream_name(bucket: str) -> str:
     """The name of the stream behind a bucket. Raises ConfigurationError for a bad bucket name."""
-    if _BUCKET.fullmatch(bucket) is None:
-        raise ConfigurationError(
-            f"bucket name {bucket!r}: accepted are letters, digits, '-' and '_'"
-        )
-    return f"OBJ_{bucket}"
+    return f"OBJ_{bucket_name(bucket)}"
 
 
 def chunk_subject(bucket: str, nuid: str) -> str:
@@ -170,9 +153,7 @@ def meta_subject(bucket: str, name: str) -> str:
     return f"$O.{bucket}.M.{base64.urlsafe_b64encode(encoded).decode()}"
 
 
-def header_values(
-    headers: Mapping[str, str | Sequence[str]] | None,
-) -> dict[str, tuple[str, ...]]:
+def header_values(headers: Mapping[str, str | Sequence[str]] | None) -> dict[str, tuple[str, ...]]:
     """Headers as they are stored: a list of values for each name. Raises ConfigurationError for what is no
     text: nobody could read a description that has it."""
     given = {} if headers is None else headers

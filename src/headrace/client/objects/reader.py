@@ -5,24 +5,20 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from ...api.errors import Errors
 from ...errors import (
     ConfigurationError,
     DisconnectedError,
-    JetStreamApiError,
     NoRespondersError,
     TimeoutError_,
 )
+from ..jetstream.stored_message import if_found
 from .info import ObjectDamagedError, ObjectInfo, chunk_subject
 
 if TYPE_CHECKING:
     from ..jetstream.ordered import OrderedConsumption
     from .store import ObjectStore
-
-__all__ = ["ObjectReader"]
 
 BUFFER_BYTES: Final = 8 * 1024 * 1024  # on their way or waiting to be taken
 UNUSED_S: Final = 60.0  # after so long the server forgets a reading that was given up
@@ -60,12 +56,7 @@ class ObjectReader:
         self._store, self.info = await self._store._resolve(self._name)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -129,13 +120,11 @@ class ObjectReader:
 
     async def _only_chunk(self) -> bytes:
         """Small objects are one request."""
-        try:
-            subject = chunk_subject(self.info.bucket, self.info.nuid)
-            return (await self._store._stream.get_last_message(subject)).payload
-        except JetStreamApiError as error:
-            if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                raise
-            raise await self._gone(0) from None
+        subject = chunk_subject(self.info.bucket, self.info.nuid)
+        chunk = await if_found(self._store._stream.get_last_message(subject))
+        if chunk is None:
+            raise await self._gone(0)
+        return chunk.payload
 
     async def _begin(self) -> OrderedConsumption:
         info = self.info

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from ...api.errors import Errors
-from ...errors import ConfigurationError, DisconnectedError, JetStreamApiError, TimeoutError_
+from ...errors import ConfigurationError, DisconnectedError, TimeoutError_
 from ..jetstream.calls import Api
 from ..jetstream.message import JetStreamMessage
+from ..jetstream.stored_message import if_found
 from ..jetstream.stream import Stream
 from ..jetstream.streams import Streams
 from ..jetstream.watch import Watch
@@ -36,8 +36,6 @@ from .info import (
 )
 from .reader import ObjectReader
 from .writer import Content, Source, clean_up, write_chunks
-
-__all__ = ["ObjectStore"]
 
 _ATTEMPTS: Final = 3  # to store chunks in their order, while leaders of a stream change
 
@@ -103,8 +101,8 @@ class ObjectStore:
                 in another order. Bytes, and files that can seek, are stored again first.
             TimeoutError, DisconnectedError, ConnectionClosedError: the server did not answer.
 
-            Whatever is raised, also by ``content`` and by cancelling: what had been stored of it is
-            removed, and an older object of this name stays. (Cancelled at the very end, it may be
+            Whatever is raised, also by ``content``, and when the call is cancelled or interrupted: what had
+            been stored of it is removed, and an older object of this name stays. (At the very end it may be
             stored, whole.)
         """
         meta_subject(self.bucket, name)  # refuses a bad name before anything is sent
@@ -311,13 +309,10 @@ class ObjectStore:
         owned = {chunk_subject(self.bucket, i.nuid) for i in await self.list(include_deleted=True)}
         removed = 0
         for subject in content.keys() - owned:
-            try:
-                youngest = await self._stream.get_last_message(subject)
-            except JetStreamApiError as error:
-                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                    raise
-                continue  # it was replaced meanwhile, and removed
-            if youngest.timestamp_ns <= limit_ns:
+            youngest = await if_found(self._stream.get_last_message(subject))
+            if (
+                youngest is not None and youngest.timestamp_ns <= limit_ns
+            ):  # None: removed meanwhile
                 await self._stream.purge(subject=subject)
                 removed += 1
         return removed

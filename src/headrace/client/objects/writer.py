@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..jetstream.stream import Stream
     from ..publish.publisher import Publisher
 
-__all__ = ["Content", "ReadableFile", "Source", "write_chunks"]
-
 IN_FLIGHT_BYTES: Final = 8 * 1024 * 1024
 IN_FLIGHT_MESSAGES: Final = 4096
 READ_BYTES: Final = 1024 * 1024  # from a file, at a time

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Final, Self, Unpack
 
 from ...api import names
 from ...api.base import DocumentError
 from ...api.envelope import decode_pub_ack
-from ...api.errors import Errors
 from ...api.messages import PubAck
 from ...errors import (
     ConfigurationError,
@@ -25,22 +23,18 @@ from ...wire.encode import pub
 from ...wire.frames import Frame
 from ...wire.headers import add_header, header_value, status_of
 from ..jetstream.calls import Api
+from ..jetstream.stored_message import if_found
 from ..jetstream.streams import Streams
 from ..message import HeadersLike, payload_bytes
 from ..net.leaders import is_behind, is_leaderless, is_unanswered, patiently
 from .headers import PublishOptions, with_options
 from .leaders import BEHIND_MAX, Who, who_has
 
-__all__ = ["AtomicBatch", "BatchRefusedError"]
-
 API_LEVEL_MIN: Final = 2  # nats-server 2.12
 _COMMIT: Final = (names.BATCH_COMMIT.encode(), b"1")
 _COMMIT_BYTES: Final = len(b"%b: %b\r\n" % _COMMIT)
 _INCOMPLETE: Final = 10176  # what follows a refused message
-_EXPECTATIONS: Final = (
-    names.EXPECTED_LAST_SEQ.encode(),
-    names.EXPECTED_LAST_SUBJECT_SEQ.encode(),
-)
+_EXPECTATIONS: Final = (names.EXPECTED_LAST_SEQ.encode(), names.EXPECTED_LAST_SUBJECT_SEQ.encode())
 _GUARDS: Final = frozenset(
     {"msg_id", "expected_last_sequence", "expected_last_subject_sequence", "expected_last_msg_id"}
 )
@@ -146,10 +140,7 @@ class AtomicBatch:
         if type(payload) is not bytes:
             payload = payload_bytes(payload)
         block = with_options(
-            headers,
-            options,
-            (names.BATCH_ID, self._id),
-            (names.BATCH_SEQUENCE, str(number + 1)),
+            headers, options, (names.BATCH_ID, self._id), (names.BATCH_SEQUENCE, str(number + 1))
         )
         if (trace := self._session.trace) is not None:
             block = trace(block)
@@ -268,11 +259,8 @@ class AtomicBatch:
         subject = self._messages[-1][0]
         async for name in self._streams.names(subject=subject):
             stream = await self._streams.get(name)
-            try:
-                last = await stream.get_last_message(subject)
-            except JetStreamApiError as error:
-                if error.err_code != Errors.NO_MESSAGE_FOUND.err_code:
-                    raise
+            last = await if_found(stream.get_last_message(subject))
+            if last is None:
                 continue
             batch = last.headers.get(names.BATCH_ID) or ""
             if batch in (*self._unanswered, self._id) and last.headers.get(names.BATCH_COMMIT):
@@ -293,12 +281,7 @@ class AtomicBatch:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         """Commit, unless the block failed or that was done, or nothing was added."""
         if error is None and not self._over and self._messages:
             await self.commit()

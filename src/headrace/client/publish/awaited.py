@@ -25,8 +25,6 @@ from ..net.session import Session
 from .headers import PublishOptions, with_options
 from .leaders import BEHIND_MAX, Who, nobody_has, who_has
 
-__all__ = ["RETRIES", "change_id", "publish_awaited"]
-
 RETRIES: Final = 2
 
 _decode_ack = msgspec.json.Decoder(PubAck).decode

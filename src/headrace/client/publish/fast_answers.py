@@ -17,19 +17,6 @@ from ...errors import HeadraceError, JetStreamApiError, NoRespondersError, Proto
 from ...wire.frames import Frame
 from ...wire.headers import status_of
 
-__all__ = [
-    "APPEND",
-    "END",
-    "FLOW_MAX",
-    "PING",
-    "START",
-    "Answer",
-    "Kind",
-    "is_unavailable",
-    "read_answer",
-    "with_reply",
-]
-
 START: Final = 0
 APPEND: Final = 1
 END: Final = 3

@@ -43,8 +43,6 @@ from .fast_answers import (
 from .leaders import Who, nobody_has, who_has
 from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 
-__all__ = ["BatchingPublisher", "State"]
-
 ANSWERS_OUT: Final = 3  # that the stream may owe: it works on one part while the next is under way
 ANSWERS_OUT_MAX: Final = 32  # … while answers take long, as those of a slow disk do
 SLOW_ANSWER_S: Final = 0.002

@@ -14,8 +14,6 @@ from .fast_answers import APPEND, END, with_reply
 from .fast_batching import BatchingPublisher, State
 from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 
-__all__ = ["FastPublisher"]
-
 _NO_REPLY: Final = b"?"  # stands where the reply will be, in a command that has no place yet
 
 

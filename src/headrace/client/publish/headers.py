@@ -11,8 +11,6 @@ from ...errors import ConfigurationError
 from ...wire.headers import EMPTY_BLOCK, Headers, add_header, header_value
 from ..message import HeadersLike, header_block
 
-__all__ = ["Blocks", "PublishOptions", "duration_text", "header_text", "with_options", "with_pairs"]
-
 _MSG_ID: Final = names.MSG_ID.encode()
 _BEGIN: Final = EMPTY_BLOCK[:-2] + _MSG_ID + b": "
 _DIGITS_MAX: Final = 20  # of a message's number
@@ -115,15 +113,8 @@ class Blocks:
     """
 
     __slots__ = (
-        "_deduplicate",
-        "_id_start",
-        "_trace",
-        "always",
-        "end",
-        "extra",
-        "extra_max",
-        "start",
-    )
+        "_deduplicate", "_id_start", "_trace", "always", "end", "extra", "extra_max", "start",
+    )  # fmt: skip
 
     def __init__(
         self, *, deduplicate: bool, prefix: bytes, trace: Callable[[bytes], bytes] | None

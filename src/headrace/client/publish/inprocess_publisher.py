@@ -18,8 +18,6 @@ from ..message import HeadersLike, payload_bytes
 from .publisher import HEADS_KEPT_MAX, Publication, PublisherSettings
 from .window import OK_START, WindowPublisher
 
-__all__ = ["InProcessPublisher"]
-
 _FIELDS_BYTES: Final = 64  # what verb, subject and reply of a publish count, about
 _PIECE_MAX: Final = 256  # handed over together: few enough to be still in the processor's cache
 _SUBJECT: Final = itemgetter(0)

@@ -23,8 +23,6 @@ from ...errors import (
 from ..jetstream.calls import Api
 from ..net.leaders import is_leaderless
 
-__all__ = ["BEHIND_MAX", "Answer", "Who", "nobody_has", "who_has"]
-
 # Refusals within 15 s: a leader that does not hear from the others gives up after 10 s. The sequence may
 # also be right, and the message gone.
 BEHIND_MAX: Final = 16

@@ -8,8 +8,6 @@ from .inprocess_publisher import InProcessPublisher
 from .publisher import Publisher, PublisherSettings
 from .wire_publisher import WirePublisher
 
-__all__ = ["make_publisher", "make_window_publisher"]
-
 
 def make_publisher(api: Api, settings: PublisherSettings, *, fast: bool) -> Publisher:
     """A publisher in fast batches, or one whose messages are answered one by one."""

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from ...errors import ConfigurationError, ConnectionClosedError, HeadraceError
@@ -17,15 +16,6 @@ from .headers import Blocks
 
 if TYPE_CHECKING:
     from ..net.routes import Route
-
-__all__ = [
-    "Publication",
-    "PublishError",
-    "PublishFailure",
-    "Publisher",
-    "PublisherSettings",
-    "wake_all",
-]
 
 FAILURES_KEPT_MAX: Final = 10_000  # further ones are counted, not kept
 HEADS_KEPT_MAX: Final = 4096
@@ -150,12 +140,7 @@ class Publisher(ABC):
         self._open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
         """Flush, unless the block failed; what is then in flight is reported as failed."""
         try:
             if error is None:
@@ -202,12 +187,7 @@ class Publisher(ABC):
     # Sending
 
     async def send(
-        self,
-        subject: str,
-        payload: bytes = b"",
-        headers: HeadersLike = None,
-        *,
-        msg_id: str = "",
+        self, subject: str, payload: bytes = b"", headers: HeadersLike = None, *, msg_id: str = ""
     ) -> int:
         """Send a message and return its number, from 0. Waits only while the window is full.
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from .publisher import PublisherSettings
     from .window import WindowPublisher
 
-__all__ = ["Recovery"]
-
 C = TypeVar("C")
 
 SILENCE_S: Final = 1.0

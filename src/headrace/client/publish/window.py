@@ -22,15 +22,8 @@ from ..jetstream.calls import Api
 from ..message import HeadersLike
 from ..net.leaders import is_leaderless
 from .leaders import nobody_has
-from .publisher import (
-    SEND_AT_ONCE_MAX,
-    Publisher,
-    PublisherSettings,
-    wake_all,
-)
+from .publisher import SEND_AT_ONCE_MAX, Publisher, PublisherSettings, wake_all
 from .recovery import Recovery
-
-__all__ = ["OK_START", "WindowPublisher"]
 
 OK_START: Final = b'{"stream"'
 _DUPLICATE: Final = b'"duplicate"'

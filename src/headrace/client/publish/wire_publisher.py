@@ -9,8 +9,6 @@ from ..message import HeadersLike, payload_bytes
 from .publisher import HEADS_KEPT_MAX, SEND_AT_ONCE_MAX, Publication
 from .window import WindowPublisher
 
-__all__ = ["WirePublisher"]
-
 
 class WirePublisher(WindowPublisher[bytes]):
     """A publisher whose commands are bytes."""
