@@ -87,7 +87,7 @@ class Consumer:
         )
         self.pause = Pause(context.clock, self._pause_ended)
         self.policy = make_policy(config, lambda: context.new_name(_PIN_ID_CHARS))
-        self.queue = PullQueue(config.max_waiting, self.policy.lanes)
+        self.queue = PullQueue(config.max_waiting, self.policy.lanes, merged=self.policy.merged)
         self.pulls = Pulls(self, self.queue, self.policy)
         self.pinning = self.pulls.pinning
         self.acks = Acks(self, self.pulls.receive)

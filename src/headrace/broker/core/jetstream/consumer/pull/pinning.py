@@ -121,8 +121,8 @@ class Pinning:
             self._consumer.context.advisories.pinned(self._consumer, pin_id, client)
         pin_id = self._policy.pin_id
         if news and pin_id and self._drains:
-            for request in list(self._queue):
-                if request.pin_id not in ("", pin_id):
+            for request in list(self._queue.in_lane(0)):
+                if request.pin_id != pin_id:
                     self._end_request(request, WRONG_PIN_ID)
 
     # -- time

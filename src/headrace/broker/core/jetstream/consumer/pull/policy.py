@@ -26,13 +26,29 @@ class Policy(Protocol):
     """The order in which a consumer serves its requests."""
 
     lanes: int
+    merged: bool
+    """Whether the lanes are served as one queue, as long as all of them are open."""
     steady: bool
     """Whether a request that waits alone keeps its verdict for a whole batch."""
+    pin_id: str
+    """The id that a request must have to be served without a look; "" while there is no pin."""
+
+    @property
+    def open_lanes(self) -> int:
+        """How many lanes, from the first on, may be served now."""
+        ...
+
+    @property
+    def takes_turns(self) -> bool:
+        """Whether those in the open lanes are served in turn without a verdict on each."""
+        ...
 
     def configure(self, config: ConsumerConfig) -> None:
         """Take an updated configuration; the kind of policy stays."""
 
-    def lane(self, request: WaitingRequest) -> int: ...
+    def lane(self, request: WaitingRequest) -> int:
+        """Where a request waits; that may be another lane once it was served."""
+        ...
 
     def verdict(
         self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
@@ -53,7 +69,17 @@ class Standard:
     """Everybody in turn."""
 
     lanes = 1
+    merged = False
     steady = True
+    pin_id = ""
+
+    @property
+    def open_lanes(self) -> int:
+        return self.lanes
+
+    @property
+    def takes_turns(self) -> bool:
+        return True
 
     def configure(self, config: ConsumerConfig) -> None:
         return
@@ -103,11 +129,15 @@ class Prioritized(Standard):
 class PinnedClient(Standard):
     """One client gets everything, the others stand by.
 
+    Requests with an id wait in the first lane, those that stand by in the second. While there is a pin
+    nobody looks at the second: a hundred clients that stand by cost a delivery nothing.
+
     The pin is given with a message, kept alive by pulls that carry it, and late after ``timeout_ns``
     without one. Clearing ``pin_id`` removes it. ``on_pinned`` is told whose request it was.
     """
 
-    steady = False
+    lanes = 2
+    merged = True
 
     def __init__(self, timeout_ns: int, new_id: Callable[[], str]) -> None:
         self.timeout_ns = timeout_ns
@@ -120,6 +150,17 @@ class PinnedClient(Standard):
 
     def configure(self, config: ConsumerConfig) -> None:
         self.timeout_ns = round(config.priority_timeout * _NS)
+
+    @property
+    def open_lanes(self) -> int:
+        return 1 if self.pin_id else 2
+
+    @property
+    def takes_turns(self) -> bool:
+        return bool(self.pin_id)
+
+    def lane(self, request: WaitingRequest) -> int:
+        return 0 if request.pin_id else 1
 
     def pulled(self, request: WaitingRequest, now_ns: int) -> None:
         """A pull arrived: one that carries the pin keeps it alive."""

@@ -128,7 +128,7 @@ class Pulls:
         if not self._queue.has_one_shots:
             return
         durable_seq = self._consumer.stream.store.durable_seq
-        for request in list(self._queue):
+        for request in self._queue.impatient():
             if request.one_shot and request.seen_seq <= durable_seq:
                 self.end(request, block, with_pending=False)
 

@@ -1,8 +1,9 @@
 """Pull requests that wait: their order, their end, and how much they still want.
 
 Pure state: it sends nothing. Requests stand in lanes, served in order of lane and first in, first out
-within one; after each message a request that wants more goes to the end of its lane. Ends and heartbeats
-are kept in one heap by time, whatever the order of arrival.
+within one; after each message a request that wants more goes to the end of its lane. Merged lanes are
+served as if they were one. A lane that is not asked for costs nothing, however many wait there. Ends and
+heartbeats are kept in one heap by time, whatever the order of arrival.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class WaitingRequest:
         "quiet_since_ns",
         "seen_seq",
         "target",
+        "turn",
         "waiting",
     )
 
@@ -74,6 +76,8 @@ class WaitingRequest:
         self.plain = plain
         """Whether the body was no JSON: such a request belongs to no group."""
         self.lane = 0
+        self.turn = 0
+        """Rises with each request that goes to the end of a lane."""
         self.delivered = 0
         self.seen_seq = 0
         """The stream's last sequence on arrival: a no-wait request ends only after that is durable."""
@@ -92,15 +96,38 @@ EndRequest: TypeAlias = Callable[[WaitingRequest, bytes], None]
 """Finishes a request with a status that tells what it did not get."""
 
 
+class Lane:
+    """Requests in their order, and what those that wait want together."""
+
+    __slots__ = ("requests", "waiting", "wanted")
+
+    def __init__(self) -> None:
+        self.requests: deque[WaitingRequest] = deque()
+        """Some may have ended already."""
+        self.waiting = 0
+        """How many wait, those included that were popped and are to come back."""
+        self.wanted = 0
+
+    def head(self) -> WaitingRequest | None:
+        """The first that waits; it stays where it is."""
+        requests = self.requests
+        while requests and not requests[0].waiting:
+            requests.popleft()
+        return requests[0] if requests else None
+
+
 class PullQueue:
     """The waiting requests of one consumer."""
 
-    def __init__(self, max_waiting: int, lanes: int = 1) -> None:
+    def __init__(self, max_waiting: int, lanes: int = 1, *, merged: bool = False) -> None:
+        """``merged``: lanes are no ranks, requests are served in the order in which they joined theirs."""
         self.max_waiting = max_waiting
-        self._lanes: list[deque[WaitingRequest]] = [deque() for _ in range(lanes)]
+        self._lanes = [Lane() for _ in range(lanes)]
+        self._merged = merged
         self._times: list[tuple[int, int, WaitingRequest]] = []
         self._tie = 0
-        self._no_wait = 0
+        self._turn = 0
+        self._impatient: dict[WaitingRequest, None] = {}
         self.waiting = 0
         """How many requests wait."""
         self.wanted = 0
@@ -110,10 +137,26 @@ class PullQueue:
         return self.waiting
 
     def __iter__(self) -> Iterator[WaitingRequest]:
-        for lane in self._lanes:
-            for request in lane:
-                if request.waiting:
-                    yield request
+        for lane in range(len(self._lanes)):
+            yield from self.in_lane(lane)
+
+    def in_lane(self, lane: int) -> Iterator[WaitingRequest]:
+        """Those that wait in one lane, in its order."""
+        for request in self._lanes[lane].requests:
+            if request.waiting:
+                yield request
+
+    def waiting_in(self, lanes: int) -> int:
+        """How many wait in the first so many lanes."""
+        if lanes == len(self._lanes):
+            return self.waiting
+        return sum(lane.waiting for lane in self._lanes[:lanes])
+
+    def wanted_in(self, lanes: int) -> int:
+        """How many messages those in the first so many lanes want together."""
+        if lanes == len(self._lanes):
+            return self.wanted
+        return sum(lane.wanted for lane in self._lanes[:lanes])
 
     @property
     def is_full(self) -> bool:
@@ -122,52 +165,87 @@ class PullQueue:
     @property
     def has_one_shots(self) -> bool:
         """Whether some waiting request asked not to wait."""
-        return self._no_wait > 0
+        return bool(self._impatient)
+
+    def impatient(self) -> list[WaitingRequest]:
+        """Those that asked not to wait, in the order of the queue."""
+        return sorted(self._impatient, key=lambda request: (request.lane, request.turn))
 
     def add(self, request: WaitingRequest) -> None:
         """Let a request wait at the end of its lane."""
         request.waiting = True
         self.waiting += 1
-        self.wanted += max(request.left, 1)
-        self._no_wait += request.no_wait
-        self._lanes[request.lane].append(request)
+        wanted = max(request.left, 1)
+        self.wanted += wanted
+        lane = self._lanes[request.lane]
+        lane.waiting += 1
+        lane.wanted += wanted
+        if request.no_wait:
+            self._impatient[request] = None
+        self.push_back(request)
         if request.expires_ns:
             self._push_time(request.expires_ns, request)
         if request.heartbeat_ns:
             self._push_time(request.quiet_since_ns + request.heartbeat_ns, request)
 
-    def pop(self) -> WaitingRequest | None:
-        """Remove the next request from its lane; it still counts as waiting."""
-        for lane in self._lanes:
-            while lane:
-                request = lane.popleft()
-                if request.waiting:
-                    return request
+    def pop(self, lanes: int) -> WaitingRequest | None:
+        """Remove the next request of the first so many lanes; it still counts as waiting."""
+        if self._merged and lanes > 1:
+            return self._pop_eldest(lanes)
+        for lane in self._lanes[:lanes]:
+            if lane.head() is not None:
+                return lane.requests.popleft()
         return None
+
+    def _pop_eldest(self, lanes: int) -> WaitingRequest | None:
+        """Of the first of each lane, the one that joined it before the others did."""
+        heads = [head for lane in self._lanes[:lanes] if (head := lane.head()) is not None]
+        if not heads:
+            return None
+        eldest = min(heads, key=lambda request: request.turn)
+        return self._lanes[eldest.lane].requests.popleft()
 
     def push_back(self, request: WaitingRequest) -> None:
         """Put a popped request at the end of its lane."""
-        self._lanes[request.lane].append(request)
+        self._turn += 1
+        request.turn = self._turn
+        self._lanes[request.lane].requests.append(request)
 
     def push_front(self, request: WaitingRequest) -> None:
         """Put a popped request back where it was."""
-        self._lanes[request.lane].appendleft(request)
+        self._lanes[request.lane].requests.appendleft(request)
+
+    def move(self, request: WaitingRequest, lane: int) -> None:
+        """A popped request belongs to another lane from now on."""
+        wanted = max(request.left, 1)
+        for place, sign in ((self._lanes[request.lane], -1), (self._lanes[lane], 1)):
+            place.waiting += sign
+            place.wanted += sign * wanted
+        request.lane = lane
 
     def serve_in_turn(
-        self, count: int, pass_number: int, now_ns: int, resolve: Callable[[bytes], Target | None]
+        self,
+        count: int,
+        lanes: int,
+        pin_id: str,
+        pass_number: int,
+        now_ns: int,
+        resolve: Callable[[bytes], Target | None],
     ) -> list[Target]:
         """The receivers of the next ``count`` messages when each request gets one in turn.
 
-        The messages count as delivered. There are fewer receivers when the next request needs a closer
-        look: it is limited in bytes, nobody listens to it, or its receiver has enough for now.
+        Only the first so many lanes take part. The messages count as delivered. There are fewer receivers
+        when the next request needs a closer look: it is limited in bytes, has another id than ``pin_id``,
+        nobody listens to it, or its receiver has enough for now.
         """
         targets: list[Target] = []
-        wanted = 0
-        for lane in self._lanes:
-            while lane and len(targets) < count:
-                request = lane[0]
+        turn = self._turn
+        for lane in self._lanes[:lanes]:
+            requests, wanted = lane.requests, 0
+            while requests and len(targets) < count:
+                request = requests[0]
                 if not request.waiting:
-                    lane.popleft()
+                    requests.popleft()
                     continue
                 target = request.target
                 if request.pass_number != pass_number:
@@ -176,20 +254,25 @@ class PullQueue:
                         request.target = target
                         request.pass_number = pass_number
                         request.quiet_since_ns = now_ns
-                if request.pass_number != pass_number or target is None or request.bounded:
+                looked_at = request.pass_number == pass_number and request.pin_id == pin_id
+                if not looked_at or target is None or request.bounded:
                     break
-                lane.popleft()
+                requests.popleft()
                 targets.append(target)
                 request.delivered += 1
                 request.left -= 1
                 if request.left > 0:
                     wanted += 1
-                    lane.append(request)
+                    turn += 1
+                    request.turn = turn
+                    requests.append(request)
                 else:
                     self.finish(request)
-            if lane:
+            self.wanted -= wanted
+            lane.wanted -= wanted
+            if requests:
                 break  # the next lane has to wait for this one
-        self.wanted -= wanted
+        self._turn = turn
         return targets
 
     def delivered(self, request: WaitingRequest, count: int, size: int, now_ns: int) -> None:
@@ -200,15 +283,21 @@ class PullQueue:
         request.quiet_since_ns = now_ns
         if request.bounded:
             request.bytes_left -= size
-        self.wanted -= before - max(request.left, 1)
+        less = before - max(request.left, 1)
+        self.wanted -= less
+        self._lanes[request.lane].wanted -= less
 
     def finish(self, request: WaitingRequest) -> None:
         """A request is over, whether it stands in a lane or was popped."""
         if request.waiting:
             request.waiting = False
+            wanted = max(request.left, 1)
             self.waiting -= 1
-            self.wanted -= max(request.left, 1)
-            self._no_wait -= request.no_wait
+            self.wanted -= wanted
+            lane = self._lanes[request.lane]
+            lane.waiting -= 1
+            lane.wanted -= wanted
+            self._impatient.pop(request, None)
             self._sweep()
 
     def next_time_ns(self) -> int | None:
@@ -248,7 +337,8 @@ class PullQueue:
             self._times[:] = [entry for entry in self._times if entry[2].waiting]
             heapq.heapify(self._times)
         for lane in self._lanes:
-            if len(lane) > 2 * self.waiting + _SWEEP_AT:
-                alive = [request for request in lane if request.waiting]
-                lane.clear()
-                lane.extend(alive)
+            requests = lane.requests
+            if len(requests) > 2 * lane.waiting + _SWEEP_AT:
+                alive = [request for request in requests if request.waiting]
+                requests.clear()
+                requests.extend(alive)

@@ -57,7 +57,7 @@ class PullRecipients:
         self._awaited = _NEVER
 
     def obstacle(self) -> PassEnd | None:
-        if not self._queue.waiting or self._sender.left <= 0:
+        if not self._queue.waiting_in(self._policy.open_lanes) or self._sender.left <= 0:
             return self.stopped()
         return None
 
@@ -67,12 +67,12 @@ class PullRecipients:
         return PassEnd.BLOCKED if self._is_blocked else PassEnd.NO_REQUESTS
 
     def wanted(self) -> int:
-        queue = self._queue
+        queue, lanes = self._queue, self._policy.open_lanes
         if self._aside:
             self._recall()
-            if len(self._aside) == queue.waiting:
+            if len(self._aside) == queue.waiting_in(lanes):
                 return 0
-        return queue.wanted
+        return queue.wanted_in(lanes)
 
     def _recall(self) -> None:
         """Put requests aside back once enough acks are pending for one of them."""
@@ -87,7 +87,7 @@ class PullRecipients:
         queue, policy = self._queue, self._policy
         if self._aside:
             self._recall()
-        while (request := queue.pop()) is not None:
+        while (request := queue.pop(policy.open_lanes)) is not None:
             if request.pass_number != self._pass_number:
                 request.target = self._resolve(request.inbox)
                 request.pass_number = self._pass_number
@@ -101,6 +101,7 @@ class PullRecipients:
             ack_pending = len(self._state.pending)
             verdict = policy.verdict(request, pending, ack_pending, self._sender.now_ns)
             if verdict is SERVE:
+                self._place(request)
                 return request
             if verdict is SKIP:
                 self._aside.append(request)
@@ -110,20 +111,28 @@ class PullRecipients:
                 self._end_request(request, verdict)
         return None
 
+    def _place(self, request: WaitingRequest) -> None:
+        """A request that is served belongs to another lane when that gave it the pin."""
+        lane = self._policy.lane(request)
+        if lane != request.lane:
+            self._queue.move(request, lane)
+            self.end()  # those aside stand by from now on, whyever they stood aside
+
     # -- new messages
 
     def hand_out(self, rows: list[StoredRow]) -> PassEnd | None:
-        queue, steady, sender = self._queue, self._policy.steady, self._sender
+        queue, policy, sender = self._queue, self._policy, self._sender
+        steady = policy.steady
         index, size = 0, len(rows)
         while index < size:
-            if steady and queue.waiting > 1:
+            if steady and policy.takes_turns and queue.waiting_in(policy.open_lanes) > 1:
                 index = self._send_in_turn(rows, index)
                 if index == size:
                     break
             request = self._next_request(sender.pending)
             if request is None:
                 return self.stopped()
-            alone = steady and queue.waiting == 1
+            alone = steady and queue.waiting_in(policy.open_lanes) == 1
             stop = min(size, index + max(request.left, 1)) if alone else index + 1
             some = rows if stop - index == size else rows[index:stop]
             index += self._send(request, request.target, some)
@@ -131,16 +140,22 @@ class PullRecipients:
 
     def _send_in_turn(self, rows: list[StoredRow], index: int) -> int:
         """Send messages from ``index`` on, one to each request in turn; returns how far that went."""
-        sender = self._sender
+        sender, policy = self._sender, self._policy
         some = rows[index:] if index else rows
         targets = self._queue.serve_in_turn(
-            len(some), self._pass_number, sender.now_ns, self._resolve
+            len(some),
+            policy.open_lanes,
+            policy.pin_id,
+            self._pass_number,
+            sender.now_ns,
+            self._resolve,
         )
         if not targets:
             return index
         count = len(targets)
         if count < len(some):
             some = some[:count]
+        some = _headed(some, policy.header())
         if targets.count(targets[0]) == count:
             sender.send_stored(targets[0], some)
         else:
@@ -153,15 +168,14 @@ class PullRecipients:
         """Send messages to one request, as far as they fit; returns how many did."""
         assert target is not None
         sender, pin = self._sender, self._policy.header()
-        if not (request.bounded or pin):
-            sender.send_stored(target, rows)
+        if not request.bounded:
+            sender.send_stored(target, _headed(rows, pin))
             self._served(request, len(rows), 0, fitted=True)
             return len(rows)
-        bytes_left = request.bytes_left if request.bounded else -1
-        count = total = 0
+        bytes_left, count, total = request.bytes_left, 0, 0
         for subject, reply, headers, payload in sender.outgoing(rows):
             size = len(subject) + len(reply) + len(headers) + len(payload)
-            if 0 <= bytes_left < total + size:
+            if bytes_left < total + size:
                 break
             total += size
             target.send(subject, reply, with_place(headers, pin) if pin else headers, payload)
@@ -211,3 +225,14 @@ class PullRecipients:
                 queue.finish(request)
         else:
             queue.push_back(request)
+
+
+def _headed(rows: list[StoredRow], line: bytes) -> list[StoredRow]:
+    """Messages with a header line more, if there is one."""
+    if not line:
+        return rows
+    bare = with_place(b"", line)
+    return [
+        (sequence, subject, with_place(headers, line) if headers else bare, payload, at)
+        for sequence, subject, headers, payload, at in rows
+    ]
