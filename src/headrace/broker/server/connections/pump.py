@@ -109,9 +109,11 @@ class Pump:
             if self._timer_ns <= deadline_ns:
                 return
             self._timer.cancel()
-        delay = max(0, deadline_ns - self.hub.clock.monotonic_ns()) / 1e9
+        # Whole milliseconds, rounded up: uvloop takes less than half of one for none, and would call us
+        # again and again until the time has come.
+        delay_ms = max(0, -(-(deadline_ns - self.hub.clock.monotonic_ns()) // 1_000_000))
         self._timer_ns = deadline_ns
-        self._timer = self.loop.call_later(delay, self._on_timer)
+        self._timer = self.loop.call_later(delay_ms / 1e3, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
