@@ -103,7 +103,9 @@ def _header(headers: bytes, name: bytes) -> str:
 class Pool:
     """The candidates on one consumer, and one who publishes to them."""
 
-    def __init__(self, server: peers.ServerProcess, admin: RawConnection, size: int, acks: int) -> None:
+    def __init__(
+        self, server: peers.ServerProcess, admin: RawConnection, size: int, acks: int
+    ) -> None:
         config = {
             "durable_name": CONSUMER,
             "ack_policy": "explicit",
@@ -114,7 +116,8 @@ class Pool:
             "priority_timeout": ACK_WAIT_NS,
         }
         admin.request(
-            f"$JS.API.CONSUMER.CREATE.{STREAM}.{CONSUMER}", {"stream_name": STREAM, "config": config}
+            f"$JS.API.CONSUMER.CREATE.{STREAM}.{CONSUMER}",
+            {"stream_name": STREAM, "config": config},
         )
         self._admin = admin
         self._selector = selectors.DefaultSelector()
@@ -162,12 +165,13 @@ class Pool:
         for candidate in self._candidates:
             candidate.close()
         self._admin.request(f"$JS.API.CONSUMER.DELETE.{STREAM}.{CONSUMER}")
+        self._admin.request(
+            f"$JS.API.STREAM.PURGE.{STREAM}"
+        )  # the last acks may have come too late
 
 
 @contextlib.contextmanager
-def pool(
-    server: peers.ServerProcess, admin: RawConnection, size: int, acks: int
-) -> Iterator[Pool]:
+def pool(server: peers.ServerProcess, admin: RawConnection, size: int, acks: int) -> Iterator[Pool]:
     made = Pool(server, admin, size, acks)
     try:
         yield made

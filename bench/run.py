@@ -15,6 +15,7 @@ import fetching
 import idle
 import inprocess
 import ourclient
+import pins
 import publishing
 import removals
 import report
@@ -30,6 +31,7 @@ BENCHMARKS = (
     "buckets",
     "copying",
     "idle",
+    "pins",
     "costs",
     "starting",
     "removals",
@@ -100,6 +102,8 @@ def main() -> None:
         copying.run([s for s in servers if s is not contenders.NATS_ALWAYS])
     if "idle" in chosen:
         idle.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "pins" in chosen:
+        pins.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "costs" in chosen:
         costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
     if "starting" in chosen:

@@ -29,6 +29,7 @@ from sim.twins import IN_PROCESS, LIBRARY, PLAIN, Entries, Play, Twin, entries
 from sim.whole.coverage import Path, entered, took_all
 
 SECOND = 1_000_000_000
+PIN = b"Nats-Pin-Id: "
 FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 
@@ -131,6 +132,7 @@ grouped = st.fixed_dictionaries(
         "min_pending": st.sampled_from([1, 10]),
         "min_ack_pending": st.just(3),
         "priority": st.integers(0, 2),
+        "id": st.sampled_from(["the pin", "the pin", "of nobody"]),
     },
 )
 pulls = st.builds(Pull, bodies | bodies | beating | grouped, st.sampled_from(["C", "C", "D"]))
@@ -164,7 +166,7 @@ lines = st.sampled_from(
         b"SUB _R.q.> 55\r\nUNSUB 55 3\r\n",
     ]
 ).map(Line)
-deeds = st.sampled_from(["flow", "flow", "purge", "delete", "widen", "pause"])
+deeds = st.sampled_from(["flow", "flow", "purge", "delete", "widen", "pause", "unpin"])
 times = st.sampled_from([0.1, 0.6, 1.1, 5.0])
 chunk = st.tuples(acts, st.lists(st.integers(0, 1000), max_size=3))
 steps = st.lists(
@@ -192,6 +194,8 @@ OF_PULL: list[tuple[str, Any]] = [
     ("max_bytes", 1000),
     ("overflow", True),
     ("prioritized", True),
+    ("pinned_client", True),
+    ("pinned_client", True),
 ]
 OF_PUSH: list[tuple[str, Any]] = [
     ("flow_control", True),
@@ -248,6 +252,21 @@ every_way: list[Step] = [
     ([Ack(b"+ACK", backwards=True)], []),
 ]
 
+IN_GROUP: dict[str, Any] = {"group": "g", "expires": 60 * SECOND}
+WITH_PIN = {**IN_GROUP, "id": "the pin"}
+with_pins: list[Step] = [
+    ([Pull({**IN_GROUP, "batch": 40}), Pull({**IN_GROUP, "batch": 9}), Put(12, 2)], []),
+    ([Pull({**WITH_PIN, "batch": 20}), Pull({**WITH_PIN, "max_bytes": 700, "batch": 20})], []),
+    ([Put(30, 3), Put(3, 2, headed=True), Pull(IN_GROUP), Pull({"batch": 3})], []),
+    ([Ack(b"+ACK", every=2), Ack(b"-NAK", most=2)], []),
+    "unpin",
+    ([Put(3), Ack(b"+ACK")], []),
+    ([Put(9), Pull({**WITH_PIN, "batch": 40})], [500]),
+    "unpin",
+    5.0,
+    ([Put(40, 2)], []),
+]
+
 
 class Desk:
     """Writes out what is to be said, by what the plain client has heard."""
@@ -258,6 +277,7 @@ class Desk:
         self.flow: list[bytes] = []
         """Requests of flow control that have no answer yet."""
         self._number = 0
+        self._pin = ""
 
     def hear(self, frames: list[Frame]) -> None:
         for frame in frames:
@@ -267,6 +287,8 @@ class Desk:
             if reply.startswith(b"$JS.ACK."):
                 self.delivered.pop(reply, None)
                 self.delivered[reply] = None
+                if PIN in headers:
+                    self._pin = headers.partition(PIN)[2].partition(b"\r\n")[0].decode()
             elif headers == FLOW:
                 self.flow.append(reply)
 
@@ -277,7 +299,10 @@ class Desk:
                 frames += [self._put(act, number) for number in range(act.number)]
             elif isinstance(act, Pull):
                 subject = f"$JS.API.CONSUMER.MSG.NEXT.S.{act.name}".encode()
-                body = json.dumps(act.body).encode() if act.body else b""
+                asked = dict(act.body)
+                if asked.get("id") == "the pin":
+                    asked["id"] = self._pin
+                body = json.dumps(asked).encode() if asked else b""
                 frames.append((PUB, subject, self._inbox(b"q"), b"", body))
             else:
                 frames += self._acks(act)
@@ -310,7 +335,7 @@ def configure(twin: Twin, world: tuple[dict[str, Any], ...]) -> None:
     document = {"name": "S", "subjects": ["s.>"], "storage": twin.kind, **of_stream}
     twin.api("STREAM.CREATE.S", document)
     of_pull = dict(of_pull)
-    for policy in ("overflow", "prioritized"):
+    for policy in ("overflow", "prioritized", "pinned_client"):
         if of_pull.pop(policy, False):
             of_pull |= {"priority_policy": policy, "priority_groups": ["g"]}
     if of_push.get("flow_control"):
@@ -328,6 +353,8 @@ def manage(twin: Twin, deed: str) -> None:
         twin.api("STREAM.PURGE.S", {"keep": 3})
     elif deed == "delete":
         twin.api("STREAM.MSG.DELETE.S", {"seq": 3})
+    elif deed == "unpin":
+        twin.api("CONSUMER.UNPIN.S.C", {"group": "g"})
     else:
         consumer = next((one for one in twin.consumers if one.name == "C"), None)
         if consumer is None:
@@ -387,6 +414,13 @@ def test_every_option_means_the_same_in_every_manner() -> None:
             play(kind, found, ({}, {name: value}, {}), every_way)
         for name, value in SHARED + OF_PUSH:
             play(kind, found, ({}, {}, {name: value}), every_way)
+
+
+def test_the_pinned_client_hears_the_same_in_every_manner() -> None:
+    with entries(PATHS) as found:
+        play("memory", found, ({}, {"pinned_client": True}, {}), with_pins)
+    ways = ("to one request", "to requests in turn")
+    assert not found.missed(*((manner, way) for manner in (LIBRARY, IN_PROCESS) for way in ways))
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])

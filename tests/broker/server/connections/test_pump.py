@@ -107,3 +107,35 @@ async def test_an_earlier_timer_replaces_the_one_that_is_armed() -> None:
         await ran.wait()
     late.cancel()
     pump.stop()
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_timer_costs_a_turn_or_two_and_not_as_many_as_fit_into_its_last_half_millisecond(
+    name: str,
+) -> None:
+    timers = 20
+
+    async def main() -> int:
+        hub = Hub(SystemClock(), random.Random(1))
+        turns, ran = 0, asyncio.Event()
+        run_timers = hub.run_timers
+
+        def counted() -> int:
+            nonlocal turns
+            turns += 1
+            return run_timers()
+
+        hub.run_timers = counted  # type: ignore[method-assign]
+        pump = Pump(hub, asyncio.get_running_loop())
+        now_ns = hub.clock.monotonic_ns()
+        for number in range(1, timers):
+            hub.timers.call_at(now_ns + number * 1_450_000, lambda: None)
+        hub.timers.call_at(now_ns + timers * 1_450_000, ran.set)
+        pump.wake()
+        async with asyncio.timeout(5):
+            await ran.wait()
+        pump.stop()
+        return turns
+
+    with asyncio.Runner(loop_factory=LOOPS[name]) as runner:
+        assert runner.run(main()) <= 3 * timers
