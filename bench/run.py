@@ -12,6 +12,7 @@ import copying
 import costs
 import fairness
 import fetching
+import filters
 import idle
 import inprocess
 import ourclient
@@ -32,6 +33,7 @@ BENCHMARKS = (
     "copying",
     "idle",
     "pins",
+    "filters",
     "costs",
     "starting",
     "removals",
@@ -104,6 +106,8 @@ def main() -> None:
         idle.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "pins" in chosen:
         pins.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "filters" in chosen:
+        filters.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "costs" in chosen:
         costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
     if "starting" in chosen:
