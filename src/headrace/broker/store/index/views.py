@@ -16,6 +16,7 @@ from .index import Segment, SubjectTable
 if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
+_NEAR: Final = 1024  # so few messages are counted one by one rather than by subject
 
 class Selection(Protocol):
     """Which subjects are meant, as segments see it."""
@@ -69,12 +70,15 @@ class View:
 
     def total_from(self, segment: Segment, head: int, position: int) -> int:
         """How many live matches lie at or after ``position``; those before ``head`` are gone."""
-        total = self.total(segment)
-        if position <= head:
-            return total
         n = len(segment)
         if position >= n:
             return 0
+        if n - position <= _NEAR and self._is_stale(segment):
+            segment.ensure()
+            return self._matched(segment, max(position, head), n)
+        total = self.total(segment)
+        if position <= head:
+            return total
         segment.ensure()
         serial, version, at, below = self._cursor
         if serial != segment.serial or version != segment.version or at > position:
@@ -85,6 +89,11 @@ class View:
             below += self._matched(segment, at, position)
         self._cursor = (segment.serial, segment.version, position, below)
         return total - below
+
+    def _is_stale(self, segment: Segment) -> bool:
+        """Whether a removal has made the total unknown, which then costs a look at every subject."""
+        known = self._totals.get(segment.serial)
+        return known is None or known[0] != segment.version
 
     def forget(self, serial: int) -> None:
         """The segment is gone, or was compacted: as long as before, it may hold other messages."""

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ....subjects import SubjectFilter
 
 _VIEWS_MAX: Final = 4096  # one more filter: the least recently made view is forgotten
-_SCAN: Final = 8192  # positions looked at in one go when filtering
+_SCAN: Final = 8192  # positions looked at in one go when filtering, at most …
+_SCAN_FIRST: Final = 64  # … but the first time not many more than are asked for
 
 
 Decode = Callable[["Segment", Sequence[int], "list[StoredRow]", int], int]
@@ -313,7 +314,7 @@ class StreamLog:
             try:
                 segment.ensure()
                 position, stop = segment.lower(start), segment.upper(last)
-                width = max_messages if filter is None else max(1024, 2 * max_messages)
+                width = max_messages if filter is None else max(_SCAN_FIRST, 2 * max_messages)
                 while position < stop:
                     end = min(stop, position + width)
                     positions = view.positions(segment, position, end)
@@ -324,7 +325,7 @@ class StreamLog:
                             return out
                         if len(wanted) < len(positions):
                             end = wanted[-1] + 1  # some were damaged: there is room behind them
-                    position, width = end, _SCAN
+                    position, width = end, min(_SCAN, 8 * width)
             except StoreReadError:
                 if not out:
                     raise
@@ -344,7 +345,7 @@ class StreamLog:
         if start > self.last_seq or not self.messages:
             return 0
         view = self.view(filter)
-        if start == self.first:
+        if start == self.first and len(view.sids()) <= self.last_seq - start:
             return sum(map(self.table.counts.__getitem__, view.sids()))
         index = self.segment_index(start)
         segment = self.segments[index]

@@ -57,7 +57,7 @@ class PullRecipients:
         self._awaited = _NEVER
 
     def obstacle(self) -> PassEnd | None:
-        if not self._queue.waiting_in(self._policy.open_lanes) or self._sender.left <= 0:
+        if not self._queue.waiting or self._sender.left <= 0:
             return self.stopped()
         return None
 
