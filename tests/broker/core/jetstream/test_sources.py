@@ -9,6 +9,7 @@ import pytest
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
+from headrace.broker.store.log.log import StreamLog
 from headrace.errors import StoreFullError
 from headrace.subjects import partition
 from jetstream_world import Client, HeldStorage, World
@@ -228,6 +229,35 @@ class TestAFullTarget:
         fill(client, 4)
         world.advance(1.5)
         assert payloads(client) == [2, 3]
+
+    @pytest.mark.parametrize("limit", [{"max_msgs": 3}, {"max_bytes": 3 * 1150}], ids=str)
+    def test_no_more_is_read_for_it_than_fits(
+        self, client: Client, limit: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        client.stream()
+        target(client, {"name": "S"}, retention="workqueue", discard="new", **limit)
+        client.consumer(stream="T")
+        for number in range(200):
+            client.publish(b"s.%d" % number, b"%01000d" % number)
+        client.world.settle()
+        there = state(client)["messages"]
+        assert 1 < there < 6
+        read: list[int] = []
+        real = StreamLog.read
+
+        def noted(log: StreamLog, *args: Any) -> Any:
+            messages = real(log, *args)
+            read.append(len(messages))
+            return messages
+
+        monkeypatch.setattr(StreamLog, "read", noted)
+        for _ in range(50):
+            (message,) = client.pull(b"1", stream="T").take()
+            client.ack(message)
+            client.world.settle()
+        monkeypatch.undo()
+        assert payloads(client) == list(range(50, 50 + there))
+        assert 50 <= sum(read) <= 2 * 50 + 10
 
     def test_the_bytes_of_the_source_header_count(self, client: Client) -> None:
         client.stream()

@@ -357,6 +357,19 @@ class Checks:
 
     # -- room
 
+    def room_for(self, messages: int, size: int) -> tuple[int, int]:
+        """How many messages and bytes are worth reading for this stream, up to so many.
+
+        Where it refuses what does not fit, that is one message more than fits by their number.
+        """
+        config, store = self._config, self._store
+        if self._rejects:
+            if config.max_msgs > 0:
+                messages = min(messages, max(config.max_msgs - store.messages, 0) + 1)
+            if config.max_bytes > 0:
+                size = min(size, max(config.max_bytes - store.bytes, 1))
+        return messages, size
+
     def _check_room(self, arrival: Arrival, before: Overlay) -> int:
         """Refuse what is beyond a limit of a stream that discards new messages; what it would take."""
         config, store = self._config, self._store

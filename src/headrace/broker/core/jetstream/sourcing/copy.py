@@ -149,8 +149,9 @@ class Copy(ABC):
         store = origin.store
         start = max(self.position + 1, store.first_seq)
         last = min(store.durable_seq, start + _SPAN - 1)
+        most = self.target.copy_target.room_for(room, _BATCH_BYTES)
         try:
-            batch = store.read(start, self.filter, room, _BATCH_BYTES, last)
+            batch = store.read(start, self.filter, *most, last)
         except StoreReadError as error:
             self.is_idle = True
             self.error = store_refusal(error)

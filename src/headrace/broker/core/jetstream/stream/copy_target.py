@@ -44,6 +44,7 @@ class CopyTarget:
         """How far the copies have come, if there are any."""
         self.waiting: dict[Copier, None] = {}
         """Copies that have something for this stream and found it full."""
+        self.room_for = checks.room_for
 
     def store_copy(self, subject: bytes, headers: bytes, payload: bytes) -> bool:
         """Store a message of a source, which its headers name; False for a duplicate, passed over.
