@@ -96,12 +96,19 @@ class PatternTree:
 
     def all_overlapping(self, pattern: bytes) -> Iterator[bytes]:
         """The patterns of the set that share a subject with this one. Raises TooManyPatternsError."""
+        if not self._literals and self._is_elsewhere(pattern.partition(b".")[0]):
+            return iter(())
         if _may_be_wild(pattern):
             for literal in self._literals:
                 self._plant(literal)
             self._literals.clear()
         equal = (pattern,) if pattern in self._literals else ()
         return chain(equal, self._walk(pattern) if self._root else ())
+
+    def _is_elsewhere(self, token: bytes) -> bool:
+        """Whether no pattern of the tree can begin like one that begins with this token."""
+        root = self._root
+        return not (token in root or token in (_ONE, _REST) or _ONE in root or _REST in root)
 
     def _walk(self, pattern: bytes) -> Iterator[bytes]:
         nodes: list[_Node] = [self._root]

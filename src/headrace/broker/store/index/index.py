@@ -261,7 +261,17 @@ class SubjectTable:
     repairs them. ``loose`` are those whose entry in ``lasts`` may be too high.
     """
 
-    __slots__ = ("counts", "empty", "firsts", "ids", "lasts", "loose", "names")
+    __slots__ = (
+        "_by_token",
+        "_listed",
+        "counts",
+        "empty",
+        "firsts",
+        "ids",
+        "lasts",
+        "loose",
+        "names",
+    )
 
     def __init__(self) -> None:
         self.ids: dict[bytes, int] = {}
@@ -271,6 +281,8 @@ class SubjectTable:
         self.lasts: array[int] = array("Q")
         self.loose: set[int] = set()
         self.empty = 0
+        self._by_token: dict[bytes, array[int]] = {}
+        self._listed = 0  # so many subjects are in there
 
     def __len__(self) -> int:
         """How many subjects have a live message."""
@@ -287,6 +299,20 @@ class SubjectTable:
             self.lasts.append(0)
             self.empty += 1
         return sid
+
+    def beginning_with(self, token: bytes, start: int) -> Sequence[int]:
+        """The ids from ``start`` on of the subjects with this first token."""
+        by_token, names = self._by_token, self.names
+        for sid in range(self._listed, len(names)):
+            first = names[sid].partition(b".")[0]
+            listed = by_token.get(first)
+            if listed is None:
+                by_token[first] = array("I", (sid,))
+            else:
+                listed.append(sid)
+        self._listed = len(names)
+        found = by_token.get(token, ())
+        return found[bisect_left(found, start) :]
 
     def add(self, sid: int, first: int, last: int, count: int) -> None:
         """Count ``count`` more live messages of ``sid``, within ``[first, last]``."""

@@ -6,8 +6,8 @@ match, and how many in the whole segment. Matching a subject is done once per su
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import compress
+from collections.abc import Sequence
+from itertools import chain, compress
 from operator import and_
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -185,24 +185,46 @@ class Sole:
 
 
 class Matching:
-    """The subjects a predicate accepts: a mask over subject ids, extended as subjects appear."""
+    """The subjects a filter accepts: a mask over subject ids, extended as subjects appear.
 
-    __slots__ = ("_mask", "_matches", "_sids", "_table")
+    Where every pattern begins with a token, only subjects that begin with it are looked at: those of a
+    few partitions, say, and not of all.
+    """
 
-    def __init__(self, table: SubjectTable, matches: Callable[[bytes], bool]) -> None:
+    __slots__ = ("_is_whole", "_mask", "_matches", "_sids", "_table", "_tokens")
+
+    def __init__(self, table: SubjectTable, filter: SubjectFilter) -> None:
         self._table = table
-        self._matches = matches
+        self._matches = filter.matches
+        tokens = dict.fromkeys(pattern.partition(b".")[0] for pattern in filter.patterns)
+        self._tokens = () if b"*" in tokens else tuple(tokens)
+        self._is_whole = all(pattern.partition(b".")[2] == b">" for pattern in filter.patterns)
         self._mask = bytearray()
         self._sids: list[int] = []
 
     def _extend(self) -> bytearray:
         mask = self._mask
-        known = len(mask)
-        if known < len(self._table.names):
-            fresh = bytes(map(self._matches, self._table.names[known:]))
-            mask += fresh
-            self._sids.extend(compress(range(known, len(mask)), fresh))
+        known, names = len(mask), self._table.names
+        if known < len(names):
+            if self._tokens:
+                mask += bytes(len(names) - known)
+                fresh = self._beginning_with_tokens(known)
+                for sid in fresh:
+                    mask[sid] = 1
+                self._sids += fresh
+            else:
+                mask += bytes(map(self._matches, names[known:]))
+                self._sids.extend(compress(range(known, len(mask)), mask[known:]))
         return mask
+
+    def _beginning_with_tokens(self, start: int) -> list[int]:
+        """The ids from ``start`` on that match, found by their first tokens."""
+        table = self._table
+        found = sorted(chain(*[table.beginning_with(token, start) for token in self._tokens]))
+        if self._is_whole:  # all but a subject that is nothing else than the token
+            alone = {table.ids[token] for token in self._tokens if token in table.ids}
+            return [sid for sid in found if sid not in alone] if alone else found
+        return list(compress(found, map(self._matches, map(table.names.__getitem__, found))))
 
     def _selectors(self, segment: Segment, start: int, stop: int) -> map[int]:
         chosen = map(self._extend().__getitem__, segment.sids[start:stop])
@@ -234,4 +256,4 @@ def make_view(table: SubjectTable, filter: SubjectFilter | None) -> View:
         return View(All(table))
     if filter.literal is not None:
         return View(Sole(table, filter.literal))
-    return View(Matching(table, filter.matches))
+    return View(Matching(table, filter))

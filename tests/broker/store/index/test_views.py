@@ -1,0 +1,62 @@
+"""Which subjects a view finds, however it finds them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.broker.store.index.index import SubjectTable
+from headrace.broker.store.index.views import Matching
+from headrace.subjects import SubjectFilter
+
+TOKENS = [b"0", b"1", b"2", b"10", b"orders", b"*x"]
+PATTERN_TOKENS = [*TOKENS, b"*"]
+
+
+def subject(chance: random.Random) -> bytes:
+    return b".".join(chance.choices(TOKENS, k=chance.randint(1, 3)))
+
+
+def pattern(chance: random.Random) -> bytes:
+    tokens = chance.choices(PATTERN_TOKENS, k=chance.randint(1, 3))
+    return b".".join([*tokens, b">"] if chance.random() < 0.6 else tokens)
+
+
+def test_the_subjects_found_are_those_that_match() -> None:
+    chance = random.Random(7)
+    for _ in range(300):
+        table = SubjectTable()
+        patterns = [pattern(chance) for _ in range(chance.randint(1, 4))]
+        filter = SubjectFilter(patterns)
+        view = Matching(table, filter)
+        for _ in range(3):  # subjects come, and are asked for, by and by
+            for _ in range(chance.randint(0, 15)):
+                table.intern(subject(chance))
+            expected = [sid for sid, name in enumerate(table.names) if filter.matches(name)]
+            assert list(view.sids()) == expected, patterns
+
+
+@pytest.mark.parametrize(
+    ("patterns", "asked"),
+    [([b"3.>"], 0), ([b"3.>", b"4.>"], 0), ([b"3.orders.*", b"4.>"], 126), ([b"*.orders.>"], 1000)],
+    ids=str,
+)
+def test_only_subjects_that_begin_alike_are_compared(patterns: list[bytes], asked: int) -> None:
+    table = SubjectTable()
+    for number in range(1000):
+        table.intern(b"%d.orders.k%d" % (number % 16, number))
+    filter = SubjectFilter(patterns)
+    compared: list[bytes] = []
+    matches: Callable[[bytes], Any] = filter.matches
+
+    def noted(subject: bytes) -> bool:
+        compared.append(subject)
+        return bool(matches(subject))
+
+    object.__setattr__(filter, "matches", noted)
+    found = Matching(table, filter).sids()
+    assert len(compared) == asked
+    assert [table.names[sid] for sid in found] == [one for one in table.names if matches(one)]
