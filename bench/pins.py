@@ -44,7 +44,13 @@ COST_MAX = 1.5
 class Candidate:
     """One client of the pool, on a bare socket."""
 
-    def __init__(self, server: peers.ServerProcess, number: int) -> None:
+    def __init__(
+        self,
+        server: peers.ServerProcess,
+        number: int,
+        stream: str = STREAM,
+        consumer: str = CONSUMER,
+    ) -> None:
         self._connection = RawConnection(server.host, server.port)
         self.socket = self._connection.socket
         self.inbox = b"_INBOX.candidate%d" % number
@@ -52,7 +58,7 @@ class Candidate:
         self._pin = ""
         self._asked = 0
         self._parser = Parser.for_client()
-        self._to = f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{CONSUMER}".encode()
+        self._to = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}".encode()
         self.socket.sendall(b"SUB %b 7\r\n%b" % (self.inbox, self._pull(BATCH)))
 
     def close(self) -> None:

@@ -18,6 +18,7 @@ import inprocess
 import ourclient
 import pins
 import publishing
+import queues
 import removals
 import report
 import scaling
@@ -34,6 +35,7 @@ BENCHMARKS = (
     "idle",
     "pins",
     "filters",
+    "queues",
     "costs",
     "starting",
     "removals",
@@ -108,6 +110,8 @@ def main() -> None:
         pins.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "filters" in chosen:
         filters.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
+    if "queues" in chosen:
+        queues.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
     if "costs" in chosen:
         costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
     if "starting" in chosen:
