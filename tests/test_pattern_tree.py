@@ -58,6 +58,30 @@ def test_it_finds_all_overlaps_of_what_is_still_in_it(
         assert (tree.overlapping(question) is None) == (not expected)
 
 
+@given(st.lists(PATTERNS, max_size=5), st.lists(PATTERNS, max_size=5))
+def test_it_finds_whether_one_of_several_overlaps(ours: list[bytes], theirs: list[bytes]) -> None:
+    tree = PatternTree(ours)
+    expected = any(overlaps(one, other) for one in ours for other in theirs)
+    assert tree.overlaps_any(theirs) == expected
+    assert tree.overlaps_any(theirs) == expected  # literals may stand in the tree by now
+
+
+def test_partitions_are_told_apart_by_their_first_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = PatternTree(b"%d.>" % number for number in range(16))
+    asked: list[bytes] = []
+    overlapping = PatternTree.overlapping
+
+    def noted(self: PatternTree, pattern: bytes) -> bytes | None:
+        asked.append(pattern)
+        return overlapping(self, pattern)
+
+    monkeypatch.setattr(PatternTree, "overlapping", noted)
+    assert not tree.overlaps_any([b"%d.orders.*" % number for number in range(16, 32)])
+    assert not asked
+    assert tree.overlaps_any([b"16.>", b"15.orders.*"])
+    assert asked == [b"16.>", b"15.orders.*"]
+
+
 def test_steps_are_counted_for_each_question_of_its_own() -> None:
     tree = PatternTree(b"%d.a" % number for number in range(40_000))
     assert tree.overlapping(b"*.b") is None

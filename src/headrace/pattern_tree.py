@@ -10,7 +10,7 @@ until the first query with a wildcard.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final, final
 
@@ -22,6 +22,7 @@ STEPS_PER_TOKEN: Final = 4  # free steps, not counted
 
 _ONE: Final = b"*"
 _REST: Final = b">"
+_WILD: Final = frozenset((_ONE, _REST))
 _END: Final = b""  # the key of a pattern that ends here; no token is empty
 
 _Node = dict[bytes, Any]
@@ -94,21 +95,25 @@ class PatternTree:
         """A pattern of the set that shares a subject with this one. Raises TooManyPatternsError."""
         return next(self.all_overlapping(pattern), None)
 
+    def overlaps_any(self, patterns: Collection[bytes]) -> bool:
+        """Whether one of these shares a subject with one of the set. Raises TooManyPatternsError.
+
+        First tokens alone tell apart the partitions of many consumers.
+        """
+        firsts = {pattern.partition(b".")[0] for pattern in patterns}
+        is_told = not (self._literals or _WILD & firsts or _WILD & self._root.keys())
+        if is_told and firsts.isdisjoint(self._root):
+            return False
+        return any(self.overlapping(pattern) is not None for pattern in patterns)
+
     def all_overlapping(self, pattern: bytes) -> Iterator[bytes]:
         """The patterns of the set that share a subject with this one. Raises TooManyPatternsError."""
-        if not self._literals and self._is_elsewhere(pattern.partition(b".")[0]):
-            return iter(())
         if _may_be_wild(pattern):
             for literal in self._literals:
                 self._plant(literal)
             self._literals.clear()
         equal = (pattern,) if pattern in self._literals else ()
         return chain(equal, self._walk(pattern) if self._root else ())
-
-    def _is_elsewhere(self, token: bytes) -> bool:
-        """Whether no pattern of the tree can begin like one that begins with this token."""
-        root = self._root
-        return not (token in root or token in (_ONE, _REST) or _ONE in root or _REST in root)
 
     def _walk(self, pattern: bytes) -> Iterator[bytes]:
         nodes: list[_Node] = [self._root]

@@ -171,7 +171,7 @@ def _check_work_queue(stream: Stream, config: ConsumerConfig, itself: Consumer |
     ours = PatternTree(filter.encode() for filter in filters)
     for other in others:
         theirs = filters_of(other.config)
-        if not theirs or any(ours.overlapping(filter.encode()) is not None for filter in theirs):
+        if not theirs or ours.overlaps_any([filter.encode() for filter in theirs]):
             raise Refused(Errors.CONSUMER_WQ_NOT_UNIQUE)
     if config.deliver_policy != "all":
         raise Refused(Errors.CONSUMER_WQ_NOT_DELIVER_ALL)
