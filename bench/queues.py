@@ -19,6 +19,7 @@ import pins
 import report
 from contenders import Contender, running
 from rawsocket import RawConnection
+from waiting import until_here
 
 ORIGIN = "ORIGIN"
 QUEUE = "ORIGIN-group"
@@ -138,6 +139,12 @@ def change(contender: Contender, storage: str) -> tuple[float, ...]:
     with running(contender) as server, RawConnection(server.host, server.port) as admin:
         create_queue(admin, storage, count * each)
         admin.publish_acked(WAITING, 16_000, PAYLOAD_BYTES, subject)
+        info = f"$JS.API.STREAM.INFO.{QUEUE}"
+        until_here(
+            lambda: admin.request(info)["state"]["messages"] == WAITING,
+            "not all messages are in the queue",
+            within=60,
+        )
         owned = {f"m{number}": list(range(number, count * each, count)) for number in range(count)}
         for member, partitions in owned.items():
             create_member(admin, member, partitions)
