@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _NEAR: Final = 1024  # so few messages are counted one by one rather than by subject
 
+
 class Selection(Protocol):
     """Which subjects are meant, as segments see it."""
 

@@ -36,19 +36,16 @@ class Policy(Protocol):
     @property
     def open_lanes(self) -> int:
         """How many lanes, from the first on, may be served now."""
-        ...
 
     @property
     def takes_turns(self) -> bool:
         """Whether those in the open lanes are served in turn without a verdict on each."""
-        ...
 
     def configure(self, config: ConsumerConfig) -> None:
         """Take an updated configuration; the kind of policy stays."""
 
     def lane(self, request: WaitingRequest) -> int:
         """Where a request waits; that may be another lane once it was served."""
-        ...
 
     def verdict(
         self, request: WaitingRequest, pending: int, ack_pending: int, now_ns: int
