@@ -9,7 +9,6 @@ import pytest
 
 from headrace.broker.core.jetstream import JetStreamOptions
 from headrace.broker.store import FileStorage
-from headrace.broker.store.log.log import StreamLog
 from headrace.errors import StoreFullError
 from headrace.subjects import partition
 from jetstream_world import Client, HeldStorage, World
@@ -243,14 +242,15 @@ class TestAFullTarget:
         there = state(client)["messages"]
         assert 1 < there < 6
         read: list[int] = []
-        real = StreamLog.read
+        log: type = type(client.world.streams["S"].store)
+        real = log.read  # type: ignore[attr-defined]
 
-        def noted(log: StreamLog, *args: Any) -> Any:
-            messages = real(log, *args)
+        def noted(self: object, *args: Any) -> Any:
+            messages = real(self, *args)
             read.append(len(messages))
             return messages
 
-        monkeypatch.setattr(StreamLog, "read", noted)
+        monkeypatch.setattr(log, "read", noted)
         for _ in range(50):
             (message,) = client.pull(b"1", stream="T").take()
             client.ack(message)

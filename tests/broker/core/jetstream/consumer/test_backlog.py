@@ -10,7 +10,7 @@ import pytest
 
 from headrace.broker.core.jetstream.consumer.consumer import Consumer
 from headrace.broker.store.index.views import Matching
-from headrace.broker.store.log.log import StreamLog
+from headrace.broker.store.log.memory_log import MemoryLog
 from jetstream_world import Client, Received, World
 
 PARTITIONS = 4
@@ -87,7 +87,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     note(Matching, "positions", lambda segment, start, stop: stop - start)
     note(Matching, "matched", lambda segment, start, stop: stop - start)
     note(Matching, "live_in", lambda segment: 1)
-    note(StreamLog, "count", lambda filter, start: start)
+    note(MemoryLog, "count", lambda filter, start: start)
     return asked
 
 
