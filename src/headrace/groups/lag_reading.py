@@ -16,6 +16,7 @@ from ..api.errors import Errors
 from ..errors import JetStreamApiError, NoRespondersError
 from ..limits import INFOS_PER_PAGE
 from . import names
+from .consumers import stream_of
 from .errors import GroupNotFoundError
 from .lag import First, GroupLag, assemble, consumer_of, lag_of
 from .records import ElasticGroup, StaticGroup
@@ -53,8 +54,7 @@ async def measure(js: JetStream, group: StaticGroup | ElasticGroup) -> GroupLag:
         GroupNotFoundError: the stream that the group consumes is gone.
         JetStreamApiError, TimeoutError, DisconnectedError, NoRespondersError: the server did not say.
     """
-    elastic = isinstance(group, ElasticGroup)
-    name = names.elastic_stream(group.stream, group.name) if elastic else group.stream
+    name = stream_of(group)
     try:
         stream = await js.stream(name)
     except JetStreamApiError as error:
