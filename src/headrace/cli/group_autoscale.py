@@ -1,0 +1,159 @@
+"""Keep the number of members of an elastic group right for what comes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ..groups.autoscale import Decision, Policy, pool_of
+from ..groups.autoscale_loop import Step, autoscale
+from .group_table import clock_text
+
+if TYPE_CHECKING:
+    from ..client import JetStream
+
+__all__ = ["add_autoscale_arguments", "run_autoscale"]
+
+
+def add_autoscale_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``autoscale`` takes besides the stream and the group."""
+    parser.add_argument(
+        "--members",
+        nargs="+",
+        required=True,
+        metavar="NAME",
+        help="who may become a member, in this order: names, or patterns: w-{} is w-0, w-1, …",
+    )
+    policy = Policy()
+    parser.add_argument(
+        "--min", type=int, default=policy.minimum, metavar="N", help="fewest members (default: 1)"
+    )
+    parser.add_argument(
+        "--max", type=int, default=0, metavar="N", help="most members (default: the partitions)"
+    )
+    parser.add_argument(
+        "--target-seconds",
+        type=float,
+        default=policy.target_seconds,
+        metavar="S",
+        help="how many seconds of work may wait (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--every", type=float, default=5.0, metavar="S", help="seconds between looks (default: 5)"
+    )
+    parser.add_argument(
+        "--up-looks",
+        type=int,
+        default=policy.up_looks,
+        metavar="N",
+        help="looks in a row too far behind before it grows (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--down-looks",
+        type=int,
+        default=policy.down_looks,
+        metavar="N",
+        help="looks in a row hardly behind before it shrinks (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--cooldown",
+        type=float,
+        default=policy.cooldown_seconds,
+        metavar="S",
+        help="seconds without a change after a change (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--proportional",
+        action="store_true",
+        help="grow and shrink by as many as the load asks for, not by one",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and why")
+
+
+async def run_autoscale(
+    js: JetStream,
+    stream: str,
+    group: str,
+    args: argparse.Namespace,
+    *,
+    as_json: bool = False,
+    live: Callable[[], Awaitable[Collection[str]]] | None = None,
+    out: TextIO | None = None,
+) -> None:
+    """Look, decide, change, and say so, until it is cancelled or the group is deleted.
+
+    Raises GroupNotFoundError, GroupRecordError, GroupConfigurationError.
+    """
+    out = out or sys.stdout
+    policy = Policy(
+        minimum=args.min,
+        maximum=args.max,
+        target_seconds=args.target_seconds,
+        up_looks=args.up_looks,
+        down_looks=args.down_looks,
+        cooldown_seconds=args.cooldown,
+        step="proportional" if args.proportional else "one",
+    )
+    pool = pool_of(args.members, args.max or _NAMES)
+    said = ""
+    async with aclosing(
+        autoscale(
+            js, stream, group, policy, pool, every=args.every, dry_run=args.dry_run, live=live
+        )
+    ) as steps:
+        async for step in steps:
+            if as_json:
+                print(json.dumps(document(step)), file=out, flush=True)
+                continue
+            text = sentence(step)
+            if text.partition(" ")[2] != said:  # the same at another time is no news
+                said = text.partition(" ")[2]
+                print(text, file=out, flush=True)
+
+
+_NAMES = 1000  # of a pattern, where --max does not say
+
+
+def sentence(step: Step) -> str:
+    """A step for people."""
+    decision = step.decision
+    if decision is None:
+        return f"- no look: {step.problem}"
+    words = f"{clock_text(decision.at_ns)} {len(decision.before)} members: {'; '.join(decision.reasons)}"
+    if decision.action == "hold":
+        return words
+    changes = [f"+{name}" for name in decision.added] + [f"-{name}" for name in decision.dropped]
+    done = "done" if step.applied else step.problem
+    return f"{words} → {len(decision.members)} ({' '.join(changes)}): {done}"
+
+
+def document(step: Step) -> dict[str, Any]:
+    """A step for programs."""
+    decision = step.decision
+    if decision is None:
+        return {"action": "none", "problem": step.problem}
+    return {
+        "at": clock_text(decision.at_ns),
+        "action": decision.action,
+        "applied": step.applied,
+        "problem": step.problem,
+        "members": list(decision.before),
+        "proposed": list(decision.members),
+        "reasons": list(decision.reasons),
+        **_numbers(decision),
+    }
+
+
+def _numbers(decision: Decision) -> dict[str, Any]:
+    behind = decision.behind_s
+    return {
+        "lag": decision.lag,
+        "arrived_per_second": decision.arrived,
+        "handled_per_second": decision.handled,
+        "behind_seconds": None if behind is None or math.isinf(behind) else behind,
+    }

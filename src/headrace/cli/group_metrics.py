@@ -1,0 +1,147 @@
+"""Serve the numbers of a stream's groups to Prometheus."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from ..errors import ConfigurationError
+from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
+from ..groups.autoscale_loop import UNANSWERED
+from ..groups.bucket import Records
+from ..groups.lag import GroupLag
+from ..groups.lag_reading import measure
+from ..groups.metrics import prometheus
+
+if TYPE_CHECKING:
+    from ..client import JetStream
+
+__all__ = ["Exporter", "add_metrics_arguments", "collect"]
+
+LISTEN: Final = "127.0.0.1:9464"
+REQUEST_BYTES_MAX: Final = 8 * 1024
+REQUEST_S_MAX: Final = 5.0
+FRESH_S: Final = 1.0  # several scrapers within it share one look
+_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+def add_metrics_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what ``metrics`` takes besides the stream."""
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help="which groups (default: all)")
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument(
+        "--listen",
+        default=LISTEN,
+        metavar="HOST:PORT",
+        help="serve them on http://HOST:PORT/metrics; port 0 is any free one (default: %(default)s)",
+    )
+    where.add_argument("--once", action="store_true", help="print them once and end")
+
+
+async def collect(js: JetStream, stream: str, groups: Sequence[str] = ()) -> str:
+    """The metrics of a stream's groups, or of those named.
+
+    A group that cannot be read is a comment that says why, so that it does not hide the others.
+
+    Raises GroupNotFoundError: one that was named is not there.
+    """
+    static = await Records(js, StaticGroup).list(stream)
+    elastic = await Records(js, ElasticGroup).list(stream)
+    found: list[StaticGroup | ElasticGroup] = [*static.groups, *elastic.groups]
+    damaged: dict[str, GroupError] = {**static.damaged, **elastic.damaged}
+    for name in groups:
+        if name not in damaged and all(each.name != name for each in found):
+            raise GroupNotFoundError(f"stream {stream!r} has no group {name!r}, static or elastic")
+    looks: list[GroupLag] = []
+    for each in found:
+        if groups and each.name not in groups:
+            continue
+        try:
+            looks.append(await measure(js, each))
+        except GroupError as error:
+            damaged[each.name] = error
+    said = [f"# group {name}: {error}\n" for name, error in damaged.items()]
+    return prometheus(looks) + "".join(said)
+
+
+class Exporter:
+    """An HTTP server that answers GET /metrics: ``async with Exporter(js, "ORDERS", host, port)``.
+
+    Attributes:
+        url: where the metrics are.
+    """
+
+    def __init__(
+        self, js: JetStream, stream: str, groups: Sequence[str] = (), *, listen: str = LISTEN
+    ) -> None:
+        self._js = js
+        self._stream = stream
+        self._groups = tuple(groups)
+        self._host, self._port = _address(listen)
+        self._server: asyncio.Server | None = None
+        self._one = asyncio.Lock()
+        self._taken: tuple[float, str] | None = None
+        self.url = ""
+
+    async def __aenter__(self) -> Exporter:
+        self._server = await asyncio.start_server(
+            self._serve, self._host, self._port, limit=REQUEST_BYTES_MAX
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request, and close."""
+        try:
+            async with asyncio.timeout(REQUEST_S_MAX):
+                head = await reader.readuntil(b"\r\n\r\n")
+            status, kind, text = await self._answer(head)
+            body = text.encode()
+            front = (
+                f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+                "Connection: close\r\n\r\n"
+            )
+            writer.write(front.encode() + body)
+            async with asyncio.timeout(REQUEST_S_MAX):
+                await writer.drain()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # who asks so badly gets no answer
+        finally:
+            writer.close()
+
+    async def _answer(self, head: bytes) -> tuple[str, str, str]:
+        method, _, rest = head.decode("latin-1").partition(" ")
+        path = rest.partition(" ")[0].partition("?")[0]
+        if method != "GET":
+            return "405 Method Not Allowed", _PLAIN, "only GET\n"
+        if path != "/metrics":
+            return "404 Not Found", _PLAIN, "the metrics are at /metrics\n"
+        try:
+            return "200 OK", _TYPE, await self._text()
+        except (*UNANSWERED, GroupError) as error:
+            return "503 Service Unavailable", _PLAIN, f"{error}\n"
+
+    async def _text(self) -> str:
+        """The metrics; whoever asks while others do, or shortly after, shares one look."""
+        clock = asyncio.get_running_loop().time
+        async with self._one:
+            if self._taken is None or clock() - self._taken[0] > FRESH_S:
+                text = await collect(self._js, self._stream, self._groups)
+                self._taken = (clock(), text)
+            return self._taken[1]
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise ConfigurationError(f"--listen {text!r}; accepted is HOST:PORT, such as {LISTEN}")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from headrace import Broker
+from headrace.cli.group_autoscale import (
+    add_autoscale_arguments,
+    document,
+    run_autoscale,
+    sentence,
+)
+from headrace.client import JetStream
+from headrace.groups import GroupConfigurationError, elastic
+from headrace.groups.autoscale import Decision
+from headrace.groups.autoscale_loop import Step
+from waiting import until
+
+DECISION = Decision(
+    at_ns=1_700_000_090_250_000_000,
+    before=("a",),
+    members=("a", "b"),
+    reasons=("400 wait", "too far behind for 3 looks"),
+    lag=400,
+    arrived=10.0,
+    handled=5.0,
+    behind_s=80.0,
+)
+
+
+@pytest.fixture
+async def js(tmp_path: Path) -> AsyncIterator[JetStream]:
+    async with Broker(store_dir=tmp_path) as broker, broker.connect() as connection:
+        js = connection.jetstream()
+        await js.create_stream(
+            name="ORDERS", subjects=["orders.*"], storage="memory", allow_direct=True
+        )
+        await elastic.create(js, "ORDERS", "g", 4)
+        yield js
+
+
+def arguments(*given: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_autoscale_arguments(parser)
+    return parser.parse_args(["--every", "0.01", "--members", "w-{}", *given])
+
+
+async def output(js: JetStream, args: argparse.Namespace, lines: int, as_json: bool) -> list[str]:
+    out = io.StringIO()
+    task = asyncio.create_task(run_autoscale(js, "ORDERS", "g", args, as_json=as_json, out=out))
+    await until(lambda: task.done() or out.getvalue().count("\n") >= lines)
+    task.cancel()
+    await asyncio.wait([task])
+    return out.getvalue().splitlines()
+
+
+async def test_it_says_what_it_does(js: JetStream) -> None:
+    first, second, *_ = await output(js, arguments("--min", "2"), 2, as_json=False)
+    assert first.partition(" ")[2] == "0 members: fewer than 2 members → 2 (+w-0 +w-1): done"
+    assert second.partition(" ")[2] == "2 members: a rate takes two looks"
+    assert (await elastic.get(js, "ORDERS", "g")).members == ("w-0", "w-1")
+
+
+async def test_a_dry_run_says_what_it_would_do(js: JetStream) -> None:
+    lines = await output(js, arguments("--min", "2", "--dry-run"), 2, as_json=True)
+    for text in lines:
+        found = json.loads(text)
+        assert found["action"] == "up"
+        assert found["problem"] == "dry run"
+        assert (found["members"], found["proposed"]) == ([], ["w-0", "w-1"])
+    assert (await elastic.get(js, "ORDERS", "g")).members == ()
+
+
+async def test_wrong_bounds_are_refused(js: JetStream) -> None:
+    with pytest.raises(GroupConfigurationError, match="maximum is 1; accepted: the minimum"):
+        await run_autoscale(js, "ORDERS", "g", arguments("--min", "2", "--max", "1"))
+
+
+def test_a_step_in_words_and_as_a_document() -> None:
+    assert sentence(Step(DECISION, applied=True)) == (
+        "2023-11-14T22:14:50.250Z 1 members: 400 wait; too far behind for 3 looks → 2 (+b): done"
+    )
+    assert sentence(Step(None, problem="no answer")) == "- no look: no answer"
+    found = document(Step(DECISION, problem="dry run"))
+    assert json.loads(json.dumps(found)) == {
+        "at": "2023-11-14T22:14:50.250Z",
+        "action": "up",
+        "applied": False,
+        "problem": "dry run",
+        "members": ["a"],
+        "proposed": ["a", "b"],
+        "reasons": ["400 wait", "too far behind for 3 looks"],
+        "lag": 400,
+        "arrived_per_second": 10.0,
+        "handled_per_second": 5.0,
+        "behind_seconds": 80.0,
+    }
+    assert document(Step(None, problem="no answer"))["problem"] == "no answer"
