@@ -4,6 +4,8 @@ import argparse
 import asyncio
 import io
 import json
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -35,8 +37,14 @@ DECISION = Decision(
 
 
 @pytest.fixture
-async def js(tmp_path: Path) -> AsyncIterator[JetStream]:
-    async with Broker(store_dir=tmp_path) as broker, broker.connect() as connection:
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    async with Broker(store_dir=tmp_path, port=-1) as broker:
+        yield broker
+
+
+@pytest.fixture
+async def js(broker: Broker) -> AsyncIterator[JetStream]:
+    async with broker.connect() as connection:
         js = connection.jetstream()
         await js.create_stream(
             name="ORDERS", subjects=["orders.*"], storage="memory", allow_direct=True
@@ -80,6 +88,30 @@ async def test_a_dry_run_says_what_it_would_do(js: JetStream) -> None:
 async def test_wrong_bounds_are_refused(js: JetStream) -> None:
     with pytest.raises(GroupConfigurationError, match="maximum is 1; accepted: the minimum"):
         await run_autoscale(js, "ORDERS", "g", arguments("--min", "2", "--max", "1"))
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["autoscale", "ORDERS", "g", "--members", "a,b"], "0 members: fewer than 1 members"),
+        (["metrics", "ORDERS", "--listen", "127.0.0.1:0"], "metrics at http://127.0.0.1:"),
+    ],
+)
+async def test_ctrl_c_ends_it_without_a_word(
+    js: JetStream, broker: Broker, command: list[str], said: str
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "headrace.cli", "group", *command, "--server", broker.client_url),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(20):
+        assert said in (await process.stdout.readline()).decode()
+        process.send_signal(signal.SIGINT)
+        rest = (await process.stdout.read()).decode()
+        assert await process.wait() == 130
+    assert "Traceback" not in rest
 
 
 def test_a_step_in_words_and_as_a_document() -> None:

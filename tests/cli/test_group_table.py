@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from headrace.cli.group_table import document, line, ranges, seconds_text, table
+from headrace.cli.group_table import document, line, seconds_text, table
 from headrace.groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates
 
 PIN = Pin("abc", 1_700_000_000_000_000_000)
@@ -87,9 +87,7 @@ def test_the_document_for_programs() -> None:
     assert document(LOOK)["handled_per_second"] is None
 
 
-def test_numbers_and_durations_are_short() -> None:
-    assert ranges([5, 0, 1, 2, 9, 8]) == "0-2,5,8-9"
-    assert ranges([]) == ""
+def test_durations_are_short() -> None:
     assert [seconds_text(s) for s in (0.04, 90, 7200, 86_400 * 2, float("inf"))] == [
         "0.0s",
         "1.5m",

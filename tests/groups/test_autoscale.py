@@ -103,7 +103,7 @@ def scaler(pool: int = 16, **policy: Any) -> Autoscaler:
     return Autoscaler(Policy(**{"memory_seconds": 10**9, **policy}), pool_of(["w-{}"], pool))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=20)
 @given(
     partitions=st.integers(1, 16),
     start=st.integers(1, 16),

@@ -12,7 +12,7 @@ import difflib
 import os
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from .group_commands import Verb
@@ -28,25 +28,35 @@ KINDS: Final = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """A sub-command for each kind of group, and below it one for each verb."""
-    kinds = parser.add_subparsers(required=True, metavar="static|elastic", dest="kind")
+    first = "|".join((*KINDS, *_plain()))
+    kinds = parser.add_subparsers(required=True, metavar=first, dest="kind")
     for kind, text in KINDS.items():
         part = kinds.add_parser(kind, help=text, description=text, allow_abbrev=False)
         verbs = part.add_subparsers(required=True, metavar="<command>", dest="verb")
         for verb in _verbs(kind):
-            name, *aliases = verb.names
-            command = verbs.add_parser(
-                name, aliases=aliases, help=verb.help, description=verb.help, allow_abbrev=False
-            )
-            _add_connection(command)
-            verb.add_arguments(command)
-            command.set_defaults(carry_out=verb.carry_out)
+            _add(verbs, verb)
+    for verb in _plain().values():
+        _add(kinds, verb).set_defaults(kind="elastic")
+
+
+def _add(commands: Any, verb: Verb) -> argparse.ArgumentParser:
+    name, *aliases = verb.names
+    command: argparse.ArgumentParser = commands.add_parser(
+        name, aliases=aliases, help=verb.help, description=verb.help, allow_abbrev=False
+    )
+    _add_connection(command)
+    verb.add_arguments(command)
+    command.set_defaults(carry_out=verb.carry_out)
+    return command
 
 
 def spell(arguments: list[str], parser: argparse.ArgumentParser) -> list[str]:
     """Say what was meant where a kind or a command is misspelled."""
     words = [word for word in arguments[:2] if not word.startswith("-")]
+    if words and words[0] in _plain():
+        return arguments
     if words and words[0] not in KINDS:
-        parser.error(f"no kind of group {words[0]!r}; {_meant(words[0], KINDS)}")
+        parser.error(f"no kind of group {words[0]!r}; {_meant(words[0], (*KINDS, *_plain()))}")
     if len(words) == 2:
         known = [name for verb in _verbs(words[0]) for name in verb.names]
         if words[1] not in known:
@@ -80,6 +90,13 @@ def _verbs(kind: str) -> Iterable[Verb]:
     from .group_commands import VERBS
 
     return [verb for verb in VERBS if kind in verb.kinds]
+
+
+def _plain() -> dict[str, Verb]:
+    """The commands that are not told for which kind of group they are."""
+    from .group_commands import PLAIN
+
+    return {verb.names[0]: verb for verb in PLAIN}
 
 
 def _meant(word: str, known: Iterable[str], accepted: Iterable[str] = ()) -> str:

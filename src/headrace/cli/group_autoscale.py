@@ -10,24 +10,26 @@ from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..groups import ElasticGroup
 from ..groups.autoscale import Decision, Policy, pool_of
 from ..groups.autoscale_loop import Step, autoscale
+from ..groups.presence import who_is_there
 from .group_table import clock_text
 
 if TYPE_CHECKING:
     from ..client import JetStream
 
-__all__ = ["add_autoscale_arguments", "run_autoscale"]
+__all__ = ["add_autoscale_arguments", "autoscale_command", "run_autoscale"]
 
 
 def add_autoscale_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what ``autoscale`` takes besides the stream and the group."""
     parser.add_argument(
         "--members",
-        nargs="+",
         required=True,
-        metavar="NAME",
-        help="who may become a member, in this order: names, or patterns: w-{} is w-0, w-1, …",
+        metavar="NAMES",
+        help="who may become a member, in this order: names with commas between, or a pattern: w-{} is "
+        "w-0, w-1, …",
     )
     policy = Policy()
     parser.add_argument(
@@ -72,7 +74,30 @@ def add_autoscale_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="grow and shrink by as many as the load asks for, not by one",
     )
+    parser.add_argument(
+        "--only-live",
+        action="store_true",
+        help="add only names under which an instance has joined (one of Headrace; others do not say so)",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, and why")
+
+
+async def autoscale_command(js: JetStream, args: argparse.Namespace) -> int:
+    """``headrace group autoscale``: until Ctrl-C."""
+
+    async def live() -> set[str]:
+        found = await who_is_there(js, ElasticGroup, args.stream, args.group)
+        return {each.member for each in found}
+
+    await run_autoscale(
+        js,
+        args.stream,
+        args.group,
+        args,
+        as_json=args.json,
+        live=live if args.only_live else None,
+    )
+    return 0
 
 
 async def run_autoscale(
@@ -99,7 +124,7 @@ async def run_autoscale(
         cooldown_seconds=args.cooldown,
         step="proportional" if args.proportional else "one",
     )
-    pool = pool_of(args.members, args.max or _NAMES)
+    pool = pool_of(args.members.split(","), args.max or _NAMES)
     said = ""
     async with aclosing(
         autoscale(

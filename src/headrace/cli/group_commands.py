@@ -28,9 +28,12 @@ from ..groups.bucket import Records
 from ..groups.consumers import consumers_of, existing, stream_of
 from . import group_text
 from .group_arguments import mapping, partitioning_filter, ranges, where
+from .group_autoscale import add_autoscale_arguments, autoscale_command
 from .group_consume import add_consume_arguments, consume
+from .group_metrics import add_metrics_arguments, metrics_command
+from .group_watch import add_watch_arguments, watch_command
 
-__all__ = ["VERBS", "Verb", "carry_out"]
+__all__ = ["PLAIN", "VERBS", "Verb", "carry_out"]
 
 Group = StaticGroup | ElasticGroup
 Carried = Callable[[JetStream, argparse.Namespace], Awaitable[int]]
@@ -374,6 +377,21 @@ def _stream_alone(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(group="")
 
 
+def _watching(parser: argparse.ArgumentParser) -> None:
+    _stream_and_group(parser)
+    add_watch_arguments(parser)
+
+
+def _autoscaling(parser: argparse.ArgumentParser) -> None:
+    _stream_and_group(parser)
+    add_autoscale_arguments(parser)
+
+
+def _measuring(parser: argparse.ArgumentParser) -> None:
+    _stream_alone(parser)
+    add_metrics_arguments(parser)
+
+
 def _consuming(parser: argparse.ArgumentParser) -> None:
     _and_member(parser)
     add_consume_arguments(parser)
@@ -401,6 +419,18 @@ VERBS: Final = (
     Verb(
         ("step-down", "stepdown", "sd"), "let another instance take over", _and_member, _step_down
     ),
+    Verb(("watch",), "watch who owns what, and what waits", _watching, watch_command),
     Verb(("consume", "join"), "take part as a member, and print messages", _consuming, consume),
 )
 """Every command, in the order of the help."""
+
+PLAIN: Final = (
+    Verb(
+        ("autoscale",),
+        "keep the number of an elastic group's members right for what comes",
+        _autoscaling,
+        autoscale_command,
+    ),
+    Verb(("metrics",), "serve the numbers of groups to Prometheus", _measuring, metrics_command),
+)
+"""Those that stand beside the kinds of groups."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +19,7 @@ from ..groups.metrics import prometheus
 if TYPE_CHECKING:
     from ..client import JetStream
 
-__all__ = ["Exporter", "add_metrics_arguments", "collect"]
+__all__ = ["Exporter", "add_metrics_arguments", "collect", "metrics_command"]
 
 LISTEN: Final = "127.0.0.1:9464"
 REQUEST_BYTES_MAX: Final = 8 * 1024
@@ -39,6 +40,21 @@ def add_metrics_arguments(parser: argparse.ArgumentParser) -> None:
         help="serve them on http://HOST:PORT/metrics; port 0 is any free one (default: %(default)s)",
     )
     where.add_argument("--once", action="store_true", help="print them once and end")
+
+
+async def metrics_command(js: JetStream, args: argparse.Namespace) -> int:
+    """``headrace group metrics``: until Ctrl-C, unless ``--once``."""
+    try:
+        text = await collect(js, args.stream, args.groups)
+    except GroupNotFoundError as error:
+        raise GroupError(str(error)) from error
+    if args.once:
+        print(text, end="")
+        return 0
+    async with Exporter(js, args.stream, args.groups, listen=args.listen) as exporter:
+        print(f"metrics at {exporter.url}", file=sys.stderr, flush=True)
+        await asyncio.Event().wait()
+    return 0
 
 
 async def collect(js: JetStream, stream: str, groups: Sequence[str] = ()) -> str:

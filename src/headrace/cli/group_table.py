@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from ..groups.lag import GroupLag, MemberLag, PartitionLag, Pin, Rates
+from .group_arguments import ranges
 
-__all__ = ["clock_text", "columns", "document", "line", "ranges", "seconds_text", "table"]
+__all__ = ["clock_text", "columns", "document", "line", "seconds_text", "table"]
 
 _NS: Final = 1_000_000_000
 _STEPS: Final = ((86_400, "d"), (3600, "h"), (60, "m"))
@@ -161,17 +162,6 @@ def columns(rows: Iterable[Sequence[str]], sides: str) -> list[str]:
         ).rstrip()
         for row in cells
     ]
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as text: 0-2,5."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][-1] == number - 1:
-            runs[-1][1:] = [number]
-        else:
-            runs.append([number])
-    return ",".join("-".join(map(str, run)) for run in runs)
 
 
 def seconds_text(seconds: float) -> str:

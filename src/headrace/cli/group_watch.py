@@ -27,7 +27,7 @@ from .group_table import document, line, table
 if TYPE_CHECKING:
     from ..client import JetStream
 
-__all__ = ["Seen", "add_watch_arguments", "looks", "watch"]
+__all__ = ["Seen", "add_watch_arguments", "looks", "watch", "watch_command"]
 
 EVERY_S: Final = 1.0
 QUIET_S: Final = 0.1  # several events at once are one reason to look
@@ -53,6 +53,16 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="seconds between looks where nothing happens (default: %(default)s)",
     )
+
+
+async def watch_command(js: JetStream, args: argparse.Namespace) -> int:
+    """``headrace group static|elastic watch``."""
+    asked = (args.stream, args.group)
+    if args.kind == "static":
+        await watch(js, StaticGroup, *asked, once=args.once, every=args.every, as_json=args.json)
+    else:
+        await watch(js, ElasticGroup, *asked, once=args.once, every=args.every, as_json=args.json)
+    return 0
 
 
 async def watch(
