@@ -1,0 +1,63 @@
+"""Guides are programs: their pieces run in order, and print what stands behind ``→``."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["ROOT", "Block", "blocks_of", "commands_of", "run_block"]
+
+ROOT = Path(__file__).resolve().parents[1]
+_FENCED = re.compile(r"(?ms)^```(\w*)\n(.*?)^```$")
+_PRINTED = re.compile(r"(?m)# → (.*)$")
+
+
+class Block(NamedTuple):
+    """A piece of a guide's program."""
+
+    guide: Path
+    line: int
+    code: str
+
+    @property
+    def printed(self) -> list[str]:
+        """What it says that it prints."""
+        return _PRINTED.findall(self.code)
+
+
+def blocks_of(guide: Path) -> list[Block]:
+    """Its pieces."""
+    text = guide.read_text()
+    return [
+        Block(guide, text.count("\n", 0, found.start(2)), found[2])
+        for found in _FENCED.finditer(text)
+        if found[1] == "python"
+    ]
+
+
+def commands_of(guide: Path) -> list[str]:
+    """The lines beginning with ``headrace`` that a reader is to type; those that go on are joined."""
+    lines = [
+        line
+        for language, block in _FENCED.findall(guide.read_text())
+        if not language
+        for line in block.replace("\\\n", "").splitlines()
+    ]
+    return [line.partition(" # ")[0].strip() for line in lines if line.startswith("headrace ")]
+
+
+async def run_block(block: Block, names: dict[str, Any]) -> None:
+    """Run it among the names of those before."""
+    code = compile(
+        "\n" * block.line + block.code,
+        str(block.guide),
+        "exec",
+        flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT,
+        dont_inherit=True,
+    )
+    result = eval(code, names)
+    if inspect.iscoroutine(result):
+        await result
