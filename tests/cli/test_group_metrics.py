@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from headrace import Broker
+from headrace.cli import group_metrics
 from headrace.cli.group_metrics import Exporter, collect
 from headrace.client import JetStream
 from headrace.errors import ConfigurationError
 from headrace.groups import GroupNotFoundError, elastic, static
+from waiting import until
 
 
 @pytest.fixture
@@ -92,6 +94,21 @@ async def test_other_requests_are_refused(js: JetStream) -> None:
             assert got.startswith(answer)
             assert answer or not got
             writer.close()
+
+
+async def test_too_many_connections_are_closed(
+    js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_metrics, "OPEN_MAX", 2)
+    async with Exporter(js, "ORDERS", listen="127.0.0.1:0") as exporter:
+        port = int(exporter.url.split(":")[2].partition("/")[0])
+        idle = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await reader.read() == b""
+        for each in (writer, *(other for _, other in idle)):
+            each.close()
+        await until(lambda: not exporter._open)
+        assert (await get(exporter.url))[0] == 200
 
 
 @pytest.mark.parametrize("listen", ["9464", "host:", "host:x", "host:70000"])

@@ -24,6 +24,7 @@ __all__ = ["Exporter", "add_metrics_arguments", "collect", "metrics_command"]
 LISTEN: Final = "127.0.0.1:9464"
 REQUEST_BYTES_MAX: Final = 8 * 1024
 REQUEST_S_MAX: Final = 5.0
+OPEN_MAX: Final = 64  # connections; one more is closed
 FRESH_S: Final = 1.0  # several scrapers within it share one look
 _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN: Final = "text/plain; charset=utf-8"
@@ -100,6 +101,7 @@ class Exporter:
         self._server: asyncio.Server | None = None
         self._one = asyncio.Lock()
         self._taken: tuple[float, str] | None = None
+        self._open = 0
         self.url = ""
 
     async def __aenter__(self) -> Exporter:
@@ -117,7 +119,10 @@ class Exporter:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request, and close."""
+        self._open += 1
         try:
+            if self._open > OPEN_MAX:
+                return
             async with asyncio.timeout(REQUEST_S_MAX):
                 head = await reader.readuntil(b"\r\n\r\n")
             status, kind, text = await self._answer(head)
@@ -132,6 +137,7 @@ class Exporter:
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # who asks so badly gets no answer
         finally:
+            self._open -= 1
             writer.close()
 
     async def _answer(self, head: bytes) -> tuple[str, str, str]:
