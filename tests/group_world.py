@@ -6,7 +6,7 @@ from headrace.api.consumers import ConsumerConfig
 from headrace.api.streams import StreamSource, SubjectTransformConfig
 from headrace.client import Consumer, JetStream, Stream
 from headrace.groups import ElasticGroup, StaticGroup
-from headrace.groups.lag import consumer_of
+from headrace.groups.look import consumer_of
 from headrace.groups.names import PRIORITY_GROUP, elastic_stream
 from headrace.groups.transforms import transforms
 

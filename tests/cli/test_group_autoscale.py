@@ -20,8 +20,8 @@ from headrace.cli.group_autoscale import (
 )
 from headrace.client import JetStream
 from headrace.groups import GroupConfigurationError, elastic
-from headrace.groups.autoscale import Decision
-from headrace.groups.autoscale_loop import Step
+from headrace.groups.autoscale import Step
+from headrace.groups.autoscaler import Decision
 from waiting import until
 
 DECISION = Decision(

@@ -13,10 +13,10 @@ from headrace.groups import (
     MemberMapping,
     PartitioningFilter,
     StaticGroup,
-    lag_reading,
+    lag,
 )
-from headrace.groups.lag import First, GroupLag, MemberLag, PartitionLag, rates
-from headrace.groups.lag_reading import measure
+from headrace.groups.lag import GroupLag, MemberLag, PartitionLag, measure, rates
+from headrace.groups.look import First
 from waiting import until
 
 pytestmark = pytest.mark.peer
@@ -193,7 +193,7 @@ async def test_many_partitions_cost_few_calls(
     assert look.lag == 80
     assert look.oldest_s is not None  # of the whole work queue, which the stream tells
 
-    monkeypatch.setattr(lag_reading, "SUBJECTS_MAX", 10)
+    monkeypatch.setattr(lag, "SUBJECTS_MAX", 10)
     look = await measure(js, group)
     assert [each.waiting for each in look.partitions] == [None] * 600
     assert look.lag == 80

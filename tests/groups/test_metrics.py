@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from headrace.groups.lag import GroupLag, MemberLag, PartitionLag, Pin
+from headrace.groups.look import GroupLag, MemberLag, PartitionLag, Pin
 from headrace.groups.metrics import METRICS, prometheus
 
 PIN = Pin("x", 5_000_000_000)

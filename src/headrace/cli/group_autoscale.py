@@ -11,8 +11,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ..groups import ElasticGroup
-from ..groups.autoscale import Decision, Policy, pool_of
-from ..groups.autoscale_loop import Step, autoscale
+from ..groups.autoscale import Decision, Policy, Step, autoscale, pool_of
 from ..groups.presence import who_is_there
 from .group_table import clock_text
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
 from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
-from ..groups.autoscale_loop import UNANSWERED
+from ..groups.autoscale import UNANSWERED
 from ..groups.bucket import Records
-from ..groups.lag import GroupLag
-from ..groups.lag_reading import measure
+from ..groups.lag import GroupLag, measure
 from ..groups.metrics import prometheus
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TextIO, TypeVar
 
 from ..errors import HeadraceError
 from ..groups import ElasticGroup, GroupNotFoundError, StaticGroup
-from ..groups.autoscale_loop import UNANSWERED, rest_after
+from ..groups.autoscale import UNANSWERED, rest_after
 from ..groups.bucket import Changes, Records
 from ..groups.consumers import stream_of
-from ..groups.lag import GroupLag, Rates, rates
-from ..groups.lag_reading import measure
+from ..groups.lag import GroupLag, Rates, measure, rates
 from .group_table import document, line, table
 
 if TYPE_CHECKING:

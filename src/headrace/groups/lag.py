@@ -1,366 +1,237 @@
-"""What waits in a group, and with whom: one look at it, and the rates between two. Pure.
+"""Asking the server how far a group has come, with few calls whatever the number of partitions.
 
-``measure`` in ``lag_reading`` asks the server and makes a ``GroupLag`` of what it says. Everything here is a
-number of one moment; the server's own clock dates it, so that clocks of other machines do not matter.
+One look costs the stream's state, the group's consumers (in pages of 256, or one by one where the stream has
+many others), and for each partition in which something waits the stream's first message of it, which also
+tells how many there are. The last is done for 64 partitions at most; beyond that the work queue is asked once
+for its counts by subject, if it has few subjects, and otherwise only members are counted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from ..api.consumers import ConsumerInfo
-from ..api.streams import StreamInfo
-from ..api.times import parse_time
+from ..api.errors import Errors
+from ..errors import JetStreamApiError, NoRespondersError
+from ..limits import INFOS_PER_PAGE
 from . import names
-from .records import ElasticGroup, Layout, StaticGroup
+from .consumers import stream_of
+from .errors import GroupNotFoundError
+from .look import (
+    First,
+    GroupLag,
+    MemberLag,
+    PartitionLag,
+    Pin,
+    Rates,
+    assemble,
+    consumer_of,
+    lag_of,
+    rates,
+)
+from .records import ElasticGroup, StaticGroup
 
-__all__ = ["First", "GroupLag", "MemberLag", "PartitionLag", "Pin", "Rates", "assemble", "rates"]
+if TYPE_CHECKING:
+    from ..api.consumers import ConsumerInfo
+    from ..api.streams import StreamInfo
+    from ..client import JetStream, Stream
 
-_NS = 1_000_000_000
+__all__ = ["GroupLag", "MemberLag", "PartitionLag", "Pin", "Rates", "measure", "rates"]
 
+FIRSTS_MAX: Final = 64
+"""Partitions (times filters) whose first message is read in one look."""
 
-class Pin(NamedTuple):
-    """The instance that has a consumer's messages.
+SUBJECTS_MAX: Final = 10_000
+"""Subjects that a work queue may have to be asked for its counts by subject."""
 
-    Attributes:
-        client_id: the server's name for it.
-        since_ns: when it was pinned, in nanoseconds since the Unix epoch: the generation its handlers see.
-    """
+AT_ONCE: Final = 16
+"""Calls under way at a time."""
 
-    client_id: str
-    since_ns: int
+_INFOS_FOR_A_PAGE: Final = 16  # a page of 256 consumers costs about as much as so many single ones
+_GONE: Final = frozenset({Errors.CONSUMER_NOT_FOUND.err_code})
 
-
-class First(NamedTuple):
-    """What lies in one partition: how many messages, and when the first of them came to the stream."""
-
-    messages: int
-    time_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionLag:
-    """One partition.
-
-    Attributes:
-        partition: its number.
-        member: its owner by the group's record; "" if it has none.
-        waiting: messages not handled yet; None where that was too much to ask. In a static group whose
-            members have one consumer each, messages that a handler has right now count only for the member.
-        oldest_s: seconds for which the first of them has been in the stream that is consumed; None if
-            nothing waits, or if it was too much to ask.
-        pin: the instance that has its messages, if there is one.
-    """
-
-    partition: int
-    member: str = ""
-    waiting: int | None = None
-    oldest_s: float | None = None
-    pin: Pin | None = None
+K = TypeVar("K")
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberLag:
-    """One member.
-
-    Attributes:
-        member: its name.
-        partitions: what it owns by the group's record.
-        listed: whether it is a member; otherwise it left, and its consumer is not gone yet.
-        consumers: how many consumers there are for it; none: nobody has joined under the name.
-        pin: the instance that has the messages, with several consumers the one pinned last.
-        instances: pull requests that wait at the server, of the consumer that has most. Each instance that
-            has joined and is not busy has about one there.
-        lag: messages not handled yet, those with a handler included; None where it is not known.
-        unacknowledged: delivered and not acknowledged.
-        redelivered: of these, delivered more than once.
-        handled: messages acknowledged since the consumers were made; what was delivered twice may count
-            twice.
-    """
-
-    member: str
-    partitions: tuple[int, ...] = ()
-    listed: bool = True
-    consumers: int = 0
-    pin: Pin | None = None
-    instances: int = 0
-    lag: int | None = None
-    unacknowledged: int = 0
-    redelivered: int = 0
-    handled: int = 0
-
-    @property
-    def is_active(self) -> bool:
-        """Whether an instance of it has the messages."""
-        return self.pin is not None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether an instance has joined: it is pinned, or it waits."""
-        return self.pin is not None or self.instances > 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLag:
-    """One look at a group.
-
-    Attributes:
-        stream, group: which.
-        kind: ``static`` or ``elastic``.
-        layout: as in the group's record.
-        revision: of the record that was looked at.
-        at_ns: when, by the server's clock, in nanoseconds since the Unix epoch.
-        partitions, members: by number, and by name.
-        waiting: messages of the group's work queue, or of a static group's partitions, not handled yet;
-            None where it is not known.
-        source_lag: messages of the stream that the work queue has not copied yet; 0 for a static group.
-        oldest_s: seconds for which the first message has waited, of the partitions that were asked; None
-            if nothing waits, or if it is not known.
-        stored: the last sequence of the stream that is consumed.
-        handled: messages of each consumer handled in its life, by its name and the time of its creation.
-    """
-
-    stream: str
-    group: str
-    kind: str
-    layout: Layout
-    revision: int
-    at_ns: int
-    partitions: tuple[PartitionLag, ...]
-    members: tuple[MemberLag, ...]
-    waiting: int | None
-    source_lag: int
-    oldest_s: float | None
-    stored: int
-    handled: Mapping[tuple[str, str], int]
-
-    @property
-    def lag(self) -> int | None:
-        """All that is not handled yet, here and at the source; None where it is not known."""
-        return None if self.waiting is None else self.waiting + self.source_lag
-
-    @property
-    def handled_total(self) -> int:
-        """Messages handled so far: of an elastic group since its creation, of a static one since the
-        consumers were made."""
-        if self.kind == "elastic" and self.waiting is not None:
-            return self.stored - self.waiting
-        return sum(self.handled.values())
-
-    def member(self, name: str) -> MemberLag | None:
-        """A member by its name."""
-        return next((each for each in self.members if each.member == name), None)
-
-
-class Rates(NamedTuple):
-    """What happened between two looks.
-
-    Attributes:
-        seconds: how far apart they are.
-        arrived: new messages per second, at the source where there is one.
-        handled: messages handled per second.
-        by_member: the same for each member that had a consumer.
-    """
-
-    seconds: float
-    arrived: float
-    handled: float
-    by_member: Mapping[str, float]
-
-
-def rates(before: GroupLag, after: GroupLag) -> Rates | None:
-    """The rates between two looks at one group; None if they cannot be compared."""
-    seconds = (after.at_ns - before.at_ns) / _NS
-    if seconds <= 0 or before.lag is None or after.lag is None or after.stored < before.stored:
-        return None
-    by_member: dict[str, float] = {}
-    for (name, created), count in after.handled.items():
-        member = _member_of(after, name)
-        done = max(0, count - before.handled.get((name, created), 0))
-        by_member[member] = by_member.get(member, 0.0) + done / seconds
-    if after.kind == "elastic":
-        handled = max(0, after.handled_total - before.handled_total) / seconds
-    else:
-        handled = sum(by_member.values())
-    arrived = max(0.0, handled + (after.lag - before.lag) / seconds)
-    return Rates(seconds, arrived, handled, by_member)
-
-
-def _member_of(look: GroupLag, consumer: str) -> str:
-    """Whose consumer it is, by the look's record."""
-    if look.layout == "per_partition":
-        number = int(consumer.rpartition("=")[2])
-        return look.partitions[number].member
-    return consumer if look.kind == "elastic" else consumer.removeprefix(f"{look.group}-")
-
-
-# Making a look of what the server says
-
-
-def assemble(
-    group: StaticGroup | ElasticGroup,
-    stream: StreamInfo,
-    consumers: Mapping[str, ConsumerInfo],
-    firsts: Mapping[int, First],
-    source_lag: int = 0,
-) -> GroupLag:
-    """Put together what was read.
+async def measure(js: JetStream, group: StaticGroup | ElasticGroup) -> GroupLag:
+    """Look at a group: what waits, for whom, and who is active.
 
     Args:
-        stream: the one that is consumed: a static group's own, an elastic group's work queue.
-        consumers: the group's, by name.
-        firsts: what was found in partitions that were asked.
+        group: its record, as ``elastic.get`` or ``static.get`` returns it.
+
+    Raises:
+        GroupNotFoundError: the stream that the group consumes is gone.
+        JetStreamApiError, TimeoutError, DisconnectedError, NoRespondersError: the server did not say.
     """
-    at_ns = parse_time(stream.ts)
-    owners = {n: name for name, numbers in group.assignment().items() for n in numbers}
-    elastic = isinstance(group, ElasticGroup)
-    of_partition = {n: consumers.get(consumer_of(group, n, owner)) for n, owner in owners.items()}
-    alone = {name for name, numbers in group.assignment().items() if len(numbers) == 1}
-    partitions = tuple(
-        _partition(
-            number,
-            owners.get(number, ""),
-            of_partition.get(number),
-            firsts.get(number),
-            whole=group.layout == "per_partition" or owners.get(number, "") in alone,
-            at_ns=at_ns,
-        )
-        for number in range(group.max_members)
-    )
-    members = tuple(_members(group, consumers, partitions))
-    counted = [each.lag for each in members if each.listed]
-    unowned = [each.waiting for each in partitions if not each.member]
-    waiting = stream.state.messages if elastic else _sum([*counted, *unowned])
-    ages = [each.oldest_s for each in partitions if each.oldest_s is not None]
-    oldest_s = max(ages, default=None)
-    if elastic and waiting:  # every message of a work queue waits
-        oldest_s = _age(at_ns, parse_time(stream.state.first_ts))
-    return GroupLag(
-        stream=group.stream,
-        group=group.name,
-        kind="elastic" if elastic else "static",
-        layout=group.layout,
-        revision=group.revision,
-        at_ns=at_ns,
-        partitions=partitions,
-        members=members,
-        waiting=waiting,
-        source_lag=source_lag,
-        oldest_s=oldest_s,
-        stored=stream.state.last_seq,
-        handled={(each.name, each.created): _handled(each) for each in consumers.values()},
-    )
+    name = stream_of(group)
+    try:
+        stream = await js.stream(name)
+    except JetStreamApiError as error:
+        if error.err_code != Errors.STREAM_NOT_FOUND.err_code:
+            raise
+        raise GroupNotFoundError(
+            f"stream {name!r} of group {group.name!r} does not exist: {error.description}"
+        ) from error
+    info = stream.cached_info
+    assert info is not None
+    consumers = await _consumers(js, info, group)
+    firsts = await _firsts(stream, info, group, consumers)
+    source_lag = await _source_lag(js, info, group) if isinstance(group, ElasticGroup) else 0
+    return assemble(group, info, consumers, firsts, source_lag)
 
 
-def consumer_of(group: StaticGroup | ElasticGroup, partition: int, member: str) -> str:
-    """The name of the consumer through which a member reads a partition."""
-    elastic = isinstance(group, ElasticGroup)
-    if group.layout == "per_partition":
-        if elastic:
-            return names.partition_consumer(partition)
-        return names.static_partition_consumer(group.name, partition)
-    return names.elastic_consumer(member) if elastic else names.static_consumer(group.name, member)
+# The consumers
 
 
-def lag_of(consumer: ConsumerInfo) -> int:
-    """What a consumer has not seen acknowledged."""
-    return consumer.num_pending + consumer.num_ack_pending
+async def _consumers(
+    js: JetStream, info: StreamInfo, group: StaticGroup | ElasticGroup
+) -> dict[str, ConsumerInfo]:
+    wanted = {
+        consumer_of(group, number, member)
+        for member, numbers in group.assignment().items()
+        for number in numbers or ((0,) if group.layout == "interoperable" else ())
+    }
+    stream, there = info.config.name, info.state.consumer_count
+    if not there:
+        return {}
+    pages = -(-there // INFOS_PER_PAGE)
+    if isinstance(group, ElasticGroup) or len(wanted) > pages * _INFOS_FOR_A_PAGE:
+        found = [each async for each in js.consumers(stream)]
+        everyone = isinstance(group, ElasticGroup) and group.layout == "interoperable"
+        return {each.name: each for each in found if everyone or each.name in wanted}
+
+    async def ask(name: str) -> ConsumerInfo | None:
+        try:
+            return (await js.consumer(stream, name)).cached_info
+        except JetStreamApiError as error:
+            if error.err_code not in _GONE:
+                raise
+            return None
+
+    infos = await _together(ask, sorted(wanted))
+    return {each.name: each for each in infos if each is not None}
 
 
-def pin_of(consumer: ConsumerInfo) -> Pin | None:
-    """Who is pinned."""
-    for state in consumer.priority_groups:
-        if state.group == names.PRIORITY_GROUP and state.pinned_client_id:
-            return Pin(state.pinned_client_id, parse_time(state.pinned_ts))
-    return None
+# The partitions
 
 
-def _partition(
-    number: int,
-    member: str,
-    consumer: ConsumerInfo | None,
-    first: First | None,
-    *,
-    whole: bool,
-    at_ns: int,
-) -> PartitionLag:
-    """``whole``: the consumer reads this partition and no other."""
-    waiting = None if first is None else first.messages
-    if consumer is not None and (whole or lag_of(consumer) == 0):
-        waiting = lag_of(consumer)
-    oldest = None
-    if waiting and first is not None and first.time_ns:
-        oldest = _age(at_ns, first.time_ns)
-    return PartitionLag(
-        partition=number,
-        member=member,
-        waiting=waiting,
-        oldest_s=oldest,
-        pin=None if consumer is None else pin_of(consumer),
-    )
-
-
-def _members(
+async def _firsts(
+    stream: Stream,
+    info: StreamInfo,
     group: StaticGroup | ElasticGroup,
     consumers: Mapping[str, ConsumerInfo],
-    partitions: tuple[PartitionLag, ...],
-) -> Iterable[MemberLag]:
-    assigned = group.assignment()
-    left = dict(consumers)
-    for name, numbers in assigned.items():
-        wanted = {consumer_of(group, number, name) for number in numbers}
-        if group.layout == "interoperable":
-            wanted = {consumer_of(group, 0, name)}
-        found = [left.pop(each) for each in sorted(wanted) if each in left]
-        lag: int | None
-        if len(found) == len(wanted):
-            lag = sum(map(lag_of, found))
-        else:
-            lag = _sum(partitions[number].waiting for number in numbers)
-        yield _member(name, numbers, found, lag)
-    if isinstance(group, ElasticGroup) and group.layout == "interoperable":
-        for name, consumer in sorted(left.items()):
-            yield _member(name, (), [consumer], lag_of(consumer), listed=False)
+) -> dict[int, First]:
+    if not info.state.messages:
+        return {number: First(0) for number in range(group.max_members)}
+    wanted = dict(_begins(group, consumers))
+    subjects = {number: set(group.filter_subjects((number,))) for number in wanted}
+    if sum(map(len, subjects.values())) > FIRSTS_MAX:
+        if not isinstance(group, ElasticGroup) or info.state.num_subjects > SUBJECTS_MAX:
+            return {}
+        return await _counted(stream, group)
+    if not info.config.allow_direct:
+        return {}
+
+    async def ask(number: int) -> First:
+        found = [await _first(stream, each, wanted[number]) for each in subjects[number]]
+        times = [each.time_ns for each in found if each.time_ns]
+        return First(sum(each.messages for each in found), min(times, default=0))
+
+    numbers = sorted(wanted)
+    try:
+        return dict(zip(numbers, await _together(ask, numbers), strict=True))
+    except NoRespondersError:
+        return {}  # the configuration was changed meanwhile
 
 
-def _member(
-    name: str,
-    numbers: tuple[int, ...],
-    consumers: list[ConsumerInfo],
-    lag: int | None,
-    *,
-    listed: bool = True,
-) -> MemberLag:
-    pins = [pin for pin in map(pin_of, consumers) if pin is not None]
-    return MemberLag(
-        member=name,
-        partitions=numbers,
-        listed=listed,
-        consumers=len(consumers),
-        pin=max(pins, key=lambda pin: pin.since_ns, default=None),
-        instances=max((each.num_waiting for each in consumers), default=0),
-        lag=lag,
-        unacknowledged=sum(each.num_ack_pending for each in consumers),
-        redelivered=sum(each.num_redelivered for each in consumers),
-        handled=sum(map(_handled, consumers)),
-    )
+def _begins(
+    group: StaticGroup | ElasticGroup, consumers: Mapping[str, ConsumerInfo]
+) -> Iterator[tuple[int, int]]:
+    """The partitions in which something may wait, and the sequence behind which it lies."""
+    owners = {n: name for name, numbers in group.assignment().items() for n in numbers}
+    shared = {name for name, numbers in group.assignment().items() if len(numbers) > 1}
+    for number in range(group.max_members):
+        owner = owners.get(number, "")
+        consumer = consumers.get(consumer_of(group, number, owner))
+        if consumer is None or isinstance(group, ElasticGroup):
+            if consumer is None or lag_of(consumer):
+                yield number, 1
+        elif lag_of(consumer):
+            shares = group.layout == "interoperable" and owner in shared
+            floor = consumer.delivered if shares else consumer.ack_floor
+            yield number, floor.stream_seq + 1
 
 
-def _handled(consumer: ConsumerInfo) -> int:
-    return max(0, consumer.delivered.consumer_seq - consumer.num_ack_pending)
+async def _first(stream: Stream, subject: str, begin: int) -> First:
+    """The first message from ``begin`` on, and how many there are."""
+    batch = await stream.get_batch(1, subject=subject, sequence=begin)
+    if not batch.messages:
+        return First(0)
+    return First(1 + batch.pending, batch.messages[0].timestamp_ns)
 
 
-def _sum(numbers: Iterable[int | None]) -> int | None:
-    """The sum, if all are known."""
-    total = 0
-    for number in numbers:
-        if number is None:
-            return None
-        total += number
-    return total
+async def _counted(stream: Stream, group: ElasticGroup) -> dict[int, First]:
+    """The messages of all partitions, by one call; not how old they are."""
+    counts = dict.fromkeys(range(group.max_members), 0)
+    info = await stream.info(subjects=">")
+    for subject, messages in info.state.subjects.items():
+        try:
+            number, _ = names.split_subject(subject)
+        except ValueError:
+            continue  # in no partition
+        if number in counts:
+            counts[number] += messages
+    return {number: First(messages) for number, messages in counts.items()}
 
 
-def _age(at_ns: int, time_ns: int) -> float:
-    return max(0.0, (at_ns - time_ns) / _NS)
+# The source
+
+
+async def _source_lag(js: JetStream, info: StreamInfo, group: ElasticGroup) -> int:
+    """What the stream still holds for a work queue.
+
+    The server's own number is old while a full queue keeps the copy waiting. Then the stream itself is asked,
+    from the position that the copy has reached, where the server tells it (nats-server from 2.15 on).
+    """
+    said = max((each.lag for each in info.sources), default=0)
+    if not said and not _is_full(info):
+        return 0
+    reached = max((each.seq for each in info.sources), default=0)
+    filters = [each.filter for each in group.partitioning_filters or ()] or [">"]
+    if not reached or len(filters) > AT_ONCE:
+        return said
+    try:
+        origin = await js.stream(group.stream)
+        if origin.cached_info is None or not origin.cached_info.config.allow_direct:
+            return said
+        found = await _together(lambda each: _first(origin, each, reached + 1), filters)
+    except NoRespondersError:
+        return said
+    except JetStreamApiError as error:
+        if error.err_code != Errors.STREAM_NOT_FOUND.err_code:
+            raise
+        return said
+    return sum(each.messages for each in found)
+
+
+def _is_full(info: StreamInfo) -> bool:
+    config, state = info.config, info.state
+    return 0 < config.max_msgs <= state.messages or 0 < config.max_bytes <= 2 * state.bytes
+
+
+async def _together(ask: Callable[[K], Awaitable[T]], of: Sequence[K]) -> list[T]:
+    """The answers, in order; a few calls are under way at a time."""
+    room = asyncio.Semaphore(AT_ONCE)
+
+    async def one(each: K) -> T:
+        async with room:
+            return await ask(each)
+
+    tasks = [asyncio.ensure_future(one(each)) for each in of]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

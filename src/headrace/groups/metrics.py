@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from .lag import GroupLag, MemberLag, PartitionLag
+from .look import GroupLag, MemberLag, PartitionLag
 
 __all__ = ["METRICS", "prometheus"]
 

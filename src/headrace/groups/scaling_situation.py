@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from .autoscale_experience import Experience
-from .autoscale_policy import Policy
-from .lag import GroupLag, MemberLag, Rates
+from .look import GroupLag, MemberLag, Rates
+from .scaling_experience import Experience
+from .scaling_policy import Policy
 
 __all__ = ["Choice", "Situation"]
 
