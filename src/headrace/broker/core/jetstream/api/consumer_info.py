@@ -67,7 +67,6 @@ def _groups(consumer: Consumer) -> tuple[PriorityGroupState, ...]:
     group = consumer.config.priority_groups[0]
     policy = consumer.policy
     if isinstance(policy, PinnedClient) and policy.pin_id:
-        offset_ns = consumer.context.clock.now_ns() - consumer.context.clock.monotonic_ns()
-        pinned = format_time(policy.pinned_ns + offset_ns)
+        pinned = format_time(policy.pinned_ns)
         return (PriorityGroupState(group=group, pinned_client_id=policy.pin_id, pinned_ts=pinned),)
     return (PriorityGroupState(group=group, pinned_ts=ZERO_TIME),)

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
+from headrace.api.times import parse_time
 from headrace.broker.core.jetstream import JetStreamOptions
 from jetstream_world import SECOND, Client, Inbox, World
 
@@ -425,3 +426,20 @@ def test_info_tells_the_pin_and_since_when(drain: Client) -> None:
         "pinned_client_id": pin,
         "pinned_ts": "2023-11-14T22:13:30Z",
     }
+
+
+def test_since_when_stays_and_grows_whatever_the_wall_clock_does(drain: Client) -> None:
+    """Members of groups count generations by it: an owner's is one number, a later owner's a higher one."""
+    clock = drain.world.clock
+    fill(drain, 1)
+    drain.pull(A)
+    first = state(drain)["pinned_ts"]
+    clock._now_ns += 1
+    assert state(drain)["pinned_ts"] == first
+    clock._now_ns -= 3_600_000_000_000
+    assert state(drain)["pinned_ts"] == first
+    unpin(drain)
+    drain.world.advance(40)
+    fill(drain, 1)
+    drain.pull(A)
+    assert parse_time(state(drain)["pinned_ts"]) == parse_time(first) + 1

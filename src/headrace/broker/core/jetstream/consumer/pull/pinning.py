@@ -111,6 +111,9 @@ class Pinning:
     # -- giving it
 
     def _pinned(self, origin: Origin | None) -> None:
+        policy = self._policy
+        # Owners tell their times apart by it, so a later one is never that of before, or less.
+        policy.pinned_ns = max(self._consumer.context.clock.now_ns(), policy.pinned_ns + 1)
         self._client = None if origin is None else origin.describe()
         self._news.append((self._policy.pin_id, self._client))
 

@@ -130,7 +130,8 @@ class PinnedClient(Standard):
     nobody looks at the second: a hundred clients that stand by cost a delivery nothing.
 
     The pin is given with a message, kept alive by pulls that carry it, and late after ``timeout_ns``
-    without one. Clearing ``pin_id`` removes it. ``on_pinned`` is told whose request it was.
+    without one. Clearing ``pin_id`` removes it. ``on_pinned`` is told whose request it was, and notes the
+    time of the wall clock in ``pinned_ns``.
     """
 
     lanes = 2
@@ -176,7 +177,6 @@ class PinnedClient(Standard):
             return WRONG_PIN_ID
         if not request.plain:
             self.pin_id = request.pin_id = self._new_id()
-            self.pinned_ns = now_ns
             self.deadline_ns = now_ns + self.timeout_ns
             self._fresh = request
             self.on_pinned(request.origin)
