@@ -54,6 +54,12 @@ def test_the_table_for_people() -> None:
     ]
 
 
+def test_an_instance_that_says_who_it_is_is_named() -> None:
+    assert table(LOOK, RATES, {PIN.since_ns: "host/1", 5: "other/2"})[4].split() == [
+        *("0", "a", "host/1", "1.5m", "12", "1.5s")
+    ]
+
+
 def test_the_table_fits_the_screen() -> None:
     many = tuple(PartitionLag(partition=number, waiting=0) for number in range(100))
     shown = table(dataclasses.replace(LOOK, partitions=many), height=20)
@@ -79,11 +85,14 @@ def test_the_document_for_programs() -> None:
         "member": "a",
         "lag": 12,
         "oldest_seconds": 1.5,
-        "instance": "abc",
+        "pinned_client": "abc",
+        "instance": None,
         "generation": PIN.since_ns,
     }
+    named = document(LOOK, RATES, {PIN.since_ns: "host/1"})
+    assert named["partitions"][0]["instance"] == "host/1"
     assert found["members"][0]["handled_per_second"] == 2.0
-    assert found["members"][1]["instance"] is None
+    assert found["members"][1]["pinned_client"] is None
     assert document(LOOK)["handled_per_second"] is None
 
 

@@ -13,7 +13,15 @@ import peers
 import waiting
 from headrace.cli.group_watch import Seen, looks, watch
 from headrace.client import JetStream, Stream, connect
-from headrace.groups import ElasticGroup, GroupNotFoundError, StaticGroup, elastic, static
+from headrace.groups import (
+    ElasticGroup,
+    GroupMessage,
+    GroupNotFoundError,
+    StaticGroup,
+    elastic,
+    static,
+)
+from headrace.groups.presence import instance_name
 
 pytestmark = pytest.mark.peer
 
@@ -134,6 +142,23 @@ async def test_as_json_each_look_is_a_document(js: JetStream) -> None:
     assert first["handled_per_second"] is None
     assert second["handled_per_second"] == 0.0
     assert second["members"][0]["member"] == "a"
+
+
+async def test_an_instance_that_is_at_work_is_named(js: JetStream) -> None:
+    await elastic.create(js, "ORDERS", "g", 2, members=["a"])
+    seen = asyncio.Event()
+
+    def handle(message: GroupMessage) -> None:
+        message.ack()
+        seen.set()
+
+    async with elastic.join(js, "ORDERS", "g", "a", handle):
+        await js.publish("orders.1", b"x")
+        await asyncio.wait_for(seen.wait(), 10)
+        out = io.StringIO()
+        await watch(js, ElasticGroup, "ORDERS", "g", once=True, as_json=True, out=out)
+    (member,) = json.loads(out.getvalue())["members"]
+    assert (member["state"], member["instance"]) == ("active", instance_name(js))
 
 
 async def test_once(js: JetStream) -> None:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
 
 from headrace.client import JetStream
-from headrace.groups import ElasticGroup, StaticGroup
+from headrace.groups import ElasticGroup, GroupMessage, StaticGroup, elastic
+from headrace.groups.lag import measure
 from headrace.groups.presence import Present, announce, instance_name, who_is_there
 
 pytestmark = pytest.mark.peer
 
-A = Present(member="a", instance="host/1", active=True, generation=7)
+A = Present(member="a", instance="host/1", generations=(7, 9))
 B = Present(member="b", instance="host/2")
 
 
@@ -40,6 +42,32 @@ async def test_it_takes_no_longer_than_is_given(js: JetStream) -> None:
     began = time.monotonic()
     assert await who_is_there(js, ElasticGroup, "S", "g", within=0.05) == []
     assert time.monotonic() - began < 5
+
+
+async def test_members_say_that_they_have_joined_and_what_they_own(js: JetStream) -> None:
+    await js.create_stream(name="ORDERS", subjects=["orders.*"], storage="memory")
+    await elastic.create(js, "ORDERS", "g", 2, members=["a"])
+    seen = asyncio.Event()
+
+    async def handle(message: GroupMessage) -> None:
+        await message.ack_sync()
+        seen.set()
+
+    async with (
+        elastic.join(js, "ORDERS", "g", "a", handle) as a,
+        elastic.join(js, "ORDERS", "g", "later", handle),
+    ):
+        waiting = await who_is_there(js, ElasticGroup, "ORDERS", "g", within=0.1)
+        assert [(each.member, each.generations) for each in waiting] == [("a", ()), ("later", ())]
+        assert {each.instance for each in waiting} == {instance_name(js)}
+        await js.publish("orders.1")
+        await asyncio.wait_for(seen.wait(), 10)
+        active, _ = await who_is_there(js, ElasticGroup, "ORDERS", "g", within=0.1)
+        assert active.generations == (a.generation,)
+        look = await measure(js, await elastic.get(js, "ORDERS", "g"))
+        assert look.members[0].pin is not None
+        assert look.members[0].pin.since_ns == a.generation
+    assert await who_is_there(js, ElasticGroup, "ORDERS", "g", within=0.1) == []
 
 
 async def test_an_instance_has_a_name_for_people(js: JetStream) -> None:

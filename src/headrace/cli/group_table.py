@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -13,14 +13,25 @@ from .group_arguments import ranges
 __all__ = ["clock_text", "columns", "document", "line", "seconds_text", "table"]
 
 _NS: Final = 1_000_000_000
+NOBODY: Final[Mapping[int, str]] = {}
 _STEPS: Final = ((86_400, "d"), (3600, "h"), (60, "m"))
 
 
-def table(look: GroupLag, rates: Rates | None = None, height: int = 0) -> list[str]:
-    """A table for people: partitions with their owners, then members. At most ``height`` lines, if given."""
+def table(
+    look: GroupLag,
+    rates: Rates | None = None,
+    names: Mapping[int, str] = NOBODY,
+    height: int = 0,
+) -> list[str]:
+    """A table for people: partitions with their owners, then members.
+
+    Args:
+        names: of instances, by the generations that they own.
+        height: the most lines, if given.
+    """
     head = [*_headline(look, rates), ""]
     members = ["", *columns(_member_rows(look, rates), "<<<>>>>>")]
-    rows = list(_partition_rows(look))
+    rows = list(_partition_rows(look, names))
     room = height - len(head) - len(members) if height else len(rows)
     if len(rows) > max(room, 3):
         room = max(room, 3)
@@ -42,14 +53,14 @@ def _headline(look: GroupLag, rates: Rates | None) -> Iterable[str]:
     yield ", ".join(parts)
 
 
-def _partition_rows(look: GroupLag) -> Iterable[Sequence[str]]:
+def _partition_rows(look: GroupLag, names: Mapping[int, str]) -> Iterable[Sequence[str]]:
     yield ("PARTITION", "MEMBER", "INSTANCE", "SINCE", "LAG", "OLDEST")
     for each in look.partitions:
         oldest = "" if each.oldest_s is None else seconds_text(each.oldest_s)
         yield (
             str(each.partition),
             each.member or "-",
-            "-" if each.pin is None else each.pin.client_id,
+            "-" if each.pin is None else names.get(each.pin.since_ns, each.pin.client_id),
             _since(look, each.pin),
             _count(each.waiting),
             oldest,
@@ -98,8 +109,10 @@ def line(look: GroupLag) -> str:
     return f"{clock_text(look.at_ns)} lag {_count(look.lag)} source {look.source_lag} {members}".rstrip()
 
 
-def document(look: GroupLag, rates: Rates | None = None) -> dict[str, Any]:
-    """All of it for programs."""
+def document(
+    look: GroupLag, rates: Rates | None = None, names: Mapping[int, str] = NOBODY
+) -> dict[str, Any]:
+    """All of it for programs. Arguments as of ``table``."""
     return {
         "stream": look.stream,
         "group": look.group,
@@ -114,22 +127,24 @@ def document(look: GroupLag, rates: Rates | None = None) -> dict[str, Any]:
         "handled": look.handled_total,
         "arrived_per_second": None if rates is None else rates.arrived,
         "handled_per_second": None if rates is None else rates.handled,
-        "partitions": [_partition_document(each) for each in look.partitions],
-        "members": [_member_document(each, rates) for each in look.members],
+        "partitions": [_partition_document(each, names) for each in look.partitions],
+        "members": [_member_document(each, rates, names) for each in look.members],
     }
 
 
-def _partition_document(each: PartitionLag) -> dict[str, Any]:
+def _partition_document(each: PartitionLag, names: Mapping[int, str]) -> dict[str, Any]:
     return {
         "partition": each.partition,
         "member": each.member,
         "lag": each.waiting,
         "oldest_seconds": each.oldest_s,
-        **_pin_document(each.pin),
+        **_pin_document(each.pin, names),
     }
 
 
-def _member_document(each: MemberLag, rates: Rates | None) -> dict[str, Any]:
+def _member_document(
+    each: MemberLag, rates: Rates | None, names: Mapping[int, str]
+) -> dict[str, Any]:
     return {
         "member": each.member,
         "state": _state(each),
@@ -140,13 +155,14 @@ def _member_document(each: MemberLag, rates: Rates | None) -> dict[str, Any]:
         "redelivered": each.redelivered,
         "handled": each.handled,
         "handled_per_second": None if rates is None else rates.by_member.get(each.member),
-        **_pin_document(each.pin),
+        **_pin_document(each.pin, names),
     }
 
 
-def _pin_document(pin: Pin | None) -> dict[str, Any]:
+def _pin_document(pin: Pin | None, names: Mapping[int, str]) -> dict[str, Any]:
     return {
-        "instance": None if pin is None else pin.client_id,
+        "pinned_client": None if pin is None else pin.client_id,
+        "instance": None if pin is None else names.get(pin.since_ns),
         "generation": None if pin is None else pin.since_ns,
     }
 

@@ -11,7 +11,7 @@ import asyncio
 import json
 import shutil
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TextIO, TypeVar
 
@@ -21,6 +21,7 @@ from ..groups.autoscale import UNANSWERED, rest_after
 from ..groups.bucket import Changes, Records
 from ..groups.consumers import stream_of
 from ..groups.lag import GroupLag, Rates, measure, rates
+from ..groups.presence import who_is_there
 from .group_table import document, line, table
 
 if TYPE_CHECKING:
@@ -29,16 +30,22 @@ if TYPE_CHECKING:
 __all__ = ["Seen", "add_watch_arguments", "looks", "watch", "watch_command"]
 
 EVERY_S: Final = 1.0
+PRESENT_S: Final = 0.1  # an instance that is busy for longer is shown by its id
 QUIET_S: Final = 0.1  # several events at once are one reason to look
 
 G = TypeVar("G", StaticGroup, ElasticGroup)
 
 
 class Seen(NamedTuple):
-    """One look, and the rates since the one before; ``problem`` if the server did not answer."""
+    """One look, and the rates since the one before; ``problem`` if the server did not answer.
+
+    Attributes:
+        names: of the instances that say who they are, by the generations that they own.
+    """
 
     look: GroupLag | None
     rates: Rates | None = None
+    names: Mapping[int, str] = {}
     problem: str = ""
 
 
@@ -83,8 +90,8 @@ async def watch(
     out = out or sys.stdout
     if once:
         record = await Records(js, kind).get(stream, group)
-        look = await measure(js, record)
-        lines = [json.dumps(document(look))] if as_json else table(look)
+        names, look = await _names(js, record), await measure(js, record)
+        lines = [json.dumps(document(look, None, names))] if as_json else table(look, None, names)
         print("\n".join(lines), file=out, flush=True)
         return
     show = _Json(out) if as_json else _Screen(out) if out.isatty() else _Log(out)
@@ -113,17 +120,24 @@ async def looks(
         while True:
             began = clock()
             try:
+                names = await _names(js, news.record)
                 look = await measure(js, news.record)
             except UNANSWERED as error:
                 yield Seen(None, problem=str(error))
             else:
-                yield Seen(look, None if before is None else rates(before, look))
+                yield Seen(look, None if before is None else rates(before, look), names)
                 before = look
             await news.wait(rest_after(clock() - began, every))
             if news.is_over:
                 if news.error is not None:
                     raise news.error
                 return
+
+
+async def _names(js: JetStream, record: StaticGroup | ElasticGroup) -> dict[int, str]:
+    """Who owns which generation, as far as instances say so."""
+    found = await who_is_there(js, type(record), record.stream, record.name, within=PRESENT_S)
+    return {number: each.instance for each in found for number in each.generations}
 
 
 class _News(Generic[G]):
@@ -193,7 +207,11 @@ class _Json:
         self._out = out
 
     def show(self, seen: Seen) -> None:
-        shown = {"problem": seen.problem} if seen.look is None else document(seen.look, seen.rates)
+        shown = (
+            {"problem": seen.problem}
+            if seen.look is None
+            else document(seen.look, seen.rates, seen.names)
+        )
         print(json.dumps(shown), file=self._out, flush=True)
 
 
@@ -225,7 +243,7 @@ class _Screen:
             self._out.write(f"\x1b[K{seen.problem}\r")
             self._out.flush()
             return
-        lines = table(seen.look, seen.rates, height - 1)
+        lines = table(seen.look, seen.rates, seen.names, height - 1)
         back = f"\x1b[{self._drawn}A" if self._drawn else ""
         body = "".join(f"\x1b[K{text[:width]}\n" for text in lines)
         self._out.write(f"{back}{body}\x1b[J")

@@ -35,14 +35,12 @@ class Present(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         member: under which name.
         instance: who it is, for people: the connection's name or the host, and the process.
-        active: whether it is the owner of partitions.
-        generation: the newest of what it owns; 0 if that is nothing.
+        generations: of what it owns; none if it stands by.
     """
 
     member: str
     instance: str = ""
-    active: bool = False
-    generation: int = 0
+    generations: tuple[int, ...] = ()
 
 
 def instance_name(js: JetStream) -> str:

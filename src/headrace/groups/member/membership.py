@@ -21,6 +21,7 @@ from ..errors import (
     NotAMemberError,
 )
 from ..names import check_member_name, elastic_stream
+from ..presence import Present, announce, instance_name
 from ..records import ElasticGroup, StaticGroup
 from .config import Plan, Settings, plans
 from .crew import Crew, Handler
@@ -34,7 +35,7 @@ from .slots import Slots
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerConfig
-    from ...client import JetStream
+    from ...client import JetStream, Subscription
     from ..message import GroupMessage
 
 __all__ = ["Membership"]
@@ -127,6 +128,7 @@ class Membership(Generic[G]):
         self._ended: asyncio.Future[None] | None = None
         self._watching: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
+        self._presence: Subscription | None = None
 
     def __repr__(self) -> str:
         return f"<Membership {self.member!r} of {self.group!r} active={self.is_active}>"
@@ -199,7 +201,13 @@ class Membership(Generic[G]):
         self._watching = loop.create_task(
             self._watch(changes), name=f"record of {self._crew.label}"
         )
+        kind = StaticGroup if self._is_static else ElasticGroup
+        self._presence = await announce(self._js, kind, self.stream, self.group, self._present)
         return self
+
+    def _present(self) -> Present:
+        numbers = tuple(sorted(each.number for each in self._generations))
+        return Present(member=self.member, instance=instance_name(self._js), generations=numbers)
 
     def _check_config(self, layout: str) -> Settings:
         return Settings(self._config, is_static=self._is_static, layout=layout)
@@ -422,6 +430,8 @@ class Membership(Generic[G]):
         if self._watching is not None and not self._watching.done():
             self._watching.cancel()
             await asyncio.wait([self._watching])
+        if self._presence is not None:
+            await self._presence.unsubscribe()
         assert self._ended is not None
         self._ended.set_result(None)
 
