@@ -1,19 +1,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import urllib.error
 import urllib.request
-from collections.abc import AsyncIterator
+from argparse import Namespace
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from headrace import Broker
 from headrace.cli import group_metrics
-from headrace.cli.group_metrics import Exporter, collect
+from headrace.cli.group_metrics import Exporter, measured, metrics_command, text_of
 from headrace.client import JetStream
 from headrace.errors import ConfigurationError
-from headrace.groups import GroupNotFoundError, elastic, static
+from headrace.groups import GroupError, GroupNotFoundError, elastic, static
 from waiting import until
 
 
@@ -27,6 +29,10 @@ async def js(tmp_path: Path) -> AsyncIterator[JetStream]:
         await elastic.create(js, "ORDERS", "e", 2, members=["a"])
         await static.create(js, "ORDERS", "s", 2, members=["b"])
         yield js
+
+
+async def collect(js: JetStream, stream: str, groups: Sequence[str] = ()) -> str:
+    return text_of(*await measured(js, stream, groups))
 
 
 async def get(url: str) -> tuple[int, str, str]:
@@ -109,6 +115,28 @@ async def test_too_many_connections_are_closed(
             each.close()
         await until(lambda: not exporter._open)
         assert (await get(exporter.url))[0] == 200
+
+
+async def test_an_address_in_use_is_said(js: JetStream) -> None:
+    async with Exporter(js, "ORDERS", listen="127.0.0.1:0") as exporter:
+        port = exporter.url.split(":")[2].partition("/")[0]
+        with pytest.raises(ConfigurationError, match=f"--listen 127.0.0.1:{port}: .*in use"):
+            async with Exporter(js, "ORDERS", listen=f"127.0.0.1:{port}"):
+                pass
+
+
+async def test_once_prints_them(js: JetStream, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = {"stream": "ORDERS", "groups": ["e"], "once": True, "listen": ""}
+    assert await metrics_command(js, Namespace(**asked, json=False)) == 0
+    text = capsys.readouterr().out
+    assert text.count("\nheadrace_group_lag_messages{") == 1
+    await metrics_command(js, Namespace(**asked, json=True))
+    found = json.loads(capsys.readouterr().out)
+    assert [each["group"] for each in found["groups"]] == ["e"]
+    with pytest.raises(ConfigurationError, match="--json goes with --once"):
+        await metrics_command(js, Namespace(**{**asked, "once": False}, json=True))
+    with pytest.raises(GroupError, match="no group 'x', static or elastic"):
+        await metrics_command(js, Namespace(**{**asked, "groups": ["x"]}, json=False))
 
 
 @pytest.mark.parametrize("listen", ["9464", "host:", "host:x", "host:70000"])

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..errors import ConfigurationError
@@ -14,11 +15,18 @@ from ..groups.autoscale import UNANSWERED
 from ..groups.bucket import Records
 from ..groups.lag import GroupLag, measure
 from ..groups.metrics import prometheus
+from .group_table import document
 
 if TYPE_CHECKING:
     from ..client import JetStream
 
-__all__ = ["Exporter", "add_metrics_arguments", "collect", "metrics_command"]
+__all__ = [
+    "Exporter",
+    "add_metrics_arguments",
+    "measured",
+    "metrics_command",
+    "text_of",
+]
 
 LISTEN: Final = "127.0.0.1:9464"
 REQUEST_BYTES_MAX: Final = 8 * 1024
@@ -44,12 +52,18 @@ def add_metrics_arguments(parser: argparse.ArgumentParser) -> None:
 
 async def metrics_command(js: JetStream, args: argparse.Namespace) -> int:
     """``headrace group metrics``: until Ctrl-C, unless ``--once``."""
+    if args.json and not args.once:
+        raise ConfigurationError("--json goes with --once; what is served is Prometheus' format")
     try:
-        text = await collect(js, args.stream, args.groups)
+        looks, problems = await measured(js, args.stream, args.groups)
     except GroupNotFoundError as error:
         raise GroupError(str(error)) from error
+    if args.json:
+        found = {"groups": [document(each) for each in looks], "problems": problems}
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    elif args.once:
+        print(text_of(looks, problems), end="")
     if args.once:
-        print(text, end="")
         return 0
     async with Exporter(js, args.stream, args.groups, listen=args.listen) as exporter:
         print(f"metrics at {exporter.url}", file=sys.stderr, flush=True)
@@ -57,19 +71,20 @@ async def metrics_command(js: JetStream, args: argparse.Namespace) -> int:
     return 0
 
 
-async def collect(js: JetStream, stream: str, groups: Sequence[str] = ()) -> str:
-    """The metrics of a stream's groups, or of those named.
-
-    A group that cannot be read is a comment that says why, so that it does not hide the others.
+async def measured(
+    js: JetStream, stream: str, groups: Sequence[str] = ()
+) -> tuple[list[GroupLag], dict[str, str]]:
+    """A look at each of a stream's groups, or of those named; and by name why some cannot be read.
 
     Raises GroupNotFoundError: one that was named is not there.
     """
     static = await Records(js, StaticGroup).list(stream)
     elastic = await Records(js, ElasticGroup).list(stream)
     found: list[StaticGroup | ElasticGroup] = [*static.groups, *elastic.groups]
-    damaged: dict[str, GroupError] = {**static.damaged, **elastic.damaged}
+    damaged = {**static.damaged, **elastic.damaged}
+    problems = {name: str(error) for name, error in damaged.items()}
     for name in groups:
-        if name not in damaged and all(each.name != name for each in found):
+        if name not in problems and all(each.name != name for each in found):
             raise GroupNotFoundError(f"stream {stream!r} has no group {name!r}, static or elastic")
     looks: list[GroupLag] = []
     for each in found:
@@ -78,9 +93,13 @@ async def collect(js: JetStream, stream: str, groups: Sequence[str] = ()) -> str
         try:
             looks.append(await measure(js, each))
         except GroupError as error:
-            damaged[each.name] = error
-    said = [f"# group {name}: {error}\n" for name, error in damaged.items()]
-    return prometheus(looks) + "".join(said)
+            problems[each.name] = str(error)
+    return looks, problems
+
+
+def text_of(looks: Sequence[GroupLag], problems: Mapping[str, str]) -> str:
+    """The metrics. A group that cannot be read is a comment that says why: it does not hide the others."""
+    return prometheus(looks) + "".join(f"# group {n}: {why}\n" for n, why in problems.items())
 
 
 class Exporter:
@@ -104,9 +123,13 @@ class Exporter:
         self.url = ""
 
     async def __aenter__(self) -> Exporter:
-        self._server = await asyncio.start_server(
-            self._serve, self._host, self._port, limit=REQUEST_BYTES_MAX
-        )
+        try:
+            self._server = await asyncio.start_server(
+                self._serve, self._host, self._port, limit=REQUEST_BYTES_MAX
+            )
+        except OSError as error:
+            where = f"{self._host}:{self._port}"
+            raise ConfigurationError(f"--listen {where}: {error.strerror or error}") from error
         host, port = self._server.sockets[0].getsockname()[:2]
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
         return self
@@ -156,8 +179,8 @@ class Exporter:
         clock = asyncio.get_running_loop().time
         async with self._one:
             if self._taken is None or clock() - self._taken[0] > FRESH_S:
-                text = await collect(self._js, self._stream, self._groups)
-                self._taken = (clock(), text)
+                found = await measured(self._js, self._stream, self._groups)
+                self._taken = (clock(), text_of(*found))
             return self._taken[1]
 
 
