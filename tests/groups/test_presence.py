@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
-from headrace.client import JetStream
+import peers
+from headrace.client import JetStream, connect
 from headrace.groups import ElasticGroup, GroupMessage, StaticGroup, elastic
 from headrace.groups.lag import measure
 from headrace.groups.presence import Present, announce, instance_name, who_is_there
@@ -68,6 +70,30 @@ async def test_members_say_that_they_have_joined_and_what_they_own(js: JetStream
         assert look.members[0].pin is not None
         assert look.members[0].pin.since_ns == a.generation
     assert await who_is_there(js, ElasticGroup, "ORDERS", "g", within=0.1) == []
+
+
+async def test_where_it_may_not_be_said_a_member_works_all_the_same(
+    nats_server: Callable[..., peers.ServerProcess],
+) -> None:
+    denied = 'permissions: { subscribe: { deny: "headrace.groups.>" } }'
+    server = nats_server(
+        config=f"authorization {{ users = [ {{ user: u, password: p, {denied} }} ] }}"
+    )
+    events: list[object] = []
+    handled = asyncio.Event()
+
+    async def handle(message: GroupMessage) -> None:
+        await message.ack_sync()
+        handled.set()
+
+    async with connect(server.url, user="u", password="p", on_event=events.append) as connection:
+        js = connection.jetstream()
+        await js.create_stream(name="ORDERS", subjects=["orders.*"], storage="memory")
+        await elastic.create(js, "ORDERS", "g", 2, members=["a"])
+        async with elastic.join(js, "ORDERS", "g", "a", handle):
+            await js.publish("orders.1")
+            await asyncio.wait_for(handled.wait(), 10)
+    assert any("Permissions Violation for Subscription" in str(event) for event in events)
 
 
 async def test_an_instance_has_a_name_for_people(js: JetStream) -> None:
