@@ -6,6 +6,8 @@ from collections import Counter
 import pytest
 
 import group_world
+import peers
+from headrace import sync
 from headrace.client import JetStream
 from headrace.groups import (
     ElasticGroup,
@@ -15,8 +17,11 @@ from headrace.groups import (
     StaticGroup,
     lag,
 )
+from headrace.groups import lag as aio_lag
 from headrace.groups.lag import GroupLag, MemberLag, PartitionLag, measure, rates
 from headrace.groups.look import First
+from headrace.sync import groups as sync_groups
+from headrace.sync.groups import lag as sync_lag
 from waiting import until
 
 pytestmark = pytest.mark.peer
@@ -222,6 +227,18 @@ async def test_rates_between_two_looks(js: JetStream) -> None:
 async def test_a_group_whose_stream_is_gone(js: JetStream) -> None:
     with pytest.raises(GroupNotFoundError, match=r"'ORDERS-g'.*does not exist"):
         await measure(js, ElasticGroup("ORDERS", "g", 2))
+
+
+def test_the_same_without_async(reference_server: peers.ServerProcess) -> None:
+    assert sync_lag.__all__ == aio_lag.__all__
+    with sync.connect(reference_server.url) as connection:
+        js = connection.jetstream()
+        js.create_stream(name="BLOCKING", subjects=["blocking.*"], storage="memory")
+        group = sync_groups.elastic.create(js, "BLOCKING", "g", 2, members=["a"])
+        found = sync_lag.measure(js, group)
+        assert (found.lag, [each.member for each in found.members]) == (0, ["a"])
+        sync_groups.elastic.delete(js, "BLOCKING", "g")
+        js.delete_stream("BLOCKING")
 
 
 def look(stored: int, waiting: int, seconds: int, handled: dict[tuple[str, str], int]) -> GroupLag:
