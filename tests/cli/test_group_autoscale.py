@@ -14,6 +14,7 @@ import pytest
 from headrace import Broker
 from headrace.cli.group_autoscale import (
     add_autoscale_arguments,
+    autoscale_command,
     document,
     run_autoscale,
     sentence,
@@ -83,6 +84,22 @@ async def test_a_dry_run_says_what_it_would_do(js: JetStream) -> None:
         assert found["problem"] == "dry run"
         assert (found["members"], found["proposed"]) == ([], ["w-0", "w-1"])
     assert (await elastic.get(js, "ORDERS", "g")).members == ()
+
+
+async def test_only_names_with_an_instance_are_added(js: JetStream) -> None:
+    args = arguments("--only-live", "--min", "2")
+    args.stream, args.group, args.json = "ORDERS", "g", False
+    async with elastic.join(js, "ORDERS", "g", "w-7", lambda message: message.ack()):
+        task = asyncio.create_task(autoscale_command(js, args))
+        try:
+            await until(lambda: _has(js, ("w-7",)))
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def _has(js: JetStream, members: tuple[str, ...]) -> bool:
+    return (await elastic.get(js, "ORDERS", "g")).members == members
 
 
 async def test_wrong_bounds_are_refused(js: JetStream) -> None:
