@@ -129,14 +129,15 @@ def test_a_constant_load_ends_in_a_constant_number_within_bounds(
     if step == "one":
         sizes = [len(each.members) for each in decisions]
         assert all(abs(b - a) <= 1 for a, b in pairwise(sizes))
-    assert not [when for when, _ in changes if when > 2500], changes
+    shares = [count / partitions for count in range(1, partitions + 1)]
+    if all(abs(load * share - 1) > 0.05 for share in shares):  # else it takes hours to fall behind
+        assert not [when for when, _ in changes if when > 2500], changes
     runs = [b > a for (_, a), (_, b) in pairwise(changes)]
     turns = sum(a != b for a, b in pairwise(runs))
     assert turns <= 2 + partitions, changes  # it may try each number of members once
 
     busiest = max(map(len, assign(partitions, mill.members).values())) / partitions
-    if busiest * load > 1.01 and len(mill.members) < high:
-        raise AssertionError(f"too few: {len(mill.members)} for {load}")
+    assert busiest * load < 1.05 or len(mill.members) == high, (len(mill.members), load)
 
 
 def test_it_grows_until_the_load_is_handled_and_shrinks_when_it_is_gone() -> None:
