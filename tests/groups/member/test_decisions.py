@@ -71,15 +71,20 @@ def test_lanes_drop_what_waits_and_keep_what_is_busy() -> None:
 # Takeover
 
 
-def message(sequence: int, consumer_sequence: int) -> Any:
+def message(sequence: int, consumer_sequence: int, delivered: int = 1) -> Any:
     return SimpleNamespace(
-        metadata=SimpleNamespace(stream_seq=sequence, consumer_seq=consumer_sequence)
+        metadata=SimpleNamespace(
+            stream_seq=sequence, consumer_seq=consumer_sequence, delivered=delivered
+        )
     )
 
 
-def info(pending: int, delivered: int) -> ConsumerInfo:
+def info(pending: int, delivered: int, again: int = 0, floor: int = 0) -> ConsumerInfo:
     return ConsumerInfo(
-        num_ack_pending=pending, delivered=SequenceInfo(consumer_seq=delivered, stream_seq=0)
+        num_ack_pending=pending,
+        num_redelivered=again,
+        delivered=SequenceInfo(consumer_seq=delivered, stream_seq=0),
+        ack_floor=SequenceInfo(stream_seq=floor),
     )
 
 
@@ -87,11 +92,23 @@ def test_a_new_owner_begins_once_nothing_is_under_way_to_the_former_one() -> Non
     takeover = Takeover()
     takeover.add(message(4, 4))  # 1, 2, 3 went to the former owner, of which 1 is acknowledged
     assert not takeover.is_complete(info(pending=3, delivered=4))
-    takeover.add(message(3, 6))
-    takeover.add(message(2, 5))
+    takeover.add(message(3, 6, delivered=2))
+    takeover.add(message(2, 5, delivered=2))
     assert not takeover.is_complete(info(pending=3, delivered=4))  # it is older than these
-    assert takeover.is_complete(info(pending=3, delivered=6))
+    assert takeover.is_complete(info(pending=3, delivered=6, again=2))
     assert [each.metadata.stream_seq for each in takeover.in_order()] == [2, 3, 4]
+
+
+def test_what_the_former_owner_acknowledges_late_does_not_stand_for_what_it_still_has() -> None:
+    takeover = Takeover()
+    for sequence in (1, 2):  # 3 comes again later
+        takeover.add(message(sequence, sequence + 3, delivered=2))
+    takeover.add(message(4, 6))
+    assert not takeover.is_complete(info(pending=4, delivered=6, again=2))
+    assert not takeover.is_complete(info(pending=3, delivered=6, again=1))  # 2 is acknowledged, late
+    assert not takeover.is_complete(info(pending=2, delivered=6, again=0, floor=2))
+    takeover.add(message(3, 7, delivered=2))
+    assert takeover.is_complete(info(pending=2, delivered=7, again=1, floor=2))
 
 
 def test_of_a_message_that_came_twice_the_later_delivery_counts() -> None:

@@ -44,15 +44,18 @@ class Takeover(Generic[M]):
     def is_complete(self, info: ConsumerInfo, held: Iterable[M] = ()) -> bool:
         """Whether everything that waits for its ack, according to ``info``, was delivered to us.
 
-        Of what came before this, ``held`` is not answered yet.
+        Of what came before this, ``held`` is not answered yet. A former owner may still acknowledge what was
+        delivered again to us, which then must not stand for what was not. So what was delivered once is
+        counted by itself: nobody else can acknowledge that.
         """
-        delivered = info.delivered.consumer_seq
-        ours = {
-            message.metadata.stream_seq
-            for message in (*self._by_sequence.values(), *held)
-            if message.metadata.consumer_seq <= delivered
-        }
-        return info.num_ack_pending <= len(ours)
+        delivered, floor = info.delivered.consumer_seq, info.ack_floor.stream_seq
+        first, again = set(), set()
+        for message in (*self._by_sequence.values(), *held):
+            metadata = message.metadata
+            if metadata.consumer_seq <= delivered and metadata.stream_seq > floor:
+                (first if metadata.delivered == 1 else again).add(metadata.stream_seq)
+        waiting_again = min(info.num_redelivered, info.num_ack_pending)
+        return waiting_again <= len(again) and info.num_ack_pending - waiting_again <= len(first)
 
     def __len__(self) -> int:
         return len(self._by_sequence)
