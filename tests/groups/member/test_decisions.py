@@ -89,7 +89,7 @@ def info(pending: int, delivered: int, again: int = 0, floor: int = 0) -> Consum
 
 
 def test_a_new_owner_begins_once_nothing_is_under_way_to_the_former_one() -> None:
-    takeover = Takeover()
+    takeover: Takeover[Any] = Takeover()
     takeover.add(message(4, 4))  # 1, 2, 3 went to the former owner, of which 1 is acknowledged
     assert not takeover.is_complete(info(pending=3, delivered=4))
     takeover.add(message(3, 6, delivered=2))
@@ -112,7 +112,7 @@ def test_what_the_former_owner_acknowledges_late_does_not_stand_for_what_it_stil
 
 
 def test_of_a_message_that_came_twice_the_later_delivery_counts() -> None:
-    takeover = Takeover()
+    takeover: Takeover[Any] = Takeover()
     takeover.add(message(7, 2))
     takeover.add(message(7, 1))
     takeover.add(message(7, 9))
@@ -120,7 +120,7 @@ def test_of_a_message_that_came_twice_the_later_delivery_counts() -> None:
 
 
 def test_a_consumer_of_which_nothing_waits_is_taken_over_at_once() -> None:
-    takeover = Takeover()
+    takeover: Takeover[Any] = Takeover()
     takeover.add(message(1, 1))
     assert takeover.is_complete(info(pending=1, delivered=1))
     assert takeover.is_complete(info(pending=0, delivered=1))  # no acks

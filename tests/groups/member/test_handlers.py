@@ -256,6 +256,25 @@ async def test_messages_can_be_iterated_instead(world: World) -> None:
     world.seen.check_once_and_in_order(40)
 
 
+async def test_what_an_iteration_did_not_take_goes_to_the_next_instance_at_once(
+    world: World,
+) -> None:
+    await world.create(members=("a",))
+    await world.publish(9, keys=1)
+    config = ConsumerConfig(ack_wait=30.0, max_ack_pending=100)
+    async with world.iterate("a", config=config) as membership:
+        async for message in membership:
+            world.seen.note("first", message)
+            await message.ack_sync()
+            if len(world.seen.rows) == 2:
+                await asyncio.sleep(0)  # the next one is offered
+                break
+    async with world.join("a", world.seen.handler("second"), config=config):
+        await world.until_seen()
+    assert [row[0] for row in world.seen.rows] == 2 * ["first"] + 7 * ["second"]
+    world.seen.check_once_and_in_order(9)
+
+
 async def test_an_iteration_ends_with_the_membership(world: World, js: JetStream) -> None:
     await world.create(members=("a",))
     await world.publish(1)

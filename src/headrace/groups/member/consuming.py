@@ -218,6 +218,9 @@ class Consuming:
                 self._say_in_progress()
         except NoRespondersError:
             self._finish(Gone(self._is_settled()))
+        except Exception as error:
+            self._finish(Lost())
+            self._crew.failed(error)
 
     def _say_in_progress(self) -> None:
         """Nothing that waits here, or is being handled, shall be delivered again."""
@@ -240,11 +243,15 @@ class Consuming:
 
     # Leaving
 
+    def begin_no_more(self) -> None:
+        """``release`` follows: no handler begins from now on."""
+        self._leaving = True
+        self._stop_work()
+
     async def release(self, how: Release) -> bool:
         """Let go. True: the consumer was deleted. Errors are reported: what could not be done in order does
         itself, later."""
-        self._leaving = True
-        self._stop_work()
+        self.begin_no_more()
         deleted = False
         try:
             stays = how in (Release.HAND_OVER, Release.DELETE)

@@ -22,21 +22,23 @@ class Iteration:
     """
 
     def __init__(self) -> None:
-        self._offered: deque[tuple[GroupMessage, asyncio.Future[None]]] = deque()
-        self._taken: asyncio.Future[None] | None = None  # done when the one taken last is handled
+        self._offered: deque[tuple[GroupMessage, asyncio.Future[bool]]] = deque()
+        self._taken: asyncio.Future[bool] | None = None  # done when the one taken last is handled
         self._reader: asyncio.Future[None] | None = None
         self._over = False
         self.is_used = False
 
     async def hand_over(self, message: GroupMessage) -> None:
-        """Offer a message, and wait until it is handled."""
+        """Offer a message, and wait until it is handled. What nobody took goes back."""
         if self._over:
+            message.nak()
             return
-        handled: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        handled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._offered.append((message, handled))
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
-        await handled
+        if not await handled:
+            message.nak()
 
     async def next(self) -> GroupMessage | None:
         """The next message; None at the end."""
@@ -59,12 +61,12 @@ class Iteration:
         self._settle()
         for _, handled in self._offered:
             if not handled.done():
-                handled.set_result(None)
+                handled.set_result(False)
         self._offered.clear()
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
 
     def _settle(self) -> None:
         if self._taken is not None and not self._taken.done():
-            self._taken.set_result(None)
+            self._taken.set_result(True)
         self._taken = None

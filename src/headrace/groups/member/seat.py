@@ -89,6 +89,8 @@ class Seat:
         if state is not before:
             if state.phase is Phase.PAUSED and before.phase is not Phase.PAUSED:
                 self._resume_at = asyncio.get_running_loop().time() + self._pause_s()
+            if state.phase is Phase.RELEASING and self._consuming is not None:
+                self._consuming.begin_no_more()
             self._changed.set()
 
     async def wait(self) -> None:
