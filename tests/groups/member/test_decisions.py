@@ -100,7 +100,7 @@ def test_a_new_owner_begins_once_nothing_is_under_way_to_the_former_one() -> Non
 
 
 def test_what_the_former_owner_acknowledges_late_does_not_stand_for_what_it_still_has() -> None:
-    takeover = Takeover()
+    takeover: Takeover[Any] = Takeover()
     for sequence in (1, 2):  # 3 comes again later
         takeover.add(message(sequence, sequence + 3, delivered=2))
     takeover.add(message(4, 6))

@@ -291,8 +291,9 @@ class Membership(Generic[G]):
         """Tell every consumer's seat what it is to read now."""
         assert self._crew is not None
         wanted = plans(record, self.member)
-        for name in wanted.keys() - self._seats.keys():
-            self._seats[name] = self._seat(name)
+        for name in wanted:
+            if name not in self._seats:
+                self._seats[name] = self._seat(name)
         for name, seat in self._seats.items():
             seat.tell(Wanted(wanted.get(name)))
 

@@ -49,7 +49,8 @@ class Takeover(Generic[M]):
         counted by itself: nobody else can acknowledge that.
         """
         delivered, floor = info.delivered.consumer_seq, info.ack_floor.stream_seq
-        first, again = set(), set()
+        first: set[int] = set()
+        again: set[int] = set()
         for message in (*self._by_sequence.values(), *held):
             metadata = message.metadata
             if metadata.consumer_seq <= delivered and metadata.stream_seq > floor:
