@@ -105,7 +105,9 @@ def test_what_the_former_owner_acknowledges_late_does_not_stand_for_what_it_stil
         takeover.add(message(sequence, sequence + 3, delivered=2))
     takeover.add(message(4, 6))
     assert not takeover.is_complete(info(pending=4, delivered=6, again=2))
-    assert not takeover.is_complete(info(pending=3, delivered=6, again=1))  # 2 is acknowledged, late
+    assert not takeover.is_complete(
+        info(pending=3, delivered=6, again=1)
+    )  # 2 is acknowledged, late
     assert not takeover.is_complete(info(pending=2, delivered=6, again=0, floor=2))
     takeover.add(message(3, 7, delivered=2))
     assert takeover.is_complete(info(pending=2, delivered=7, again=1, floor=2))

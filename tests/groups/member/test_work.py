@@ -1,0 +1,100 @@
+"""The inner loop of a member: cheap for each message, and over the moment the pin is not sure any more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Broker
+from headrace.api.consumers import ConsumerConfig
+from headrace.groups import GroupMessage
+from member_world import World
+from waiting import until, until_here
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    """On a broker in the test's own loop."""
+    async with Broker(store_dir=tmp_path / "broker") as broker, broker.connect() as connection:
+        yield World(connection.jetstream())
+
+
+async def test_an_instance_that_stood_still_begins_nothing_of_what_it_had(world: World) -> None:
+    """As after SIGSTOP: the process stands still for longer than its pin lasts, its buffer full."""
+    await world.create(members=("a",))
+    config = ConsumerConfig(ack_wait=1.0, max_ack_pending=100)
+
+    def handle(message: GroupMessage) -> None:
+        world.seen.note("a", message)
+        if len(world.seen.rows) == 5:
+            deadline = time.monotonic() + 1.1
+            until_here(lambda: time.monotonic() > deadline)
+            assert not message.is_owned
+        message.ack()
+
+    await world.publish(30)
+    async with world.join("a", handle, config=config):
+        await until(lambda: set(world.seen.numbers()) == set(range(30)), "not all were handled")
+    generations = list(dict.fromkeys(row[4] for row in world.seen.rows))
+    assert Counter(row[4] for row in world.seen.rows)[generations[0]] == 5
+    assert len(generations) >= 2
+    for key in {row[1] for row in world.seen.rows}:
+        assert world.seen.numbers(key) == sorted(world.seen.numbers(key))
+
+
+@pytest.mark.parametrize("kind", ["plain", "coroutine"])
+async def test_a_message_costs_no_task_no_future_and_no_timer(
+    world: World, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    total = 3_000
+    await world.create(members=("a",))
+    await world.publish(total)
+    made: Counter[str] = Counter()
+    done = asyncio.Event()
+    handled = 0
+
+    def plain(message: GroupMessage) -> None:
+        nonlocal handled
+        handled += 1
+        message.ack()
+        if handled == 500:  # begun: from here on it is the messages alone
+            count(asyncio.get_running_loop(), made, monkeypatch)
+        if handled == total:
+            done.set()
+
+    async def coroutine(message: GroupMessage) -> None:
+        plain(message)
+
+    config = ConsumerConfig(max_ack_pending=500)
+    async with world.join("a", plain if kind == "plain" else coroutine, config=config):
+        async with asyncio.timeout(30):
+            await done.wait()
+        seen = made.copy()
+        asyncio.get_running_loop().create_future()
+        assert made["create_future"] > seen["create_future"], "nothing is counted"
+        monkeypatch.undo()
+    assert seen["create_future"] < (total - 500) / 10, seen
+    assert seen["create_task"] < 20, seen
+    assert seen["call_later"] + seen["call_at"] < (total - 500) / 10, seen
+
+
+def count(loop: Any, made: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count what the loop is asked to make."""
+
+    def counting(name: str) -> Any:
+        original = getattr(loop, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            made[name] += 1
+            return original(*arguments, **options)
+
+        return call
+
+    for name in ("create_future", "create_task", "call_later", "call_at"):
+        monkeypatch.setattr(loop, name, counting(name))
