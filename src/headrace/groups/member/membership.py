@@ -265,6 +265,8 @@ class Membership(Generic[G]):
         return f"{self._records.word} consumer group config {self.stream}-{self.group} watcher"
 
     def _changed(self, record: G) -> None:
+        if self._ending:
+            return  # nothing is begun any more
         known = self._record
         assert known is not None
         if isinstance(record, StaticGroup):
