@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Seat"]
 
+SPREAD_S: Final = 0.1
 STANDBY_MS: Final = (400, 499)  # others wait as long
 _OVERLAPS: Final = Errors.CONSUMER_WQ_NOT_UNIQUE.err_code
 _DIFFERS: Final = Errors.CONSUMER_ALREADY_EXISTS.err_code
@@ -229,6 +230,9 @@ class Seat:
         if state.release is Release.DELETE:
             if self._consumer is None or state.made is None:
                 return False
+            # All that stand by learn of a change at once. Whoever comes later finds the new consumer, instead
+            # of deleting it.
+            await asyncio.sleep(crew.random.random() * SPREAD_S)
             info = await self._consumer.info()
             if _is_in_use(info) or info.config.filter_subjects != state.made.filters:
                 return False
