@@ -48,8 +48,10 @@ class Intake:
             return messages
         first = messages[0].metadata.consumer_seq
         last = messages[-1].metadata.consumer_seq
-        if first != self._next or last - first + 1 != len(messages):
-            messages = await self._gather(messages)
+        if first == self._next and last - first + 1 == len(messages):
+            self._next = last + 1
+            return messages
+        messages = await self._gather(messages)
         if messages:
             self.follow(messages)
         return messages
