@@ -311,7 +311,10 @@ async def test_a_body_that_is_cancelled_leaves_in_order(world: World) -> None:
     world.seen.check_once_and_in_order(8)
 
 
-async def test_who_does_not_wait_for_a_handler_cancels_it(world: World, no_leaks: None) -> None:
+@pytest.mark.parametrize("concurrency", [1, 2])
+async def test_who_does_not_wait_for_a_handler_cancels_it(
+    world: World, no_leaks: None, concurrency: int
+) -> None:
     await world.create(members=("a",))
     began = asyncio.Event()
     ended: list[str] = []
@@ -324,7 +327,7 @@ async def test_who_does_not_wait_for_a_handler_cancels_it(world: World, no_leaks
             ended.append("cancelled")
             raise
 
-    membership = await world.join("a", endless).start()
+    membership = await world.join("a", endless, concurrency=concurrency).start()
     await world.publish(1)
     await began.wait()
     with pytest.raises(TimeoutError):

@@ -166,9 +166,17 @@ class Abreast:
         ]
         try:
             await self._read()
+        except asyncio.CancelledError:
+            _cancel(lanes)
+            raise
         finally:
             self.stop()
-            await asyncio.wait(lanes)
+            try:
+                await asyncio.wait(lanes)
+            except asyncio.CancelledError:
+                _cancel(lanes)
+                await asyncio.wait(lanes)
+                raise
         for lane in lanes:
             lane.result()
 
@@ -262,6 +270,11 @@ class Abreast:
     def tasks(self) -> list[asyncio.Task[None]]:
         """See ``Work``."""
         return self._tasks
+
+
+def _cancel(lanes: list[asyncio.Task[None]]) -> None:
+    for lane in lanes:
+        lane.cancel()
 
 
 def work_of(crew: Crew) -> Callable[..., Work]:
