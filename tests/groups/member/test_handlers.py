@@ -88,7 +88,7 @@ async def test_a_handler_that_runs_when_the_pin_is_lost_is_told_and_the_next_own
     world: World, js: JetStream
 ) -> None:
     await world.create(members=("a",))
-    patient = ConsumerConfig(ack_wait=10.0, max_ack_pending=100)
+    patient = ConsumerConfig(ack_wait=3.0, max_ack_pending=100)
     began, go_on = asyncio.Event(), asyncio.Event()
     lost: list[GroupMessage] = []
 
@@ -138,6 +138,7 @@ async def _until_standby(js: JetStream) -> None:
     await until(two_wait, "the second instance does not stand by")
 
 
+@pytest.mark.parametrize("reference_server", ["nats-server"], indirect=True)
 async def test_what_waits_or_runs_is_not_delivered_again_however_slow_the_handler(
     world: World,
 ) -> None:
@@ -186,6 +187,7 @@ async def test_several_handlers_at_once_are_never_two_of_one_key(world: World) -
     world.seen.check_once_and_in_order(80)
 
 
+@pytest.mark.parametrize("reference_server", ["headrace"], indirect=True)
 @pytest.mark.parametrize("concurrency", [1, 3])
 async def test_a_handler_that_fails_ends_the_membership_and_the_next_instance_has_the_message(
     world: World, concurrency: int
