@@ -16,6 +16,7 @@ from headrace.groups import (
     GroupConfigurationError,
     GroupNotFoundError,
     elastic,
+    static,
 )
 from headrace.groups.member import Membership
 from member_world import GROUP, STREAM, World
@@ -228,6 +229,9 @@ async def test_arguments_that_make_no_sense_are_refused(world: World, js: JetStr
         join(print, concurrency=0)
     with pytest.raises(GroupConfigurationError, match="one message at a time"):
         join(None, concurrency=2)
+    every = ConsumerConfig(ack_policy="all")
+    with pytest.raises(GroupConfigurationError, match="what other handlers still work at"):
+        static.join(js, STREAM, GROUP, "a", print, every, concurrency=2)
     await world.create()
     membership = join(None)
     with pytest.raises(GroupConfigurationError, match="has not begun"):

@@ -104,6 +104,11 @@ class Membership(Generic[G]):
                 f"concurrency is {concurrency}, and there is no handler; who iterates gets one message "
                 "at a time"
             )
+        if concurrency > 1 and config is not None and config.ack_policy == "all":
+            raise GroupConfigurationError(
+                f"concurrency is {concurrency}, and ack_policy 'all' acknowledges what other handlers still "
+                "work at; accepted: 'explicit', or a concurrency of 1"
+            )
         self.stream = stream
         self.group = group
         self.member = check_member_name(member)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from ...api import names
 from ...api.acks import IN_PROGRESS
 from ...api.base import encode
 from ...api.consumers import PullRequest
@@ -15,12 +16,13 @@ from .lease import Lease
 
 if TYPE_CHECKING:
     from ...api.consumers import ConsumerInfo
-    from ...client import Consumer, JetStream, JetStreamMessage
+    from ...client import Consumer, JetStream, JetStreamMessage, Message
 
 __all__ = ["Pinned"]
 
 AGAIN_S: Final = 0.05
-REFUSED: Final = 423
+HONOURED: Final = frozenset({names.MESSAGE_SIZE_EXCEEDS, names.EXCEEDED_MAX_WAITING})
+EXPIRED: Final = 408
 
 
 class Pinned:
@@ -58,20 +60,20 @@ class Pinned:
             except HeadraceError:  # the link is lost: it may be back in time
                 await asyncio.sleep(max(0.0, min(AGAIN_S, lease.until - time())))
                 continue
-            return answer.headers.status != REFUSED and lease.answered(sent, time())
+            return _is_honoured(answer) and lease.answered(sent, time())
         return False
 
     async def verify(self, lease: Lease) -> ConsumerInfo | None:
         """What the server says of the consumer; None if the pin is not ours.
 
-        Where the lease is used up by more than half it is made new: a pull, and then the server's word that
+        Where less than a third of the lease is left it is made new: a pull, and then the server's word that
         the pin is ours still.
         """
         time = asyncio.get_running_loop().time
         sent = time()
         if lease.until - sent < lease.renewal_s:
             answer = await self._connection.request(self._subject, self._pull)
-            if answer.headers.status == REFUSED:
+            if not _is_honoured(answer):
                 return None
             info = await self._info()
             if info is not None:
@@ -102,3 +104,10 @@ class Pinned:
         """Have another instance pinned, if it is still us."""
         if await self._info() is not None:
             await self._consumer.unpin(PRIORITY_GROUP)
+
+
+def _is_honoured(answer: Message) -> bool:
+    """Whether a pull went as far as keeping the pin: the server looks at the pin before it counts who waits
+    and what there is to deliver. Another answer tells of a pin, or a consumer, that is another's or gone."""
+    headers = answer.headers
+    return headers.status == EXPIRED or (headers.status, headers.description) in HONOURED

@@ -1,0 +1,84 @@
+"""Keeping the pin: which answers of a server say that it is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.errors import DisconnectedError, NoRespondersError, TimeoutError_
+from headrace.groups.member.lease import Lease
+from headrace.groups.member.pinned import Pinned
+
+
+class Connection:
+    """Answers requests as told."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.bodies: list[bytes] = []
+
+    async def request(self, subject: str, body: bytes, timeout: float | None = None) -> Any:
+        self.bodies.append(body)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        status, description = answer
+        return SimpleNamespace(headers=SimpleNamespace(status=status, description=description))
+
+
+def pinned(*answers: Any) -> tuple[Pinned, Connection]:
+    connection = Connection(*answers)
+    js: Any = SimpleNamespace(
+        connection=connection, _api=SimpleNamespace(subject=lambda *tokens: ".".join(tokens))
+    )
+    consumer: Any = SimpleNamespace(stream_name="S", name="c")
+    return Pinned(js, consumer, "PIN"), connection
+
+
+@pytest.mark.parametrize(
+    ("status", "description", "kept"),
+    [
+        (408, "Request Timeout", True),
+        (409, "Message Size Exceeds MaxBytes", True),
+        (409, "Exceeded MaxWaiting", True),
+        (423, "Nats-Pin-Id mismatch", False),
+        (423, "Nats-Wrong-Pin-Id", False),
+        (409, "Consumer Deleted", False),
+        (409, "Leadership Change", False),
+        (409, "Server Shutdown", False),
+        (400, "Bad Request - Invalid Priority Group", False),
+        (None, "", False),
+    ],
+)
+async def test_only_some_answers_say_that_the_pin_is_kept(
+    status: int | None, description: str, kept: bool
+) -> None:
+    keeper, connection = pinned((status, description))
+    now = asyncio.get_running_loop().time()
+    lease = Lease(5.0, since=now - 4.0)
+    before = lease.until
+    assert await keeper.renew(lease) is kept
+    assert (lease.until > before) is kept
+    assert b'"id":"PIN"' in connection.bodies[0]
+
+
+async def test_a_lost_link_is_given_until_the_lease_ends() -> None:
+    keeper, connection = pinned(DisconnectedError("gone"), TimeoutError_("late"), (408, ""))
+    now = asyncio.get_running_loop().time()
+    lease = Lease(5.0, since=now)
+    assert await keeper.renew(lease)
+    assert len(connection.bodies) == 3
+    keeper, connection = pinned(DisconnectedError("gone"))
+    lease = Lease(5.0, since=now - 4.99)
+    assert not await keeper.renew(lease)
+    assert not await keeper.renew(lease)
+    assert len(connection.bodies) <= 1
+
+
+async def test_a_consumer_that_is_gone_is_told_at_once() -> None:
+    keeper, _ = pinned(NoRespondersError("nobody"))
+    with pytest.raises(NoRespondersError):
+        await keeper.renew(Lease(5.0, since=asyncio.get_running_loop().time()))
