@@ -14,6 +14,7 @@ import pytest
 from headrace import Broker
 from headrace.api.consumers import ConsumerConfig
 from headrace.groups import GroupMessage
+from headrace.groups.member import consuming
 from member_world import World
 from waiting import until, until_here
 
@@ -46,6 +47,35 @@ async def test_an_instance_that_stood_still_begins_nothing_of_what_it_had(world:
     assert len(generations) >= 2
     for key in {row[1] for row in world.seen.rows}:
         assert world.seen.numbers(key) == sorted(world.seen.numbers(key))
+
+
+async def test_a_new_owner_does_not_wait_for_ever_for_what_was_sent_back_with_a_delay(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consuming, "REDELIVERIES_AWAITED", 0)
+    await world.create(members=("a",))
+    config = ConsumerConfig(ack_wait=1.0, max_ack_pending=100)
+    sent_back = asyncio.Event()
+
+    def handle(message: GroupMessage) -> None:
+        if message.payload == b"1":
+            message.nak(delay=60)
+            sent_back.set()
+        else:
+            world.seen.note("first", message)
+            message.ack()
+
+    await world.publish(3, keys=1)
+    async with world.join("a", handle, config=config):
+        await sent_back.wait()
+        await world.until_seen(2)
+    async with world.join("a", world.seen.handler("second"), config=config):
+        await world.publish(3, keys=1)
+        await world.until_seen(5)
+    assert world.seen.numbers() == [0, 2, 3, 4, 5]
+    assert [
+        str(error) for error in world.errors if "though not all of the 4 messages" in str(error)
+    ]
 
 
 @pytest.mark.parametrize("kind", ["plain", "coroutine"])

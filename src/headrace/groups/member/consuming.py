@@ -14,7 +14,7 @@ from ...errors import (
     NoRespondersError,
     PullError,
 )
-from ..errors import HandlerFailedError
+from ..errors import GroupError, HandlerFailedError
 from ..names import PRIORITY_GROUP
 from .generation import Generation
 from .intake import Intake
@@ -36,6 +36,7 @@ ASK_FIRST_S: Final = (
     0.02  # how long until a former owner's messages are asked for again, doubling …
 )
 ASK_MAX_S: Final = 0.5  # … up to here
+REDELIVERIES_AWAITED: Final = 3  # one may be lost with a link
 
 
 class Consuming:
@@ -179,13 +180,18 @@ class Consuming:
         self._takeover = takeover
         for message in first:
             takeover.add(message)
-        pause = ASK_FIRST_S
+        pause, came, waited_since = ASK_FIRST_S, 0, self._time()
         while info is None or not takeover.is_complete(info, self._unanswered()):
             if info is not None:
                 await self._receive(takeover, pause)
                 pause = min(2 * pause, ASK_MAX_S)
             if self._leaving or self.outcome.done():
                 return []
+            if takeover.came_again() > came:
+                came, waited_since = takeover.came_again(), self._time()
+            elif info is not None and self._time() - waited_since > self._patience_s:
+                self._crew.report(self._goes_on_without(info))
+                break
             info = await self._pinned.verify(self.generation.lease)
             if info is None:
                 self._finish(Lost())
@@ -194,6 +200,18 @@ class Consuming:
             return []
         self._takeover = None
         return takeover.in_order()
+
+    @property
+    def _patience_s(self) -> float:
+        settings = self._crew.settings
+        return settings.pin_s + REDELIVERIES_AWAITED * settings.redelivery_s
+
+    def _goes_on_without(self, info: ConsumerInfo) -> Exception:
+        return GroupError(
+            f"{self._crew.label} goes on at {self._plan.consumer} though not all of the "
+            f"{info.num_ack_pending} messages that wait for their acks have come to it within "
+            f"{self._patience_s:g} s, such as what was sent back with a long delay; they come out of order"
+        )
 
     async def _receive(self, takeover: Takeover[JetStreamMessage], seconds: float) -> None:
         """Take what comes, for so long."""

@@ -61,6 +61,10 @@ class Takeover(Generic[M]):
     def __len__(self) -> int:
         return len(self._by_sequence)
 
+    def came_again(self) -> int:
+        """How many of them had been delivered before."""
+        return sum(message.metadata.delivered > 1 for message in self._by_sequence.values())
+
     def in_order(self) -> list[M]:
         """All of them, in the stream's order."""
         return [message for _, message in sorted(self._by_sequence.items())]
