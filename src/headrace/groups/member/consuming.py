@@ -313,10 +313,24 @@ class Consuming:
         self._consumption._abandon()
         await asyncio.wait([self._worker], timeout=self._crew.settings.ack_wait)
         await self._confirm()
+        await self._leave_time()
         if not self.is_active:
             return False
         await self._delete()
         return True
+
+    async def _leave_time(self) -> None:
+        """The former owner may still be handling what it was given, if we were waiting for it."""
+        takeover, pinned, generation = self._takeover, self._pinned, self.generation
+        if takeover is None or pinned is None or generation is None:
+            return
+        ends, pause = self._time() + self._crew.settings.redelivery_s, ASK_FIRST_S
+        while self.is_active and self._time() < ends:
+            info = await pinned.verify(generation.lease)
+            if info is None or takeover.is_complete(info):
+                return
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, ASK_MAX_S)
 
     async def _leave(self, how: Release) -> bool:
         """There is nothing in order to be handed over."""
