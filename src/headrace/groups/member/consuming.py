@@ -327,7 +327,9 @@ class Consuming:
         ends, pause = self._time() + self._crew.settings.redelivery_s, ASK_FIRST_S
         while self.is_active and self._time() < ends:
             info = await pinned.verify(generation.lease)
-            if info is None or takeover.is_complete(info):
+            if info is None:
+                self._finish(Lost())
+            elif takeover.is_complete(info):
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, ASK_MAX_S)
