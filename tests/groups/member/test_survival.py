@@ -89,3 +89,23 @@ async def test_a_closed_connection_ends_the_membership(world: World, no_leaks: N
         with pytest.raises(ConnectionClosedError):
             await membership.wait()
     await membership.leave()
+
+
+@pytest.mark.parametrize("own_server", ["headrace"], indirect=True)
+async def test_a_beginning_that_fails_leaves_nothing(
+    world: World, no_leaks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.create(members=("a",))
+
+    async def refuse(*arguments: object) -> None:
+        raise ConnectionClosedError("closed meanwhile")
+
+    monkeypatch.setattr("headrace.groups.member.membership.announce", refuse)
+    membership = world.join("a")
+    with pytest.raises(ConnectionClosedError, match="closed meanwhile"):
+        async with membership:
+            pass
+    monkeypatch.undo()
+    async with membership:  # it had not begun
+        await world.publish(1)
+        await world.until_seen()

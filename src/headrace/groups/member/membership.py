@@ -183,6 +183,12 @@ class Membership(Generic[G]):
             )
         where = self.stream if self._is_static else elastic_stream(self.stream, self.group)
         changes = await self._records.watch(self.stream, self.group, on_error=self._report)
+        kind = StaticGroup if self._is_static else ElasticGroup
+        try:
+            self._presence = await announce(self._js, kind, self.stream, self.group, self._present)
+        except BaseException:
+            await changes.stop()
+            raise
         loop = asyncio.get_running_loop()
         self._ended = loop.create_future()
         self._record = record
@@ -206,8 +212,6 @@ class Membership(Generic[G]):
         self._watching = loop.create_task(
             self._watch(changes), name=f"record of {self._crew.label}"
         )
-        kind = StaticGroup if self._is_static else ElasticGroup
-        self._presence = await announce(self._js, kind, self.stream, self.group, self._present)
         return self
 
     def _present(self) -> Present:
