@@ -45,6 +45,15 @@ class Seen:
     def members(self, since: int = 0) -> set[str]:
         return {row[0] for row in self.rows[since:]}
 
+    def forget_repeated(self) -> list[int]:
+        """Keep the first handling of each message; the numbers of those that were handled again."""
+        first: dict[int, int] = {}
+        for place, number in enumerate(self.numbers()):
+            first.setdefault(number, place)
+        again = [n for place, n in enumerate(self.numbers()) if first[n] != place]
+        self.rows[:] = [self.rows[place] for place in first.values()]
+        return again
+
     def check_once_and_in_order(self, total: int) -> None:
         assert sorted(self.numbers()) == list(range(total))
         for key in {row[1] for row in self.rows}:
