@@ -29,12 +29,16 @@ class Connection:
         return SimpleNamespace(headers=SimpleNamespace(status=status, description=description))
 
 
-def pinned(*answers: Any) -> tuple[Pinned, Connection]:
+def pinned(*answers: Any, pinned_to: str = "PIN") -> tuple[Pinned, Connection]:
+    async def info() -> Any:
+        group = SimpleNamespace(group="PCG", pinned_client_id=pinned_to)
+        return SimpleNamespace(priority_groups=(group,))
+
     connection = Connection(*answers)
     js: Any = SimpleNamespace(
         connection=connection, _api=SimpleNamespace(subject=lambda *tokens: ".".join(tokens))
     )
-    consumer: Any = SimpleNamespace(stream_name="S", name="c")
+    consumer: Any = SimpleNamespace(stream_name="S", name="c", info=info)
     return Pinned(js, consumer, "PIN"), connection
 
 
@@ -63,6 +67,15 @@ async def test_only_some_answers_say_that_the_pin_is_kept(
     assert await keeper.renew(lease) is kept
     assert (lease.until > before) is kept
     assert b'"id":"PIN"' in connection.bodies[0]
+
+
+async def test_a_consumer_that_nobody_is_pinned_to_answers_as_ours_does_and_is_not() -> None:
+    for another in ("", "OTHER"):
+        keeper, _ = pinned((408, "Request Timeout"), pinned_to=another)
+        lease = Lease(5.0, since=asyncio.get_running_loop().time() - 4.0)
+        before = lease.until
+        assert not await keeper.renew(lease)
+        assert lease.until == before
 
 
 async def test_a_lost_link_is_given_until_the_lease_ends() -> None:

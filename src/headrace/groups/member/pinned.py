@@ -10,7 +10,7 @@ from ...api.acks import IN_PROGRESS
 from ...api.base import encode
 from ...api.consumers import PullRequest
 from ...api.times import parse_time
-from ...errors import HeadraceError, NoRespondersError
+from ...errors import HeadraceError, JetStreamApiError, NoRespondersError
 from ..names import PRIORITY_GROUP
 from .lease import Lease
 
@@ -47,6 +47,8 @@ class Pinned:
     async def renew(self, lease: Lease) -> bool:
         """Have the server keep the pin for us. False: it is lost, or was not renewed in time.
 
+        A consumer that nobody is pinned to answers the pull the same way, so it is asked who is.
+
         Raises NoRespondersError: the consumer is gone.
         """
         time = asyncio.get_running_loop().time
@@ -55,12 +57,16 @@ class Pinned:
                 answer = await self._connection.request(
                     self._subject, self._pull, timeout=lease.until - sent
                 )
+                if not _is_honoured(answer) or await self._info() is None:
+                    return False
             except NoRespondersError:
                 raise
+            except JetStreamApiError:
+                return False
             except HeadraceError:  # the link is lost: it may be back in time
                 await asyncio.sleep(max(0.0, min(AGAIN_S, lease.until - time())))
                 continue
-            return _is_honoured(answer) and lease.answered(sent, time())
+            return lease.answered(sent, time())
         return False
 
     async def verify(self, lease: Lease) -> ConsumerInfo | None:
