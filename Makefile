@@ -54,10 +54,11 @@ blocking: env  ## write the blocking jobs client again, from the asyncio one
 bench: env  ## the figures of docs/benchmarks.md, both servers side by side
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
-soak: env  ## 2,000 kills, 100 power cuts, 100,000 damages, every fault of the disk's calls, 10,000 seeds
+soak: env  ## kills, power cuts, damages, every fault of the disk's calls, 10,000 seeds, 100,000 of groups
 	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HEADRACE_CUTS=$${HEADRACE_CUTS:-100} \
 		HEADRACE_FLIPS=$${HEADRACE_FLIPS:-100000} HEADRACE_FAULTS=$${HEADRACE_FAULTS:-all} \
-		HEADRACE_SEEDS=$${HEADRACE_SEEDS:-10000} HYPOTHESIS_PROFILE=soak \
+		HEADRACE_SEEDS=$${HEADRACE_SEEDS:-10000} \
+		HEADRACE_GROUP_SEEDS=$${HEADRACE_GROUP_SEEDS:-100000} HYPOTHESIS_PROFILE=soak \
 		$(BIN)/pytest -s tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
 
 faults: env  ## 1,000 lost connections and 10,000 cancelled calls on either server

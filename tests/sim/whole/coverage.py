@@ -82,8 +82,9 @@ def watched(paths: Mapping[str, Path] = PATHS) -> Iterator[Counter[str]]:
     """Count what is entered within."""
     counts: Counter[str] = Counter()
     originals = [(path, getattr(path.owner, path.method)) for path in paths.values()]
-    for (label, path), (_, original) in zip(paths.items(), originals, strict=True):
-        setattr(path.owner, path.method, _counting(label, path.taken, original, counts))
+    for label, path in paths.items():  # several may be of one method
+        current = getattr(path.owner, path.method)
+        setattr(path.owner, path.method, _counting(label, path.taken, current, counts))
     try:
         yield counts
     finally:

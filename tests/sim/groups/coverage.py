@@ -1,0 +1,108 @@
+"""Proof that seeds went where they were meant to go: events of the world, and entries into the code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.groups.member import machine
+from headrace.groups.member.consuming import Consuming
+from headrace.groups.member.handling import Handling
+from headrace.groups.member.lease import Lease
+from headrace.groups.member.pinned import Pinned
+from headrace.groups.member.seat import Seat
+from headrace.groups.member.work import Abreast, InTurn
+from sim.whole.coverage import Path
+
+__all__ = ["EVENTS", "PATHS"]
+
+EVENTS = (
+    "ack_sync: NotOwnedError",
+    "asleep",
+    "broker hangs",
+    "broker killed",
+    "broker lost power",
+    "consumer deleted",
+    "crash replaced",
+    "cut, told: both",
+    "cut, told: client",
+    "cut, told: nobody",
+    "cut, told: server",
+    "ended: HandlerFailedError",
+    "frozen",
+    "frozen past the lease",
+    "handler failed",
+    "key changed hands",
+    "left",
+    "machine lost",
+    "mapped",
+    "mappings deleted",
+    "member added",
+    "member dropped",
+    "overlap with a cause",
+    "planned change",
+    "process killed",
+    "publish again",
+    "run",
+    "run again",
+    "slow handler",
+    "stalled",
+    "step down",
+)
+
+Taken = Callable[[tuple[Any, ...], Any], bool]
+
+
+def _was(event: type) -> Taken:
+    """The seat was told of such an event."""
+    return lambda args, result: isinstance(args[1], event)
+
+
+def _lost_with(kind: type) -> Taken:
+    """The pin or the consumer was lost while messages waited to be handled."""
+
+    def taken(args: tuple[Any, ...], result: Any) -> bool:
+        consuming, event = args
+        work = consuming._work
+        return isinstance(event, kind) and work is not None and bool(work.waiting())
+
+    return taken
+
+
+def _stopped_running(args: tuple[Any, ...], result: Any) -> bool:
+    return bool(args[0].running())
+
+
+def _without_info(args: tuple[Any, ...], result: Any) -> bool:
+    """As whoever takes over has asked for it before."""
+    return len(args) == 2
+
+
+def _refused(args: tuple[Any, ...], result: Any) -> bool:
+    return not result
+
+
+PATHS = {
+    "consumer created": Path(Seat, "tell", _was(machine.Created)),
+    "partition still another's (10100)": Path(Seat, "tell", _was(machine.Overlaps)),
+    "consumer of another plan (10148)": Path(Seat, "tell", _was(machine.Differs)),
+    "consumer of another plan deleted": Path(Seat, "tell", _was(machine.Deleted)),
+    "consumer of another plan in use": Path(Seat, "tell", _was(machine.InUse)),
+    "consumer gone, made again": Path(Seat, "tell", _was(machine.Gone)),
+    "consumer let go of": Path(Seat, "tell", _was(machine.Released)),
+    "server out of reach": Path(Seat, "tell", _was(machine.Failed)),
+    "pin lost": Path(Seat, "tell", _was(machine.Lost)),
+    "pin lost with a full buffer": Path(Consuming, "_finish", _lost_with(machine.Lost)),
+    "consumer lost with a full buffer": Path(Consuming, "_finish", _lost_with(machine.Gone)),
+    "pin handed over": Path(Pinned, "let_go"),
+    "lease renewed": Path(Pinned, "renew"),
+    "in progress said": Path(Consuming, "_say_in_progress"),
+    "former owner's messages waited for": Path(Consuming, "_receive"),
+    "lost messages waited for": Path(Consuming, "_gather", _without_info),
+    "renewal answered too late": Path(Lease, "answered", _refused),
+    "standby left": Path(Consuming, "_receive_last"),
+    "consumer given up after a drain": Path(Consuming, "_give_up"),
+    "handler running when told to stop": Path(InTurn, "stop", _stopped_running),
+    "handlers abreast running when told to stop": Path(Abreast, "stop", _stopped_running),
+    "handler retried": Path(Handling, "_may_go_on_after"),
+}

@@ -1,0 +1,116 @@
+"""One instance of a member: a process with a connection and a membership, and the handler in it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import DisconnectedError, HeadraceError, NoRespondersError, TimeoutError_
+from sim.groups.client import connect
+from sim.groups.loop import Process
+
+if TYPE_CHECKING:
+    from headrace.client.jetstream_context import JetStream
+    from sim.groups.world import World
+
+__all__ = ["Instance"]
+
+UNREACHABLE = (DisconnectedError, NoRespondersError, TimeoutError_)
+"""What whoever joins may be told, and then joins again."""
+
+
+class HandlerBrokeError(Exception):
+    """What a handler raises that fails."""
+
+
+class Instance:
+    """Lives until it is killed or leaves. Another life is another instance."""
+
+    def __init__(self, world: World, member: str, number: int) -> None:
+        self.world = world
+        self.member = member
+        self.number = number
+        self.name = f"{member}/{number}"
+        self.rng = random.Random(world.rng.getrandbits(64))
+        self.process = Process(world.universe, self.name)
+        self.membership: Any = None
+        self.has_left = False
+        self.has_joined = False
+        self.is_leaving = False
+        self.process.create_task(self._live())
+        world.universe.note("instance", self.name)
+
+    @property
+    def is_alive(self) -> bool:
+        return not (self.process.is_dead or self.has_left)
+
+    def leave(self) -> None:
+        """Gracefully."""
+        if not self.is_leaving:
+            self.is_leaving = True
+            self.world.universe.note("leaves", self.name)
+            self.process.call_soon(self._begin_to_leave)
+
+    def _begin_to_leave(self) -> None:
+        if self.has_joined:
+            self.process.create_task(self.membership.leave())
+
+    async def _live(self) -> None:
+        world = self.world
+        connection = await connect(self.process, world.network, world.host, self.rng)
+        js: JetStream = connection.jetstream()
+        await world.is_made.wait_in(self.process)
+        while not self.is_leaving:
+            self.membership = world.join(js, self)
+            try:
+                async with self.membership:
+                    self.has_joined = True
+                    if self.is_leaving:
+                        await self.membership.leave()
+                    await self.membership.wait()
+            except HeadraceError as error:
+                if self.has_joined or not isinstance(error, UNREACHABLE):
+                    world.ended(self, error)
+                await asyncio.sleep(world.pause)
+            else:
+                assert self.is_leaving, f"{self.name}: its membership ended by itself"
+            finally:
+                self.has_joined = False
+        await connection.close()
+        self.has_left = True
+        world.universe.note("left", self.name)
+
+    async def handle(self, message: Any) -> None:
+        """The user's handler."""
+        world, rng, ledger = self.world, self.rng, self.world.ledger
+        key, number = message.payload.decode().split()
+        assert message.subject.startswith(f"o.{key}."), message.subject
+        run = ledger.start(key, int(number), message.generation, self)
+        if not message.is_owned:
+            world.universe.failures.append(f"begun, and not owned: {run}")
+        try:
+            seconds = world.cast.handler_seconds * (0.5 + rng.random())
+            if rng.random() < world.cast.slow_share:
+                seconds += world.cast.ack_wait * (0.5 + rng.random())
+                ledger.counts["slow handler"] += 1
+            if seconds:
+                await asyncio.sleep(seconds)
+            if rng.random() < world.cast.failing_share:
+                ledger.counts["handler failed"] += 1
+                raise HandlerBrokeError(key)
+            if message.is_owned:
+                ledger.is_told_to_be_owned(run)
+            ledger.complete(run)
+            await self._acknowledge(message)
+        finally:
+            ledger.end(run)
+
+    async def _acknowledge(self, message: Any) -> None:
+        if self.rng.random() < self.world.cast.sync_share:
+            try:
+                await message.ack_sync()
+            except (HeadraceError, TimeoutError) as error:
+                self.world.ledger.counts[f"ack_sync: {type(error).__name__}"] += 1
+        else:
+            message.ack()

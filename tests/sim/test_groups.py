@@ -1,0 +1,99 @@
+"""A group under simulation: from one seed come its members, what they read, and what happens to them.
+
+``HEADRACE_GROUP_SEEDS`` sets how many seeds are played (1,000), ``HEADRACE_GROUP_SEED`` the first one (0). A
+seed that fails names itself; ``HEADRACE_GROUP_SEED=<seed> HEADRACE_GROUP_SEEDS=1`` plays it again, step by
+step the same, and ``python tests/sim/groups/story.py <seed>`` tells what happened in it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.groups.member.lanes import Lanes
+from sim.groups.coverage import EVENTS, PATHS
+from sim.groups.sabotage import SABOTAGES, Sabotage
+from sim.groups.simulation import simulate_many, trace
+from sim.whole.coverage import watched
+
+SEEDS = int(os.environ.get("HEADRACE_GROUP_SEEDS", "1000"))
+FIRST = int(os.environ.get("HEADRACE_GROUP_SEED", "0"))
+TOLD_EVERY = 500
+FOUND_OUT_BY = 100  # seeds, at the latest
+COVERED_FROM = 500  # so many seeds enter every path
+_BUSY = {"genre": "wild", "backlog": 5, "handler_seconds": 0.3, "max_ack_pending": 50}
+_CHANGES = {"kind": "elastic", "changes": ("map", "add", "drop")}
+# What failed once, in the casts in which it did; what happens in them has shifted with the code since.
+KEPT: list[tuple[int, dict[str, Any]]] = [
+    (33, {}),  # a consumer was deleted whose owner only a restarted server had forgotten
+    (341, {}),  # … or that had just been told to step down
+    # An acknowledgement that came late stood for a message that the former owner still had.
+    (13, {**_BUSY, "kind": "elastic", "concurrency": 3}),
+    # A record that changed while a member ended began something that nobody ended.
+    (172, {**_BUSY, **_CHANGES, "faults": ("freeze",)}),
+    # Two that stood by deleted a consumer at once, one of them the other's new one.
+    (82, {**_BUSY, **_CHANGES, "instances": 2, "layout": "interoperable"}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(14400)
+def test_keys_stay_in_order_whatever_happens_to_members_and_broker() -> None:
+    begun = time.process_time()
+    events: Counter[str] = Counter()
+    with watched(PATHS) as paths:
+        for first in range(FIRST, FIRST + SEEDS, TOLD_EVERY):
+            last = min(first + TOLD_EVERY, FIRST + SEEDS)
+            events += simulate_many(range(first, last))
+            each = (time.process_time() - begun) / (last - FIRST) * 1000
+            print(f"seeds {FIRST} to {last - 1}: {each:.0f} ms each, {events['run']} runs")
+    if SEEDS >= COVERED_FROM:
+        missed = [label for label in PATHS if not paths[label]]
+        assert not missed, f"no seed has entered: {missed}"
+        rare = [event for event in EVENTS if not events[event]]
+        assert not rare, f"never happened: {rare}"
+
+
+@pytest.mark.parametrize(("seed", "cast"), KEPT)
+def test_a_seed_that_failed_once(seed: int, cast: dict[str, Any]) -> None:
+    simulate_many([seed], **cast)
+
+
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=lambda each: each.breaks.__name__)
+def test_a_member_that_breaks_its_word_is_found_out(
+    sabotage: Sabotage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sabotage.breaks(monkeypatch)
+    with pytest.raises(AssertionError, match=r"^seed \d+: "):
+        simulate_many(range(FOUND_OUT_BY), **sabotage.cast)
+
+
+def test_a_seed_that_fails_says_how_to_play_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lanes, "take", lambda lanes: None)  # nothing is ever handled
+    with pytest.raises(AssertionError, match="seed 3: not handled") as failure:
+        simulate_many([3], concurrency=3)
+    assert "story.py 3 \"{'concurrency': 3}\"" in str(failure.value)
+
+
+def test_a_seed_plays_the_same_in_another_process_with_other_hashes() -> None:
+    seeds = range(8)
+    command = [sys.executable, "-m", "sim.groups.simulation", *map(str, seeds)]
+    here = str(Path(__file__).parents[1])
+    told = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": here},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for hash_seed in ("1", "2")
+    ]
+    mine = "".join(f"{trace(seed)}\n" for seed in seeds)
+    assert [process.communicate()[0] for process in told] == [mine, mine]
