@@ -320,16 +320,18 @@ class Consuming:
         return True
 
     async def _leave_time(self) -> None:
-        """The former owner may still be handling what it was given, if we were waiting for it."""
+        """Ask whether we are still pinned, as an admin may have given the pin to another instance. If we were
+        waiting for the former owner, it may still be handling what it was given."""
         takeover, pinned, generation = self._takeover, self._pinned, self.generation
-        if takeover is None or pinned is None or generation is None:
+        if pinned is None or generation is None:
             return
         ends, pause = self._time() + self._crew.settings.redelivery_s, ASK_FIRST_S
-        while self.is_active and self._time() < ends:
+        while self.is_active:
             info = await pinned.verify(generation.lease)
             if info is None:
                 self._finish(Lost())
-            elif takeover.is_complete(info):
+                return
+            if takeover is None or takeover.is_complete(info) or self._time() >= ends:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, ASK_MAX_S)
