@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from headrace import Broker
 from headrace.api.consumers import ConsumerConfig
 from headrace.groups import GroupMessage
 from headrace.groups.member import consuming
+from headrace.groups.member.slots import Slots
+from headrace.groups.member.work import Abreast
 from member_world import World
 from waiting import until, until_here
 
@@ -112,6 +115,24 @@ async def test_a_message_costs_no_task_no_future_and_no_timer(
     assert seen["create_future"] < (total - 500) / 10, seen
     assert seen["create_task"] < 20, seen
     assert seen["call_later"] + seen["call_at"] < (total - 500) / 10, seen
+
+
+async def test_who_is_cancelled_while_waiting_for_a_place_gives_none_back() -> None:
+    slots = Slots(1)
+    await slots.take()
+    crew = SimpleNamespace(slots=slots, concurrency=1, handler=None, key=None)
+    generation = SimpleNamespace(is_owned=True)
+    work = Abreast(crew, SimpleNamespace(), generation, [])  # type: ignore[arg-type]
+    waiting = asyncio.create_task(work._handle("key", object()))  # type: ignore[arg-type]
+    await until(lambda: slots.is_wanted, "it does not wait for a place")
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    third = asyncio.create_task(slots.take())
+    await until(lambda: slots.is_wanted or third.done(), "it neither waits nor has a place")
+    assert not third.done(), "there were two places, and only one was made"
+    slots.give()
+    await third
 
 
 def count(loop: Any, made: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,10 +230,11 @@ class Abreast:
 
     async def _handle(self, key: Hashable, message: GroupMessage) -> None:
         self._running[message] = None
-        slots = self._crew.slots
+        slots, is_placed = self._crew.slots, False
         try:
             if slots is not None:
                 await slots.take()
+                is_placed = True
                 if self._stopping or not self._generation.is_owned:
                     self._left.append(message)
                     return
@@ -245,7 +246,7 @@ class Abreast:
                 raise
             await self._handling.failed(message, error)
         finally:
-            if slots is not None:
+            if slots is not None and is_placed:
                 slots.give()
             del self._running[message]
             self._lanes.done(key)
