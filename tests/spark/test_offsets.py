@@ -31,6 +31,9 @@ def test_an_offset_survives_spark_s_json_with_the_same_text(seq: int) -> None:
     assert again == Offset(seq, EPOCH)
     assert json.dumps(again.to_dict()) == text
     assert list(again.to_dict()) == sorted(again.to_dict())
+    timed = Offset(seq, EPOCH, 1_700_000_000_000_000_000)
+    assert Offset.from_dict(json.loads(json.dumps(timed.to_dict()))) == timed
+    assert list(timed.to_dict()) == sorted(timed.to_dict())
 
 
 @pytest.mark.parametrize(
@@ -42,6 +45,7 @@ def test_an_offset_survives_spark_s_json_with_the_same_text(seq: int) -> None:
         ({"seq": -1, "epoch": EPOCH, "v": 1}, "no valid sequence"),
         ({"seq": True, "epoch": EPOCH, "v": 1}, "no valid sequence"),
         ({"seq": 1, "v": 1}, "no stream epoch"),
+        ({"seq": 1, "epoch": EPOCH, "v": 1, "since": -1}, "no valid time"),
     ],
 )
 def test_something_else_in_the_checkpoint_is_refused(raw: object, said: str) -> None:

@@ -131,6 +131,24 @@ def test_messages_that_expire_behind_the_last_one_read_are_reported_too(
         read(feed, plan(feed, 100, 900))
 
 
+@pytest.mark.parametrize("max_age_s", [0, 3600])
+def test_values_replaced_during_the_read_are_no_loss(
+    make_feed: Callable[..., Feed], max_age_s: int
+) -> None:
+    feed = make_feed(max_msgs_per_subject=1, max_age=max_age_s * 1_000_000_000)
+    keys = [f"k{n}" for n in range(50)]
+    feed.publish(keys)
+    link = feed.connect()
+    chunks = read_range(lambda: link, plan(feed, 0, 50, rows_per_chunk=10))
+    found = [next(chunks)]
+    feed.publish(keys)
+    found += chunks
+    assert sequences(found)[:10] == list(range(1, 11))
+    assert sequences(found) == sorted(set(sequences(found)))
+    assert sequences(read(feed, plan(feed, 0, 75))) == list(range(51, 76))
+    link.close()
+
+
 @pytest.mark.peer
 def test_wrong_credentials_are_not_tried_again_and_again(
     nats_server: Callable[..., peers.ServerProcess],

@@ -61,7 +61,13 @@ class Control:
         info = self.stream_info()
         state = info.state
         head = StreamHead(
-            info.created, state.first_seq, state.last_seq, state.messages, state.bytes
+            info.created,
+            state.first_seq,
+            state.last_seq,
+            state.messages,
+            state.bytes,
+            first_ns=max(0, parse_time(state.first_ts)),
+            now_ns=parse_time(info.ts) if info.ts else 0,
         )
         return head, info.config
 

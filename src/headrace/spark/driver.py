@@ -29,6 +29,7 @@ from ..errors import (
 )
 from .control import Control
 from .link import Link
+from .loss import compacts, may_be_loss, stored_after
 from .offsets import Offset, StreamHead, check_epoch, check_range, next_end
 from .options import SourceOptions, StartPosition
 from .planning import Slice, split_by_partition, split_by_sequence
@@ -47,6 +48,7 @@ class Driver:
         self._options = options
         self._connect = connect or (lambda: Link.open(options.connection))
         self._control: Control | None = None
+        self._known = (0, 0)  # everything after this sequence was stored at or after this time (ns)
         self._initial: Offset | None = None
         self._target: Offset | None = None
         self.latest: Offset | None = None  # the stream's end as last seen, for the progress report
@@ -74,21 +76,26 @@ class Driver:
         head, config = self._retry(lambda control: control.head())
         check_epoch(start, head, self._options.stream)
         self._show_progress(start, config)
-        last = head.last_seq
-        if self._target is not None:
-            last = min(last, self._target.seq)
-        elif last <= start.seq:
-            last = self._retry(lambda control: self._wait(control, config, start.seq))
+        since_ns = self._since(start, head)
+        if self._target is None and head.last_seq <= start.seq:
+            head = self._retry(lambda control: self._wait(control, config, start.seq)) or head
+        last = head.last_seq if self._target is None else min(head.last_seq, self._target.seq)
         self.latest = Offset(max(last, start.seq), head.epoch)
-        return Offset(next_end(start.seq, last, max_rows=max_rows), head.epoch)
+        end = next_end(start.seq, last, max_rows=max_rows)
+        if end == start.seq:
+            return start  # the same text, or Spark would make an empty batch of it
+        if end == head.last_seq:
+            since_ns = head.now_ns
+        return Offset(end, head.epoch, since_ns if _needs_time(config) else 0)
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """The tasks of the batch ``(start, end]``."""
         head, config = self._retry(lambda control: control.head())
         options = self._options
-        fail = options.fail_on_data_loss and config.retention == "limits"
+        since_ns = self._since(start, head)
+        fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
-        return plan_tasks(options, lo, hi)
+        return plan_tasks(options, lo, hi, since_ns)
 
     def install_sigterm(self) -> None:
         """Exit quietly when Spark ends the query; it gives no other sign.
@@ -128,7 +135,14 @@ class Driver:
                 seq = min(shown, head.last_seq)
             else:
                 self._progress.show(control, seq)
-        return Offset(seq, head.epoch)
+        return Offset(seq, head.epoch, stored_after(head, seq) if _needs_time(config) else 0)
+
+    def _since(self, start: Offset, head: StreamHead) -> int:
+        """When the messages after ``start`` were stored at the earliest, by all that is known."""
+        seq, known_ns = self._known
+        since_ns = max(start.since_ns, stored_after(head, start.seq), known_ns * (seq <= start.seq))
+        self._known = (start.seq, since_ns)
+        return since_ns
 
     def _show_progress(self, start: Offset, config: StreamConfig) -> None:
         progress = self._progress
@@ -139,22 +153,22 @@ class Driver:
             self._progress_started = True
         self._retry(lambda control: progress.show(control, start.seq))
 
-    def _wait(self, control: Control, config: StreamConfig, seq: int) -> int:
-        """Wait for a message after ``seq``, at most the poll timeout; returns the stream's end."""
+    def _wait(self, control: Control, config: StreamConfig, seq: int) -> StreamHead | None:
+        """Wait for a message after ``seq``, at most the poll timeout. Returns the new head; None for none."""
         timeout_s = self._options.poll_timeout_s
         if config.retention == "workqueue":
             # A work queue must not have another consumer, so it is polled.
             deadline = time.monotonic() + timeout_s
-            while (last := control.head()[0].last_seq) <= seq and time.monotonic() < deadline:
+            while (head := control.head()[0]).last_seq <= seq and time.monotonic() < deadline:
                 time.sleep(min(POLL_WITHOUT_EVENT_S, timeout_s))
-            return last
+            return head
         if self._tail is None or not self._tail.stands_at(control, seq):
             if self._tail is not None:
                 self._tail.close(control)
             self._tail = _Tail(control, seq)
         if not self._tail.wait(timeout_s):
-            return seq
-        return control.head()[0].last_seq
+            return None
+        return control.head()[0]
 
     def _retry(self, call: Callable[[Control], T]) -> T:
         """Call with a live connection, and again on a new one if it broke; then give up."""
@@ -246,12 +260,19 @@ def locate(control: Control, position: StartPosition, head: StreamHead, *, as_en
     return info.delivered.stream_seq
 
 
-def plan_tasks(options: SourceOptions, lo: int, hi: int) -> list[Slice]:
-    """Split ``(lo, hi]`` as the options say."""
+def _needs_time(config: StreamConfig) -> bool:
+    """Whether offsets carry a time: only it tells messages that aged from those that were replaced."""
+    return compacts(config) and config.max_age > 0
+
+
+def plan_tasks(options: SourceOptions, lo: int, hi: int, since_ns: int) -> list[Slice]:
+    """Split ``(lo, hi]``, stored at or after ``since_ns``, as the options say."""
     if options.split_by == "partition":
-        return split_by_partition(
+        slices = split_by_partition(
             lo, hi, partitions=options.partitions, max_tasks=options.max_tasks
         )
-    return split_by_sequence(
-        lo, hi, max_tasks=options.max_tasks, min_messages=options.min_messages_per_task
-    )
+    else:
+        slices = split_by_sequence(
+            lo, hi, max_tasks=options.max_tasks, min_messages=options.min_messages_per_task
+        )
+    return [piece._replace(since_ns=since_ns) for piece in slices]

@@ -25,7 +25,8 @@ class StreamHead(NamedTuple):
 
     ``epoch`` is the time of the stream's creation as the server writes it: a stream that was deleted and
     created again under the same name has another one. An empty stream has ``first_seq == last_seq + 1``, or
-    0 and 0 if it never held a message.
+    0 and 0 if it never held a message. ``first_ns`` is when its first message was stored, ``now_ns`` the
+    server's time; 0 where the server does not tell.
     """
 
     epoch: str
@@ -33,6 +34,8 @@ class StreamHead(NamedTuple):
     last_seq: int
     messages: int
     bytes: int
+    first_ns: int = 0
+    now_ns: int = 0
 
     @property
     def mean_bytes(self) -> int:
@@ -41,14 +44,23 @@ class StreamHead(NamedTuple):
 
 
 class Offset(NamedTuple):
-    """The last sequence read (0: nothing yet) of the stream created at ``epoch``."""
+    """The last sequence read (0: nothing yet) of the stream created at ``epoch``.
+
+    ``since_ns``: every later message was stored at or after this time (0: not known). It tells messages
+    that aged from messages that were replaced; see ``loss``.
+    """
 
     seq: int
     epoch: str
+    since_ns: int = 0
 
     def to_dict(self) -> OffsetDict:
         """The form Spark keeps in its checkpoint; keys sorted."""
-        return {"epoch": self.epoch, "seq": self.seq, "v": VERSION}
+        raw: OffsetDict = {"epoch": self.epoch, "seq": self.seq}
+        if self.since_ns:
+            raw["since"] = self.since_ns
+        raw["v"] = VERSION
+        return raw
 
     @classmethod
     def from_dict(cls, raw: object) -> Offset:
@@ -64,7 +76,10 @@ class Offset(NamedTuple):
             raise ConfigurationError(f"the checkpoint's offset has no valid sequence: {raw!r}")
         if not isinstance(epoch, str):
             raise ConfigurationError(f"the checkpoint's offset names no stream epoch: {raw!r}")
-        return cls(seq, epoch)
+        since = raw.get("since", 0)
+        if not isinstance(since, int) or isinstance(since, bool) or since < 0:
+            raise ConfigurationError(f"the checkpoint's offset has no valid time: {raw!r}")
+        return cls(seq, epoch, since)
 
 
 def check_epoch(offset: Offset, head: StreamHead, stream: str) -> None:

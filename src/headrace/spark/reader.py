@@ -23,6 +23,7 @@ from ..message import StoredMessage
 from ..wire import Frame
 from .control import Control
 from .link import Link
+from .loss import can_lose, may_be_loss
 from .offsets import DataLossError
 
 PULL_MESSAGES_MAX: Final = 20_000  # the most messages of one pull request
@@ -62,6 +63,7 @@ class ReadPlan(NamedTuple):
     rows_per_chunk: int
     read_timeout_s: float
     fail_on_data_loss: bool
+    since_ns: int = 0  # every message of the range was stored at or after this time
 
 
 def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
@@ -71,7 +73,7 @@ def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
     the rows in any case.
 
     Raises:
-        DataLossError: messages expired while they were being read (limits retention only).
+        DataLossError: messages expired while they were being read (see ``loss``).
         ConnectionClosedError: the server cannot be reached, after several attempts.
         TimeoutError_: the server answers but delivers nothing.
     """
@@ -140,7 +142,7 @@ class _RangeReader:
         plan = self._plan
         self._control = control = Control(self._connect(), plan.stream)
         head, config = control.head()
-        self._limited = config.retention == "limits"
+        self._limited = can_lose(config)
         if config.retention == "workqueue":
             window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes))
             yield from self._get_one_by_one(control, head.first_seq, head.last_seq, window)
@@ -290,17 +292,18 @@ class _RangeReader:
         """Raise if messages may have expired before they were among the ``rows`` up to ``last``.
 
         Limits remove from the head. So messages after the current head existed when they were delivered,
-        and a gapless sequence of messages is complete whatever happened since.
+        and a gapless sequence of messages is complete whatever happened since. What newer messages have
+        replaced is no loss.
         """
         before, self._checked = self._checked, last
         if not (self._limited and self._plan.fail_on_data_loss) or last - before == rows:
             return
-        first_seq = control.head()[0].first_seq
-        if first_seq > before + 1:
+        head, config = control.head()
+        if head.first_seq > before + 1 and may_be_loss(config, head, self._plan.since_ns):
             raise DataLossError(
-                f"stream {self._plan.stream!r} begins at sequence {first_seq} now: messages after {before} "
-                "were removed while a task was reading them (limits or purge). Read more often, keep "
-                "messages longer, or set failOnDataLoss=false to go on without them"
+                f"stream {self._plan.stream!r} begins at sequence {head.first_seq} now: messages after "
+                f"{before} were removed while a task was reading them (limits or purge). Read more often, "
+                "keep messages longer, or set failOnDataLoss=false to go on without them"
             )
 
     def _get_one_by_one(

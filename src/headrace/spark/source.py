@@ -26,6 +26,7 @@ from .columns import check_columns, ddl
 from .control import Control
 from .driver import Driver, locate, plan_tasks
 from .link import Link
+from .loss import may_be_loss, stored_after
 from .offsets import Offset, check_range
 from .options import SourceOptions, parse_options
 from .planning import Slice
@@ -90,10 +91,12 @@ class JetStreamBatchReader(DataSourceReader):
         finally:
             link.close()
         if hi > lo:
-            fail = options.fail_on_data_loss and config.retention == "limits"
+            since_ns = stored_after(head, lo)
+            fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
             start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
             lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
-        return [SlicePartition(piece) for piece in plan_tasks(options, lo, hi)]
+            return [SlicePartition(piece) for piece in plan_tasks(options, lo, hi, since_ns)]
+        return []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For an empty list Spark would create one partition without a value.

@@ -60,6 +60,7 @@ def read_slice(
         options.rows_per_batch,
         options.read_timeout_s,
         options.fail_on_data_loss,
+        piece.since_ns,
     )
     try:
         for chunk in read_range(connect, plan):
