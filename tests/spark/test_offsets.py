@@ -31,9 +31,9 @@ def test_an_offset_survives_spark_s_json_with_the_same_text(seq: int) -> None:
     assert again == Offset(seq, EPOCH)
     assert json.dumps(again.to_dict()) == text
     assert list(again.to_dict()) == sorted(again.to_dict())
-    timed = Offset(seq, EPOCH, 1_700_000_000_000_000_000)
-    assert Offset.from_dict(json.loads(json.dumps(timed.to_dict()))) == timed
-    assert list(timed.to_dict()) == sorted(timed.to_dict())
+    full = Offset(seq, EPOCH, 1_700_000_000_000_000_000, 0)
+    assert Offset.from_dict(json.loads(json.dumps(full.to_dict()))) == full
+    assert list(full.to_dict()) == sorted(full.to_dict())
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,8 @@ def test_an_offset_survives_spark_s_json_with_the_same_text(seq: int) -> None:
         ({"seq": 1, "epoch": EPOCH, "v": 2}, "version 2"),
         ({"seq": -1, "epoch": EPOCH, "v": 1}, "no valid sequence"),
         ({"seq": True, "epoch": EPOCH, "v": 1}, "no valid sequence"),
-        ({"seq": 1, "v": 1}, "no stream epoch"),
+        ({"seq": 1, "v": 1, "epoch": 7}, "no valid stream epoch"),
+        ({"seq": 1, "epoch": EPOCH, "v": 1, "begin": -1}, "no valid time or begin"),
         ({"seq": 1, "epoch": EPOCH, "v": 1, "since": -1}, "no valid time"),
     ],
 )
@@ -56,6 +57,13 @@ def test_something_else_in_the_checkpoint_is_refused(raw: object, said: str) -> 
 def test_a_stream_made_again_is_noticed() -> None:
     with pytest.raises(DataLossError, match="not the one this query read before"):
         check_epoch(Offset(5, "earlier"), head(1, 10), "S")
+
+
+def test_a_checkpoint_that_names_no_epoch_goes_on_with_the_stream_that_is_there() -> None:
+    old = Offset.from_dict({"seq": 5, "v": 1})
+    check_epoch(old, head(1, 10), "S")
+    with pytest.raises(DataLossError, match="restored from an older copy"):
+        check_epoch(old, head(1, 4), "S")
 
 
 def test_a_stream_restored_from_an_older_copy_is_noticed() -> None:

@@ -49,6 +49,7 @@ def test_an_unknown_option_lists_the_accepted_ones() -> None:
         ("maxTasks", "many", "a whole number"),
         ("failOnDataLoss", "yes", "true or false"),
         ("splitBy", "key", "sequence or partition"),
+        ("onStreamReset", "newest", "fail, earliest or latest"),
         ("partitionBy", "token=0", "token=K"),
         ("pollTimeout", "1h", "250ms"),
     ],
@@ -101,6 +102,22 @@ def test_a_timestamp_is_milliseconds_or_a_date_and_goes_before_offsets() -> None
     by_text = parse_options({"stream": "S", "startingTimestamp": "2013-01-01T05:00:00.5Z"})
     assert by_number.starting == by_text.starting
     assert by_text.starting == StartPosition("time", time="2013-01-01T05:00:00.5Z")
+
+
+@pytest.mark.parametrize(
+    ("given", "streaming", "rule"),
+    [
+        ({}, True, "fail"),
+        ({"failOnDataLoss": "false"}, True, "earliest"),
+        ({"failOnDataLoss": "false", "onStreamReset": "fail"}, True, "fail"),
+        ({"onStreamReset": "Latest"}, True, "latest"),
+        ({"onStreamReset": "latest"}, False, "fail"),
+    ],
+)
+def test_a_stream_made_again_fails_the_query_unless_told_otherwise(
+    given: dict[str, str], streaming: bool, rule: str
+) -> None:
+    assert parse_options({"stream": "S", **given}, streaming=streaming).on_stream_reset == rule
 
 
 def test_tasks_follow_the_partitions_unless_told_otherwise() -> None:

@@ -149,6 +149,54 @@ def test_values_replaced_during_the_read_are_no_loss(
     link.close()
 
 
+def made_again(feed: Feed, messages: int) -> None:
+    feed.call(f"STREAM.DELETE.{feed.name}")
+    feed.create()
+    feed.publish_numbers(1, messages)
+
+
+@pytest.mark.parametrize("retention", ["limits", "workqueue"])
+def test_a_stream_made_again_is_not_read_for_the_one_that_was_planned(
+    make_feed: Callable[..., Feed], retention: str
+) -> None:
+    feed = make_feed(retention=retention)
+    feed.publish_numbers(1, 10)
+    planned = plan(feed, 0, 10, epoch=feed.control.head()[0].epoch)
+    assert sequences(read(feed, planned)) == list(range(1, 11))
+    feed.call(f"STREAM.DELETE.{feed.name}")
+    feed.create(retention=retention)
+    feed.publish_numbers(1, 20)
+    with pytest.raises(DataLossError, match="not the one this query read before"):
+        read(feed, planned)
+    assert read(feed, planned._replace(fail_on_reset=False)) == []
+
+
+@pytest.mark.parametrize("rows", [10, 1000])
+@pytest.mark.parametrize("accepted", [True, False])
+def test_a_stream_made_again_during_the_read_is_found_before_the_last_rows_are_passed_on(
+    feed: Feed, rows: int, accepted: bool
+) -> None:
+    feed.publish_numbers(1, 100)
+    planned = plan(feed, 0, 100, epoch=feed.control.head()[0].epoch, rows_per_chunk=rows)
+    link = feed.connect()
+
+    class Meddled(Link):
+        """Makes the stream again when the pull request has been sent, so when rows are on their way."""
+
+        def poll(self, timeout_s: float) -> list[Any]:
+            frames = super().poll(timeout_s)
+            if frames and any(frame[3] for frame in frames):
+                made_again(feed, 100)
+            return frames
+
+    link.__class__ = Meddled
+    found: list[Chunk] = []
+    with pytest.raises(DataLossError, match="not the one this query read before"):
+        found.extend(read_range(lambda: link, planned._replace(fail_on_reset=not accepted)))
+    assert sum(len(chunk.payloads) for chunk in found) < 100
+    link.close()
+
+
 @pytest.mark.peer
 def test_wrong_credentials_are_not_tried_again_and_again(
     nats_server: Callable[..., peers.ServerProcess],

@@ -8,13 +8,14 @@ query polls without a pause, and at the end the process gets SIGTERM and nothing
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
 import time
 from collections.abc import Callable
 from types import FrameType
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from ..api import base
 from ..api.consumers import PullRequest
@@ -30,10 +31,12 @@ from ..errors import (
 from .control import Control
 from .link import Link
 from .loss import compacts, may_be_loss, stored_after
-from .offsets import Offset, StreamHead, check_epoch, check_range, next_end
-from .options import SourceOptions, StartPosition
+from .offsets import Offset, StreamHead, check_epoch, check_range, next_end, reset_of
+from .options import LATEST, SourceOptions, StartPosition
 from .planning import Slice, split_by_partition, split_by_sequence
 from .progress import Progress
+
+_LOG: Final = logging.getLogger("headrace.spark")
 
 T = TypeVar("T")
 
@@ -71,10 +74,11 @@ class Driver:
         """The end of the next batch after ``start``; ``start`` itself if nothing arrived for a while.
 
         Raises:
-            DataLossError: the stream is not the one ``start`` belongs to.
+            DataLossError: the stream is not the one ``start`` belongs to, and ``onStreamReset`` is fail.
         """
         head, config = self._retry(lambda control: control.head())
-        check_epoch(start, head, self._options.stream)
+        if self._is_reset(start, head):
+            return self._begin_anew(head, config, max_rows)
         self._show_progress(start, config)
         since_ns = self._since(start, head)
         if self._target is None and head.last_seq <= start.seq:
@@ -92,10 +96,14 @@ class Driver:
         """The tasks of the batch ``(start, end]``."""
         head, config = self._retry(lambda control: control.head())
         options = self._options
+        if self._is_reset(end, head):
+            return []  # the batch is gone with its stream; the next one begins the new stream
+        if end.begin is not None:
+            start = Offset(end.begin, end.epoch)
         since_ns = self._since(start, head)
         fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
-        return plan_tasks(options, lo, hi, since_ns)
+        return plan_tasks(options, lo, hi, since_ns, head.epoch)
 
     def install_sigterm(self) -> None:
         """Exit quietly when Spark ends the query; it gives no other sign.
@@ -136,6 +144,28 @@ class Driver:
             else:
                 self._progress.show(control, seq)
         return Offset(seq, head.epoch, stored_after(head, seq) if _needs_time(config) else 0)
+
+    def _is_reset(self, offset: Offset, head: StreamHead) -> bool:
+        """Whether this offset belongs to another stream, and the query goes on with this one."""
+        if self._options.on_stream_reset == "fail":
+            check_epoch(offset, head, self._options.stream)
+        reason = reset_of(offset, head, self._options.stream)
+        if reason:
+            _LOG.warning("%s; going on with %s of it", reason, self._options.on_stream_reset)
+        return bool(reason)
+
+    def _begin_anew(self, head: StreamHead, config: StreamConfig, max_rows: int | None) -> Offset:
+        """The end of the first batch of a stream that took the place of the one read before."""
+        from_end = self._options.on_stream_reset == LATEST
+        begin = head.last_seq if from_end else max(0, head.first_seq - 1)
+        self._known, self._tail, self._progress_started = (0, 0), None, False
+        if self._target is not None:
+            self._target = Offset(head.last_seq, head.epoch)
+        self._show_progress(Offset(begin, head.epoch), config)
+        self.latest = Offset(head.last_seq, head.epoch)
+        end = next_end(begin, head.last_seq, max_rows=max_rows)
+        since_ns = stored_after(head, end) if _needs_time(config) else 0
+        return Offset(end, head.epoch, since_ns, begin)
 
     def _since(self, start: Offset, head: StreamHead) -> int:
         """When the messages after ``start`` were stored at the earliest, by all that is known."""
@@ -265,8 +295,8 @@ def _needs_time(config: StreamConfig) -> bool:
     return compacts(config) and config.max_age > 0
 
 
-def plan_tasks(options: SourceOptions, lo: int, hi: int, since_ns: int) -> list[Slice]:
-    """Split ``(lo, hi]``, stored at or after ``since_ns``, as the options say."""
+def plan_tasks(options: SourceOptions, lo: int, hi: int, since_ns: int, epoch: str) -> list[Slice]:
+    """Split ``(lo, hi]`` of the stream of ``epoch``, stored at or after ``since_ns``, as the options say."""
     if options.split_by == "partition":
         slices = split_by_partition(
             lo, hi, partitions=options.partitions, max_tasks=options.max_tasks
@@ -275,4 +305,4 @@ def plan_tasks(options: SourceOptions, lo: int, hi: int, since_ns: int) -> list[
         slices = split_by_sequence(
             lo, hi, max_tasks=options.max_tasks, min_messages=options.min_messages_per_task
         )
-    return [piece._replace(since_ns=since_ns) for piece in slices]
+    return [piece._replace(since_ns=since_ns, epoch=epoch) for piece in slices]

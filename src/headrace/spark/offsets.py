@@ -7,7 +7,7 @@ so the dictionary's keys are always in the same (sorted) order.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 from ..errors import ConfigurationError, HeadraceError
 
@@ -46,17 +46,21 @@ class StreamHead(NamedTuple):
 class Offset(NamedTuple):
     """The last sequence read (0: nothing yet) of the stream created at ``epoch``.
 
+    ``epoch`` is empty in checkpoints that do not name one; they are taken for the stream that is there.
     ``since_ns``: every later message was stored at or after this time (0: not known). It tells messages
-    that aged from messages that were replaced; see ``loss``.
+    that aged from messages that were replaced; see ``loss``. ``begin``: the batch that ends here is the first
+    of a stream made again and begins after this sequence of it, wherever the batch before ended.
     """
 
     seq: int
     epoch: str
     since_ns: int = 0
+    begin: int | None = None
 
     def to_dict(self) -> OffsetDict:
         """The form Spark keeps in its checkpoint; keys sorted."""
-        raw: OffsetDict = {"epoch": self.epoch, "seq": self.seq}
+        raw: OffsetDict = {} if self.begin is None else {"begin": self.begin}
+        raw |= {"epoch": self.epoch, "seq": self.seq}
         if self.since_ns:
             raw["since"] = self.since_ns
         raw["v"] = VERSION
@@ -67,32 +71,46 @@ class Offset(NamedTuple):
         """Read the output of ``to_dict``. Raises ConfigurationError that says what was found instead."""
         if not isinstance(raw, dict):
             raise ConfigurationError(f"not an offset of the jetstream source: {raw!r}")
-        version, seq, epoch = raw.get("v"), raw.get("seq"), raw.get("epoch")
+        version, seq, epoch = raw.get("v"), raw.get("seq"), raw.get("epoch", "")
         if version != VERSION:
             raise ConfigurationError(
                 f"the checkpoint's offset has version {version!r}; this release reads version {VERSION}"
             )
-        if not isinstance(seq, int) or isinstance(seq, bool) or seq < 0:
+        if not _is_count(seq):
             raise ConfigurationError(f"the checkpoint's offset has no valid sequence: {raw!r}")
         if not isinstance(epoch, str):
-            raise ConfigurationError(f"the checkpoint's offset names no stream epoch: {raw!r}")
-        since = raw.get("since", 0)
-        if not isinstance(since, int) or isinstance(since, bool) or since < 0:
-            raise ConfigurationError(f"the checkpoint's offset has no valid time: {raw!r}")
-        return cls(seq, epoch, since)
+            raise ConfigurationError(f"the checkpoint's offset has no valid stream epoch: {raw!r}")
+        since, begin = raw.get("since", 0), raw.get("begin")
+        if not _is_count(since) or not (begin is None or _is_count(begin)):
+            raise ConfigurationError(f"the checkpoint's offset has no valid time or begin: {raw!r}")
+        return cls(seq, epoch, since, begin)
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def reset_of(offset: Offset, head: StreamHead, stream: str) -> str:
+    """A sentence about why ``head`` cannot be the stream of this offset; "" if it can."""
+    if offset.epoch and offset.epoch != head.epoch:
+        return (
+            f"stream {stream!r} is not the one this query read before: it was created at {head.epoch}, "
+            f"the one before at {offset.epoch}"
+        )
+    if offset.seq > head.last_seq:
+        return (
+            f"stream {stream!r} ends at sequence {head.last_seq}, before {offset.seq} which this query "
+            "already read: it was restored from an older copy"
+        )
+    return ""
 
 
 def check_epoch(offset: Offset, head: StreamHead, stream: str) -> None:
     """Raise DataLossError if ``head`` cannot be the stream of this offset."""
-    if offset.epoch != head.epoch:
+    if reason := reset_of(offset, head, stream):
         raise DataLossError(
-            f"stream {stream!r} is not the one this query read before: it was created at {head.epoch}, "
-            f"the checkpoint belongs to one created at {offset.epoch}. Start again with a new checkpoint"
-        )
-    if offset.seq > head.last_seq:
-        raise DataLossError(
-            f"stream {stream!r} ends at sequence {head.last_seq}, before {offset.seq} which this query "
-            "already read: it was restored from an older copy. Start again with a new checkpoint"
+            f"{reason}. Set onStreamReset=earliest or latest to go on with the stream that is there now, or "
+            "start again with a new checkpoint"
         )
 
 

@@ -16,6 +16,7 @@ from ..errors import ConfigurationError, InvalidSubjectError
 from ..subjects import check_pattern
 
 SplitBy = Literal["sequence", "partition"]
+OnStreamReset = Literal["fail", "earliest", "latest"]
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -74,6 +75,7 @@ class SourceOptions:
     ending: StartPosition
     max_offsets_per_trigger: int | None
     fail_on_data_loss: bool
+    on_stream_reset: OnStreamReset
     split_by: SplitBy
     partitions: int
     partition_rule: PartitionRule
@@ -186,6 +188,13 @@ def _split(name: str, value: str) -> str:
     return lowered
 
 
+def _on_reset(name: str, value: str) -> str:
+    lowered = value.strip().lower()
+    if lowered not in ("fail", EARLIEST, LATEST):
+        raise _fail(name, value, "fail, earliest or latest")
+    return lowered
+
+
 def _rule(name: str, value: str) -> PartitionRule:
     text = value.strip().lower()
     found = re.fullmatch(r"token(?:=([1-9]\d*))?", text)
@@ -222,6 +231,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
         _at_least(1)),
     Option("failOnDataLoss", "true",
         "Fail when messages were removed before they were read; false: continue without them.", _flag),
+    Option("onStreamReset", "",
+        "What a streaming query does when its stream was deleted and created again, or restored from an "
+        "older copy: fail, or go on with the new one from earliest or latest. Default: fail, or earliest "
+        "with failOnDataLoss=false. A batch read always fails.", _on_reset),
     Option("splitBy", "sequence",
         "Tasks take contiguous sequences, or whole partitions (order per key inside a task).", _split),
     Option("partitions", "", "How many partitions there are; needed for splitBy=partition.", _at_least(1)),
@@ -284,6 +297,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         ending=ending,
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"] or None,
         fail_on_data_loss=values["failOnDataLoss"],
+        on_stream_reset=_reset_rule(values, streaming),
         split_by=split_by,
         partitions=partitions,
         partition_rule=values["partitionBy"],
@@ -317,6 +331,13 @@ def _collect(raw: Mapping[str, str]) -> dict[str, Any]:
         values[option.name] = "" if empty_is_default else option.parse(option.name, text)
     values["subjects"] = values["subjects"] or ()
     return values
+
+
+def _reset_rule(values: Mapping[str, Any], streaming: bool | None) -> OnStreamReset:
+    if streaming is False:
+        return "fail"
+    rule: OnStreamReset | Literal[""] = values["onStreamReset"]
+    return rule or ("fail" if values["failOnDataLoss"] else "earliest")
 
 
 def _check_together(values: Mapping[str, Any], streaming: bool | None) -> None:

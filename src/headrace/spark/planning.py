@@ -9,13 +9,15 @@ from typing import NamedTuple
 class Slice(NamedTuple):
     """One task: the sequences ``(lo, hi]``, and of them only these partitions (empty: all).
 
-    ``since_ns``: every message of the batch was stored at or after this time (0: not known).
+    ``since_ns``: every message of the batch was stored at or after this time (0: not known). ``epoch``: when
+    the stream that was planned for was created.
     """
 
     lo: int
     hi: int
     partitions: tuple[int, ...] = ()
     since_ns: int = 0
+    epoch: str = ""
 
     @property
     def width(self) -> int:

@@ -8,6 +8,7 @@ position if a connection breaks, and both return the same rows for the same rang
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from itertools import accumulate
@@ -24,7 +25,9 @@ from ..wire import Frame
 from .control import Control
 from .link import Link
 from .loss import can_lose, may_be_loss
-from .offsets import DataLossError
+from .offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
+
+_LOG: Final = logging.getLogger("headrace.spark")
 
 PULL_MESSAGES_MAX: Final = 20_000  # the most messages of one pull request
 PULL_BYTES: Final = 16 * 1024 * 1024  # … and about the most bytes, by the mean message size
@@ -64,6 +67,10 @@ class ReadPlan(NamedTuple):
     read_timeout_s: float
     fail_on_data_loss: bool
     since_ns: int = 0  # every message of the range was stored at or after this time
+    epoch: str = ""  # when the stream was created; "" for whichever has this name
+    fail_on_reset: bool = (
+        True  # False: a stream made again before the first row leaves the range empty
+    )
 
 
 def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
@@ -142,10 +149,13 @@ class _RangeReader:
         plan = self._plan
         self._control = control = Control(self._connect(), plan.stream)
         head, config = control.head()
+        if self._is_reset(head):
+            return
         self._limited = can_lose(config)
         if config.retention == "workqueue":
             window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes))
             yield from self._get_one_by_one(control, head.first_seq, head.last_seq, window)
+            self._is_reset(control.head()[0])
             return
         if self._last < plan.hi:
             ahead = min(head.messages, head.last_seq - self._last)
@@ -154,11 +164,31 @@ class _RangeReader:
             for frames in self._pull(control, batch, pending):
                 self._buffer += frames
                 self._buffered_bytes += sum(len(frame[5]) for frame in frames)
-                while self._is_chunk_full:
+                while self._holds_more_than_a_chunk:
                     yield self._cut(control)
+        self._is_reset(control.head()[0])  # before the last rows are passed on
         while self._buffer:
             yield self._cut(control)
         self._check_expiry(control, plan.hi, 0)
+
+    def _is_reset(self, head: StreamHead) -> bool:
+        """Whether the range is gone with its stream, and that is accepted. Raises DataLossError if it is not.
+
+        Called before the read and after it: a read by name may begin in one stream and end in another.
+        """
+        plan = self._plan
+        if not plan.epoch:
+            return False
+        end = Offset(plan.hi, plan.epoch)
+        reason = reset_of(end, head, plan.stream)
+        if not reason:
+            return False
+        if plan.fail_on_reset:
+            check_epoch(end, head, plan.stream)
+        if self._last > plan.lo:
+            raise DataLossError(f"{reason}. It happened during a read; start the query again")
+        _LOG.warning("%s; %d sequences were not read", reason, plan.hi - plan.lo)
+        return True
 
     def _create_consumer(self, control: Control, wanted: str, ahead: int) -> int:
         """Create the ephemeral consumer after ``_last``. Returns how many messages are pending for it.
@@ -263,9 +293,9 @@ class _RangeReader:
         return following == 0 or following > self._plan.hi
 
     @property
-    def _is_chunk_full(self) -> bool:
+    def _holds_more_than_a_chunk(self) -> bool:
         rows, size = len(self._buffer), self._buffered_bytes
-        return rows >= self._plan.rows_per_chunk or size > CHUNK_BYTES
+        return rows > self._plan.rows_per_chunk or size > CHUNK_BYTES
 
     def _cut(self, control: Control) -> Chunk:
         """Take the next chunk off the buffer; the same range is always cut at the same places."""

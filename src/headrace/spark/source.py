@@ -95,7 +95,8 @@ class JetStreamBatchReader(DataSourceReader):
             fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
             start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
             lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
-            return [SlicePartition(piece) for piece in plan_tasks(options, lo, hi, since_ns)]
+            pieces = plan_tasks(options, lo, hi, since_ns, head.epoch)
+            return [SlicePartition(piece) for piece in pieces]
         return []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

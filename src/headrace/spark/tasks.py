@@ -61,6 +61,8 @@ def read_slice(
         options.read_timeout_s,
         options.fail_on_data_loss,
         piece.since_ns,
+        piece.epoch,
+        options.on_stream_reset == "fail",
     )
     try:
         for chunk in read_range(connect, plan):
