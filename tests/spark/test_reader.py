@@ -17,6 +17,7 @@ from headrace.spark.options import Connection
 from headrace.spark.reader import Chunk, ReadPlan, read_range
 
 from .conftest import Feed
+from .virtual import Time
 
 
 def plan(feed: Feed, lo: int, hi: int, **changes: Any) -> ReadPlan:
@@ -229,6 +230,52 @@ def test_a_broken_connection_is_replaced_and_nothing_is_read_twice(feed: Feed) -
     assert len(links) >= 2
     assert sequences(found) == list(range(1, 30_001))
     links[-1].close()
+
+
+def test_a_server_that_is_away_for_a_minute_does_not_end_a_task(feed: Feed) -> None:
+    feed.publish_numbers(1, 30_000)
+    time_ = Time()
+    links: list[Link] = []
+
+    def connect() -> Link:
+        if links and time_.clock() < 60.0:
+            raise ConnectFailedError("cannot reach a NATS server")
+        links.append(feed.connect())
+        return links[-1]
+
+    found: list[Chunk] = []
+    for chunk in read_range(connect, plan(feed, 0, 30_000), time_.patience(120.0)):
+        found.append(chunk)
+        if len(found) == 2:
+            links[0]._sock.shutdown(socket.SHUT_RDWR)
+    assert len(links) == 2
+    assert sequences(found) == list(range(1, 30_001))
+    links[-1].close()
+
+
+def test_a_server_that_stays_away_ends_a_task_when_its_time_is_up(feed: Feed) -> None:
+    time_ = Time()
+
+    def connect() -> Link:
+        raise ConnectFailedError("cannot reach a NATS server")
+
+    with pytest.raises(ConnectFailedError):
+        list(read_range(connect, plan(feed, 0, 1), time_.patience(30.0)))
+    assert time_.clock() == pytest.approx(30.0)
+
+
+@pytest.mark.peer
+def test_what_is_not_permitted_is_not_waited_for(
+    nats_server: Callable[..., peers.ServerProcess],
+) -> None:
+    server = nats_server(
+        config='authorization { users: [{ user: "me", password: "x", '
+        'permissions: { publish: { deny: "$JS.API.>" } } }] }'
+    )
+    link = Link.open(Connection(servers=(server.url,), user="me", password="x"))
+    with pytest.raises(AuthorizationError, match="Permissions Violation"):
+        list(read_range(lambda: link, ReadPlan("S", 0, 1, str, 10, 5.0, True)))
+    link.close()
 
 
 def test_a_stream_that_is_not_there_is_named(feed: Feed) -> None:

@@ -27,6 +27,10 @@ _INVALID_RESET: Final = 10204
 _RESET_LEVEL: Final = 4  # the API level from which CONSUMER.RESET exists (nats-server 2.14)
 
 
+class StreamMissingError(ConfigurationError):
+    """The server has no stream of this name."""
+
+
 class Control:
     """One stream's API on one link."""
 
@@ -39,13 +43,14 @@ class Control:
         """The stream's configuration and state.
 
         Raises:
-            ConfigurationError: the stream does not exist, or the server has no JetStream.
+            StreamMissingError: the stream does not exist.
+            ConfigurationError: the server has no JetStream.
         """
         try:
             return self._call(("STREAM", "INFO", self.stream), b"", StreamInfo)
         except JetStreamApiError as error:
             if error.err_code == _STREAM_NOT_FOUND:
-                raise ConfigurationError(
+                raise StreamMissingError(
                     f"jetstream source: the server has no stream {self.stream!r}"
                 ) from error
             raise

@@ -21,18 +21,13 @@ from ..api import base
 from ..api.consumers import PullRequest
 from ..api.names import api_subject
 from ..api.streams import StreamConfig
-from ..errors import (
-    AuthorizationError,
-    ConfigurationError,
-    ConnectionClosedError,
-    HeadraceError,
-    TimeoutError_,
-)
-from .control import Control
+from ..errors import ConfigurationError, HeadraceError
+from .control import Control, StreamMissingError
 from .link import Link
 from .loss import compacts, may_be_loss, stored_after
 from .offsets import Offset, StreamHead, check_epoch, check_range, next_end, reset_of
 from .options import LATEST, SourceOptions, StartPosition
+from .patience import Patience, may_pass
 from .planning import Slice, split_by_partition, split_by_sequence
 from .progress import Progress
 
@@ -40,16 +35,23 @@ _LOG: Final = logging.getLogger("headrace.spark")
 
 T = TypeVar("T")
 
-RETRIES = 4
+FIRST_CONNECT_S = 0.7  # a query that never reached its server has a wrong URL, more likely than not
 POLL_WITHOUT_EVENT_S = 0.05
 
 
 class Driver:
     """Offsets and plans of one streaming query."""
 
-    def __init__(self, options: SourceOptions, connect: Callable[[], Link] | None = None) -> None:
+    def __init__(
+        self,
+        options: SourceOptions,
+        connect: Callable[[], Link] | None = None,
+        patience: Callable[[float, str], Patience] = Patience,
+    ) -> None:
         self._options = options
         self._connect = connect or (lambda: Link.open(options.connection))
+        self._patience = patience
+        self._was_there = False  # whether this process has seen the stream
         self._control: Control | None = None
         self._known = (0, 0)  # everything after this sequence was stored at or after this time (ns)
         self._initial: Offset | None = None
@@ -201,23 +203,27 @@ class Driver:
         return control.head()[0]
 
     def _retry(self, call: Callable[[Control], T]) -> T:
-        """Call with a live connection, and again on a new one if it broke; then give up."""
-        attempt = 0
+        """Call with a live connection, and again on a new one while the server may come back."""
+        options = self._options
+        timeout_s = options.reconnect_timeout_s
+        if not self._was_there:
+            timeout_s = min(timeout_s, FIRST_CONNECT_S)
+        patience = self._patience(timeout_s, f"stream {options.stream!r}")
         while True:
             try:
                 if self._control is None or self._control.link.closed:
                     self._tail = None
-                    self._control = Control(self._connect(), self._options.stream)
-                return call(self._control)
-            except AuthorizationError:
-                raise
-            except (ConnectionClosedError, TimeoutError_):
-                if self._control is not None:
-                    self._control.link.close()
-                if attempt == RETRIES - 1:
+                    self._control = Control(self._connect(), options.stream)
+                answer = call(self._control)
+                self._was_there = True
+                return answer
+            except HeadraceError as error:
+                deleted = isinstance(error, StreamMissingError) and self._was_there
+                if not (may_pass(error) or (deleted and options.on_stream_reset != "fail")):
                     raise
-                time.sleep(0.1 * 2**attempt)  # a restarting server needs a moment
-                attempt += 1
+                if self._control is not None and not deleted:
+                    self._control.link.close()
+                patience.pause(error)
 
 
 class _Tail:

@@ -49,6 +49,7 @@ class Link:
 
     Raises, from every method that communicates with the server:
         ConnectionClosedError: the connection ended; open another one.
+        AuthorizationError: the server does not allow what was asked; another connection changes nothing.
         TimeoutError_: nothing came in time.
     """
 
@@ -227,7 +228,9 @@ class Link:
         elif op == ERR:
             # Permission errors, too: otherwise they would only show as a request without an answer.
             self.close()
-            raise ConnectionClosedError(f"the server said: {frame[1]}")
+            refused = "Auth" in frame[1] or "Permissions" in frame[1]
+            kind = AuthorizationError if refused else ConnectionClosedError
+            raise kind(f"the server said: {frame[1]}")
         elif op == INFO:
             self.info = parse_info(frame[1])
         elif op == BAD:

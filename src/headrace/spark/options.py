@@ -84,6 +84,7 @@ class SourceOptions:
     include_headers: bool
     poll_timeout_s: float
     read_timeout_s: float
+    reconnect_timeout_s: float
     rows_per_batch: int
 
 
@@ -249,6 +250,9 @@ OPTIONS: Final[tuple[Option, ...]] = (
     Option("includeHeaders", "false", "Add the column headers.", _flag),
     Option("pollTimeout", "250ms", "How long an idle query waits before it polls again.", _seconds),
     Option("readTimeout", "30s", "Fail a task that receives nothing for this long.", _seconds),
+    Option("reconnectTimeout", "2m",
+        "How long a running query and its tasks wait for a server that is away, and with "
+        "onStreamReset=earliest or latest for a stream that was deleted.", _seconds),
     Option("rowsPerBatch", "10000", "Rows per Arrow batch handed to Spark.", _at_least(1)),
     Option("user", "", "User name.", _text),
     Option("password", "", "Password.", _text),
@@ -306,6 +310,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         include_headers=values["includeHeaders"],
         poll_timeout_s=values["pollTimeout"],
         read_timeout_s=values["readTimeout"],
+        reconnect_timeout_s=values["reconnectTimeout"],
         rows_per_batch=values["rowsPerBatch"],
     )
 

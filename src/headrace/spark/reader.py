@@ -19,13 +19,14 @@ from ..api.acks import parse_ack_subject
 from ..api.consumers import ConsumerInfo, PullRequest
 from ..api.names import api_subject
 from ..api.streams import StreamConfig
-from ..errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
+from ..errors import ConnectionClosedError, HeadraceError, TimeoutError_
 from ..message import StoredMessage
 from ..wire import Frame
-from .control import Control
+from .control import Control, StreamMissingError
 from .link import Link
 from .loss import can_lose, may_be_loss
 from .offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
+from .patience import Patience, may_pass
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
@@ -35,7 +36,6 @@ CHUNK_BYTES: Final = 8 * 1024 * 1024  # a chunk of rows ends when its payloads e
 GETS_IN_FLIGHT: Final = 500
 HEARTBEAT_S: Final = 2.0
 EPHEMERAL_INACTIVE_S: Final = 30.0  # then the server removes the consumer of a killed process
-RECONNECTS_MAX: Final = 5  # without a message in between; then the error is raised
 FILTERED_SHARE: Final = 4  # a server-side filter pays if it keeps less than one message in four
 # Statuses that end a pull request normally; the reader sends another one.
 ORDINARY: Final = (b"404", b"408")
@@ -68,12 +68,13 @@ class ReadPlan(NamedTuple):
     fail_on_data_loss: bool
     since_ns: int = 0  # every message of the range was stored at or after this time
     epoch: str = ""  # when the stream was created; "" for whichever has this name
-    fail_on_reset: bool = (
-        True  # False: a stream made again before the first row leaves the range empty
-    )
+    fail_on_reset: bool = True  # False: of a stream made again before the first row, read none
+    reconnect_timeout_s: float = 120.0  # how long to wait for a server that is away
 
 
-def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
+def read_range(
+    connect: Callable[[], Link], plan: ReadPlan, patience: Patience | None = None
+) -> Iterator[Chunk]:
     """The messages of a range, in order. ``connect`` opens (or lends) a link.
 
     With ``plan.server_filter``, messages that do not match it may or may not be omitted: the caller filters
@@ -81,10 +82,13 @@ def read_range(connect: Callable[[], Link], plan: ReadPlan) -> Iterator[Chunk]:
 
     Raises:
         DataLossError: messages expired while they were being read (see ``loss``).
-        ConnectionClosedError: the server cannot be reached, after several attempts.
+        ConnectionClosedError: the server cannot be reached for ``plan.reconnect_timeout_s`` (or the time of
+            ``patience``, if given), counted from the last message.
         TimeoutError_: the server answers but delivers nothing.
     """
-    reader = _RangeReader(connect, plan)
+    reader = _RangeReader(
+        connect, plan, patience or Patience(plan.reconnect_timeout_s, f"stream {plan.stream!r}")
+    )
     try:
         yield from reader.chunks()
     finally:
@@ -96,8 +100,9 @@ class _StalledError(TimeoutError_):
 
 
 class _RangeReader:
-    def __init__(self, connect: Callable[[], Link], plan: ReadPlan) -> None:
+    def __init__(self, connect: Callable[[], Link], plan: ReadPlan, patience: Patience) -> None:
         self._connect = connect
+        self._patience = patience
         self._plan = plan
         self._last = plan.lo  # every message up to here is in the buffer or was passed on
         self._checked = plan.lo  # up to here nothing expired before it was read
@@ -110,20 +115,19 @@ class _RangeReader:
         self._limited = False
 
     def chunks(self) -> Iterator[Chunk]:
-        failures = 0
         while True:
             before = self._last
             try:
                 yield from self._attempt()
                 return
-            except (AuthorizationError, _StalledError):
-                raise
-            except (ConnectionClosedError, TimeoutError_):
-                failures = 1 if self._last > before else failures + 1
-                if failures > RECONNECTS_MAX:
+            except HeadraceError as error:
+                deleted = isinstance(error, StreamMissingError) and not self._plan.fail_on_reset
+                if isinstance(error, _StalledError) or not (may_pass(error) or deleted):
                     raise
+                if self._last > before:
+                    self._patience.restart()
                 self._drop_link()
-                time.sleep(0.1 * 2**failures)  # a restarting server needs a moment
+                self._patience.pause(error)
 
     def release(self) -> None:
         """Delete the server's consumer, and return the link for the next task."""

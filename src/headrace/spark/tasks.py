@@ -63,6 +63,7 @@ def read_slice(
         piece.since_ns,
         piece.epoch,
         options.on_stream_reset == "fail",
+        options.reconnect_timeout_s,
     )
     try:
         for chunk in read_range(connect, plan):

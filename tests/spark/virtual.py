@@ -1,0 +1,21 @@
+"""Time that passes only where somebody sleeps."""
+
+from __future__ import annotations
+
+from headrace.spark.patience import Patience
+
+
+class Time:
+    """A clock, and what was slept by it."""
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    def clock(self) -> float:
+        return sum(self.slept)
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+
+    def patience(self, timeout_s: float, what: str = "a stream") -> Patience:
+        return Patience(timeout_s, what, self.clock, self.sleep)
