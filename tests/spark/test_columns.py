@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ConfigurationError
+from headrace.spark.bad_messages import BadMessage, BadMessageError
 from headrace.spark.columns import COLUMNS, BatchBuilder, Selection, check_columns, ddl
 from headrace.spark.options import PartitionRule
 from headrace.spark.reader import Chunk
@@ -130,3 +131,42 @@ def test_a_schema_of_ones_own_may_leave_columns_out_but_not_invent_any() -> None
 def test_the_schema_has_headers_when_asked_for() -> None:
     assert "headers" not in ddl(include_headers=False)
     assert ddl(include_headers=True).endswith("headers map<string,array<string>>")
+
+
+BROKEN = b"NATS/1.0\r\nno colon here\r\n\r\n"
+
+
+def poisoned() -> Chunk:
+    """Messages 2 and 5 have a subject that is not text, message 4 has a broken header."""
+    made = chunk([b"a", b"x.\xff", b"b", b"a", b"x.\xff"])
+    made.headers[3] = BROKEN
+    return made
+
+
+def test_a_bad_message_fails_with_its_sequence_and_what_may_be_done() -> None:
+    with pytest.raises(BadMessageError, match=r"message 2 .*not UTF-8.*onBadMessage=skip"):
+        BatchBuilder(("subject",), "S").build(poisoned())
+    with pytest.raises(BadMessageError, match=r"message 4 .*'no colon here'"):
+        BatchBuilder(("headers",), "S").build(poisoned())
+
+
+def test_bad_messages_are_handed_over_and_left_out() -> None:
+    found: list[BadMessage] = []
+    builder = BatchBuilder((*ALL, "headers"), "S", on_bad=found.extend)
+    batch = builder.build(poisoned())
+    assert batch.column("sequence").to_pylist() == [1, 3]
+    assert batch.column("data").to_pylist() == [b"p0", b"p2"]
+    assert [(bad.sequence, bad.payload) for bad in found] == [(2, b"p1"), (5, b"p4"), (4, b"p3")]
+    assert found[0].subject == b"x.\xff"
+    assert found[2].headers == BROKEN
+
+
+def test_a_message_is_only_bad_for_who_reads_what_is_wrong_with_it() -> None:
+    assert BatchBuilder(("sequence", "data"), "S").build(poisoned()).num_rows == 5
+    chosen = BatchBuilder((*ALL, "headers"), "S", selection=Selection(("b",)))
+    assert chosen.build(poisoned()).column("sequence").to_pylist() == [3]
+
+
+def test_a_chunk_of_bad_messages_alone_is_an_empty_batch() -> None:
+    builder = BatchBuilder(ALL, "S", on_bad=lambda messages: None)
+    assert builder.build(chunk([b"\xff", b"\xfe"])).num_rows == 0

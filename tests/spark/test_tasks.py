@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,9 +10,11 @@ import pytest
 from headrace.api.streams import StreamConfig, StreamSource, SubjectTransformConfig
 from headrace.errors import ConfigurationError
 from headrace.spark import tasks
+from headrace.spark.bad_messages import BadMessageError
 from headrace.spark.options import parse_options
 from headrace.spark.planning import Slice, split_by_partition
 from headrace.spark.tasks import read_slice, server_filter, writes_partition
+from headrace.wire import parse_headers
 
 from .conftest import Feed
 
@@ -118,6 +121,61 @@ def test_a_message_outside_all_partitions_fails_the_task(feed: Feed) -> None:
     wanted = options(feed, splitBy="partition", partitions="2", partitionBy="token=2")
     with pytest.raises(ConfigurationError, match="belongs to none of the 2 partitions"):
         list(read_slice(wanted, ("sequence",), Slice(0, 2, (1,))))
+
+
+def publish_poison(feed: Feed) -> None:
+    """Messages 2 and 3 of five: a subject that is not text, a header line without a colon."""
+    feed.publish(["a"])
+    block = b"NATS/1.0\r\nno colon\r\n\r\n"
+    name = feed.name.encode()
+    feed.link.send(b"PUB %b.\xff %b 3\r\nbad\r\n" % (name, feed._inbox))
+    feed.link.send(
+        b"HPUB %b.h %b %d %d\r\n%bbad\r\n" % (name, feed._inbox, len(block), len(block) + 3, block)
+    )
+    acks: list[Any] = []
+    while len(acks) < 2:
+        acks += feed.link.poll(5.0)
+    assert all(b'"seq"' in ack[5] for ack in acks), acks
+    feed.publish(["b", "c"])
+
+
+READ = ("sequence", "subject", "headers")
+
+
+def test_bad_messages_are_skipped_and_counted(feed: Feed, caplog: pytest.LogCaptureFixture) -> None:
+    publish_poison(feed)
+    with pytest.raises(BadMessageError, match="message 2 cannot be read: its subject"):
+        list(read_slice(options(feed), READ, Slice(0, 5)))
+    wanted = options(feed, onBadMessage="skip")
+    assert rows(list(read_slice(wanted, READ, Slice(0, 5)))) == [1, 4, 5]
+    assert f"stream {feed.name!r}: 2 bad messages of this task were skipped" in caplog.text
+    assert "the first is message 2: its subject" in caplog.text
+
+
+def test_bad_messages_go_to_a_stream_as_dead_letters_and_once_however_often_a_batch_runs(
+    make_feed: Callable[..., Feed],
+) -> None:
+    feed, dead = make_feed(), make_feed()
+    publish_poison(feed)
+    wanted = options(feed, onBadMessage=f"deadletter:{dead.name}.bad")
+    piece = Slice(0, 5, epoch=feed.control.head()[0].epoch)
+    for _ in range(2):
+        assert rows(list(read_slice(wanted, READ, piece))) == [1, 4, 5]
+    letters = dead.control.get_many(range(1, 10))
+    assert [letter.payload for letter in letters] == [b"bad", b"bad"]
+    first, second = (parse_headers(letter.headers) for letter in letters)
+    assert first["Headrace-Sequence"] == "2"
+    assert first["Headrace-Subject"] == f"{feed.name}.\\xff"
+    assert "not UTF-8" in first["Headrace-Reason"]
+    assert second["Headrace-Stream"] == feed.name
+    assert b"no colon" in base64.b64decode(second["Headrace-Headers"])
+
+
+def test_dead_letters_that_no_stream_takes_fail_the_task(feed: Feed) -> None:
+    publish_poison(feed)
+    wanted = options(feed, onBadMessage="deadletter:nobody.listens")
+    with pytest.raises(ConfigurationError, match=r"no stream takes the subject 'nobody\.listens'"):
+        list(read_slice(wanted, READ, Slice(0, 5)))
 
 
 def test_a_worker_keeps_its_connection_from_task_to_task(feed: Feed) -> None:

@@ -6,19 +6,22 @@ sides use the types defined here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Callable, Container, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from ..api.acks import parse_ack_subject
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ProtocolError
 from ..subjects import SubjectFilter, partition
 from ..wire import parse_headers
+from .bad_messages import BadMessage, refuse
 from .options import PartitionRule
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from .reader import Chunk
+
+T = TypeVar("T")
 
 COLUMNS: Final = {
     "subject": "string",
@@ -77,11 +80,13 @@ class BatchBuilder:
         partitions: int = 0,
         rule: PartitionRule | None = None,
         selection: Selection | None = None,
+        on_bad: Callable[[Sequence[BadMessage]], None] = refuse,
     ) -> None:
         import pyarrow as pa
 
         self._pa = pa
         self._stream = stream
+        self._on_bad = on_bad
         self._partitions = partitions
         self._rule = rule or PartitionRule()
         selection = selection or Selection()
@@ -93,7 +98,21 @@ class BatchBuilder:
         self.schema = pa.schema([(name, _arrow_type(name, pa)) for name in columns])
 
     def build(self, chunk: Chunk) -> pa.RecordBatch:
-        """One batch; without rows if none is selected."""
+        """One batch; without rows if none is selected.
+
+        Selected messages of which a wanted column cannot be made are handed to ``on_bad``, which raises or
+        leaves them out.
+        """
+        while True:
+            try:
+                return self._build(chunk)
+            except _UnreadableRowsError as error:
+                found = [_bad_message(chunk, row, error.reasons[row]) for row in error.selected]
+                if found:
+                    self._on_bad(found)
+                chunk = _without(chunk, error.reasons)
+
+    def _build(self, chunk: Chunk) -> pa.RecordBatch:
         pa: Any = self._pa
         import pyarrow.compute as pc
 
@@ -109,6 +128,8 @@ class BatchBuilder:
         rows = len(chunk.subjects)
         for name in self._columns:
             if name == "subject":
+                if bad := _bad_subjects(distinct, subjects, pa):
+                    raise _UnreadableRowsError(bad, mask)
                 arrays[name] = subjects.dictionary.cast(pa.string()).take(subjects.indices)
             elif name == "data":
                 arrays[name] = pa.array(chunk.payloads, pa.binary())
@@ -126,7 +147,10 @@ class BatchBuilder:
                     else pa.array(numbers, pa.int32()).take(subjects.indices)
                 )
             else:
-                arrays[name] = _headers(chunk.headers, pa)
+                maps, bad = _header_maps(chunk.headers)
+                if bad:
+                    raise _UnreadableRowsError(bad, mask)
+                arrays[name] = pa.array(maps, _arrow_type(name, pa))
         batch = pa.RecordBatch.from_arrays([arrays[n] for n in self._columns], schema=self.schema)
         return batch if mask is None else batch.filter(mask)
 
@@ -161,9 +185,10 @@ class BatchBuilder:
         for index, number in enumerate(numbers):
             wanted = keep is None or keep[index]
             if wanted and number is None:
+                shown = distinct[index].decode(errors="replace")
                 raise ConfigurationError(
-                    f"jetstream source: subject {distinct[index].decode()!r} belongs to none of the "
-                    f"{self._partitions} partitions; check 'partitions' and 'partitionBy', or name the "
+                    f"jetstream source: subject {shown!r} belongs to none of the {self._partitions} "
+                    "partitions; check 'partitions' and 'partitionBy', or name the "
                     "partitioned subjects with 'subjects'"
                 )
             result.append(wanted and number in owned)
@@ -198,10 +223,78 @@ def _positions(chunk: Chunk, pa: Any, pc: Any) -> tuple[pa.Array, pa.Array]:
     )
 
 
-def _headers(blocks: list[bytes], pa: Any) -> pa.Array:
-    """Header blocks as maps; a message without headers has an empty one."""
-    rows = [_header_map(block) if block else [] for block in blocks]
-    return pa.array(rows, pa.map_(pa.string(), pa.list_(pa.string())))
+class _UnreadableRowsError(Exception):
+    """Rows of a chunk of which no column can be made: why, and which of them are selected."""
+
+    def __init__(self, reasons: dict[int, str], mask: pa.Array | None) -> None:
+        super().__init__()
+        self.reasons = reasons
+        self.selected = [row for row in reasons if mask is None or mask[row].as_py()]
+
+
+def _bad_message(chunk: Chunk, row: int, reason: str) -> BadMessage:
+    sequence = (
+        parse_ack_subject(chunk.acks[row].decode()).stream_seq
+        if chunk.acks
+        else chunk.sequences[row]
+    )
+    return BadMessage(
+        sequence, chunk.subjects[row], chunk.headers[row], chunk.payloads[row], reason
+    )
+
+
+def _without(chunk: Chunk, rows: Container[int]) -> Chunk:
+    """The chunk without these rows."""
+
+    def left(column: list[T]) -> list[T]:
+        return [value for row, value in enumerate(column) if row not in rows]
+
+    return chunk._replace(
+        subjects=left(chunk.subjects),
+        payloads=left(chunk.payloads),
+        headers=left(chunk.headers),
+        acks=left(chunk.acks),
+        sequences=left(chunk.sequences),
+        timestamps_ns=left(chunk.timestamps_ns),
+    )
+
+
+def _bad_subjects(distinct: list[bytes], subjects: Any, pa: Any) -> dict[int, str]:
+    """Row → reason, of the rows whose subject is not text."""
+    try:
+        subjects.dictionary.cast(pa.string())
+    except pa.ArrowInvalid:
+        bad = {i for i, subject in enumerate(distinct) if not _is_text(subject)}
+        indices = subjects.indices.to_pylist()
+        return {
+            row: f"its subject {distinct[index]!r} is not UTF-8"
+            for row, index in enumerate(indices)
+            if index in bad
+        }
+    return {}
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _header_maps(blocks: list[bytes]) -> tuple[list[list[tuple[str, list[str]]]], dict[int, str]]:
+    """Header blocks as maps, and row → reason of those that cannot be read.
+
+    A message without headers has an empty map.
+    """
+    maps: list[list[tuple[str, list[str]]]] = []
+    bad: dict[int, str] = {}
+    for row, block in enumerate(blocks):
+        try:
+            maps.append(_header_map(block) if block else [])
+        except ProtocolError as error:
+            bad[row] = f"its headers are malformed: {error}"
+    return maps, bad
 
 
 def _header_map(block: bytes) -> list[tuple[str, list[str]]]:

@@ -148,8 +148,12 @@ class Link:
         """
         return self.request_many([(subject, payload)])[0]
 
-    def request_many(self, requests: list[tuple[str, bytes]]) -> list[Reply]:
-        """Send many requests in one write; the answers are in the order of the requests."""
+    def request_many(
+        self, requests: list[tuple[str, bytes]], blocks: list[bytes] | None = None
+    ) -> list[Reply]:
+        """Send many requests in one write, each with its header block if ``blocks`` are given; the answers
+        are in the order of the requests.
+        """
         if _REPLIES_SID not in self._live:
             self.send(b"SUB %b.r.* %b\r\n" % (self._inbox, _REPLIES_SID))
             self._live.add(_REPLIES_SID)
@@ -158,7 +162,12 @@ class Link:
         for index, (subject, payload) in enumerate(requests):
             reply = b"%b.r.%d" % (self._inbox, next(self._numbers))
             waiting[reply] = index
-            lines.append(b"PUB %b %b %d\r\n" % (subject.encode(), reply, len(payload)))
+            if blocks is None:
+                lines.append(b"PUB %b %b %d\r\n" % (subject.encode(), reply, len(payload)))
+            else:
+                sizes = len(blocks[index]), len(blocks[index]) + len(payload)
+                lines.append(b"HPUB %b %b %d %d\r\n" % (subject.encode(), reply, *sizes))
+                lines.append(blocks[index])
             lines.append(payload + _CRLF)
         self.send(b"".join(lines))
         timeout_s = self._connection.request_timeout_s

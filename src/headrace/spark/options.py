@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ..api.times import format_time, parse_time
 from ..errors import ConfigurationError, InvalidSubjectError
-from ..subjects import check_pattern
+from ..subjects import check_pattern, is_valid_subject
 
 SplitBy = Literal["sequence", "partition"]
 OnStreamReset = Literal["fail", "earliest", "latest"]
@@ -39,6 +39,13 @@ class PartitionRule(NamedTuple):
 
     token: int = 1
     hashed: tuple[int, ...] = ()
+
+
+class BadMessageRule(NamedTuple):
+    """What to do with a message that makes no row; ``subject`` is where a dead letter goes."""
+
+    action: Literal["fail", "skip", "deadletter"] = "fail"
+    subject: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +83,7 @@ class SourceOptions:
     max_offsets_per_trigger: int | None
     fail_on_data_loss: bool
     on_stream_reset: OnStreamReset
+    on_bad_message: BadMessageRule
     split_by: SplitBy
     partitions: int
     partition_rule: PartitionRule
@@ -196,6 +204,19 @@ def _on_reset(name: str, value: str) -> str:
     return lowered
 
 
+def _bad_messages(name: str, value: str) -> BadMessageRule:
+    action, colon, subject = value.strip().partition(":")
+    lowered = action.strip().lower()
+    if not colon and lowered == "fail":
+        return BadMessageRule("fail")
+    if not colon and lowered == "skip":
+        return BadMessageRule("skip")
+    subject = subject.strip()
+    if lowered == "deadletter" and is_valid_subject(subject.encode()):
+        return BadMessageRule("deadletter", subject)
+    raise _fail(name, value, "fail, skip, or deadletter:<subject> with a subject without wildcards")
+
+
 def _rule(name: str, value: str) -> PartitionRule:
     text = value.strip().lower()
     found = re.fullmatch(r"token(?:=([1-9]\d*))?", text)
@@ -236,6 +257,10 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "What a streaming query does when its stream was deleted and created again, or restored from an "
         "older copy: fail, or go on with the new one from earliest or latest. Default: fail, or earliest "
         "with failOnDataLoss=false. A batch read always fails.", _on_reset),
+    Option("onBadMessage", "fail",
+        "What to do with a message that makes no row (a subject that is not UTF-8, a malformed header): "
+        "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.",
+        _bad_messages),
     Option("splitBy", "sequence",
         "Tasks take contiguous sequences, or whole partitions (order per key inside a task).", _split),
     Option("partitions", "", "How many partitions there are; needed for splitBy=partition.", _at_least(1)),
@@ -302,6 +327,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         max_offsets_per_trigger=values["maxOffsetsPerTrigger"] or None,
         fail_on_data_loss=values["failOnDataLoss"],
         on_stream_reset=_reset_rule(values, streaming),
+        on_bad_message=values["onBadMessage"],
         split_by=split_by,
         partitions=partitions,
         partition_rule=values["partitionBy"],

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from ..api.streams import StreamConfig
 from ..errors import HeadraceError
 from ..subjects import is_subset
+from .bad_messages import BadMessages
 from .columns import BatchBuilder, Selection
 from .link import Link
 from .options import Connection, SourceOptions
+from .patience import Patience
 from .planning import Slice
 from .reader import ReadPlan, read_range
 
@@ -30,14 +32,6 @@ def read_slice(
     options: SourceOptions, columns: tuple[str, ...], piece: Slice
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task. If there are none, one empty batch, so that Spark knows the types."""
-    selection = Selection(options.subjects, piece.partitions)
-    builder = BatchBuilder(
-        columns,
-        options.stream,
-        partitions=options.partitions,
-        rule=options.partition_rule,
-        selection=selection,
-    )
     key = (os.getpid(), options.connection)  # a forked process must not share a socket
     lent: list[Link] = []
 
@@ -52,6 +46,21 @@ def read_slice(
         lent.append(link)
         return link
 
+    bad = BadMessages(
+        options.on_bad_message,
+        options.stream,
+        piece.epoch,
+        connect,
+        Patience(options.reconnect_timeout_s, "the stream of dead letters"),
+    )
+    builder = BatchBuilder(
+        columns,
+        options.stream,
+        partitions=options.partitions,
+        rule=options.partition_rule,
+        selection=Selection(options.subjects, piece.partitions),
+        on_bad=bad.take,
+    )
     plan = ReadPlan(
         options.stream,
         piece.lo,
@@ -70,6 +79,7 @@ def read_slice(
             batch = builder.build(chunk)
             if batch.num_rows:
                 yield batch
+        bad.report()
     except HeadraceError:
         for link in lent:
             link.close()

@@ -1,0 +1,150 @@
+"""Messages that cannot be put into rows, and what is done with them (``onBadMessage``).
+
+Anybody who may publish can send a subject that is not text, or a header line without a colon. Such a message
+stays in the stream, so a query that fails on it fails on it for ever, unless it is told to go on without it.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from ..api.envelope import decode_response
+from ..api.messages import PubAck
+from ..errors import ConfigurationError, HeadraceError, NoRespondersError
+from ..wire import encode_headers
+from .link import Link
+from .options import BadMessageRule
+from .patience import Patience, may_pass
+
+_LOG: Final = logging.getLogger("headrace.spark")
+
+IN_FLIGHT_MAX: Final = 500  # dead letters that wait for their answers together
+
+
+class BadMessageError(HeadraceError):
+    """A message that the query has to read cannot be put into a row."""
+
+
+class BadMessage(NamedTuple):
+    """A message of the stream, and why it makes no row."""
+
+    sequence: int
+    subject: bytes
+    headers: bytes
+    payload: bytes
+    reason: str
+
+
+def refuse(messages: Sequence[BadMessage]) -> None:
+    """Raise BadMessageError about the first one."""
+    raise BadMessageError(
+        f"message {messages[0].sequence} cannot be read: {messages[0].reason}. Set onBadMessage=skip or "
+        "deadletter:<subject> to go on without such messages"
+    )
+
+
+class BadMessages:
+    """Takes the bad messages of one task.
+
+    Args:
+        rule: what to do with them.
+        stream, epoch: where they are from.
+        connect: opens (or lends) a link for dead letters; it is used for nothing else meanwhile.
+        patience: how long to wait for a server that is away.
+    """
+
+    def __init__(
+        self,
+        rule: BadMessageRule,
+        stream: str,
+        epoch: str,
+        connect: Callable[[], Link],
+        patience: Patience,
+    ) -> None:
+        self._rule = rule
+        self._stream = stream
+        self._epoch = epoch
+        self._connect = connect
+        self._patience = patience
+        self._link: Link | None = None
+        self._first: BadMessage | None = None
+        self.count = 0
+
+    def take(self, messages: Sequence[BadMessage]) -> None:
+        """Do with them as told.
+
+        Raises:
+            BadMessageError: a bad message fails the query; or a dead letter is too large for the server.
+            ConfigurationError: no stream takes the dead letters.
+        """
+        if self._rule.action == "fail":
+            refuse(messages)
+        if self._rule.action == "deadletter":
+            for at in range(0, len(messages), IN_FLIGHT_MAX):
+                self._send(messages[at : at + IN_FLIGHT_MAX])
+        self._first = self._first or messages[0]
+        self.count += len(messages)
+
+    def report(self) -> None:
+        """Say how many there were, if any."""
+        if self._first is None:
+            return
+        to = f"went to {self._rule.subject!r}" if self._rule.subject else "were skipped"
+        _LOG.warning(
+            "stream %r: %d bad messages of this task %s; the first is message %d: %s",
+            self._stream,
+            self.count,
+            to,
+            self._first.sequence,
+            self._first.reason,
+        )
+
+    def _send(self, messages: Sequence[BadMessage]) -> None:
+        while True:
+            try:
+                if self._link is None or self._link.closed:
+                    self._link = self._connect()
+                self._publish(self._link, messages)
+            except NoRespondersError as error:
+                raise ConfigurationError(
+                    f"jetstream source: no stream takes the subject {self._rule.subject!r} of onBadMessage; "
+                    "create one"
+                ) from error
+            except HeadraceError as error:
+                if not may_pass(error):
+                    raise
+                if self._link is not None:
+                    self._link.close()
+                self._patience.pause(error)
+            else:
+                self._patience.restart()
+                return
+
+    def _publish(self, link: Link, messages: Sequence[BadMessage]) -> None:
+        blocks = [self._headers(message) for message in messages]
+        for message, block in zip(messages, blocks, strict=True):
+            if len(block) + len(message.payload) > link.info.max_payload:
+                raise BadMessageError(
+                    f"stream {self._stream!r}: message {message.sequence} is too large for a dead letter: "
+                    f"the server accepts {link.info.max_payload} bytes with headers"
+                )
+        requests = [(self._rule.subject, message.payload) for message in messages]
+        for reply in link.request_many(requests, blocks):
+            decode_response(reply.payload, PubAck)
+
+    def _headers(self, message: BadMessage) -> bytes:
+        """What the message was. Its own headers may be what is wrong with it, so they travel encoded."""
+        pairs = [
+            # A batch that runs again sends the same letters; the stream drops them within its window.
+            ("Nats-Msg-Id", f"{self._stream}:{self._epoch}:{message.sequence}"),
+            ("Headrace-Stream", self._stream),
+            ("Headrace-Sequence", str(message.sequence)),
+            ("Headrace-Subject", message.subject.decode(errors="backslashreplace")),
+            ("Headrace-Reason", message.reason),
+        ]
+        if message.headers:
+            pairs.append(("Headrace-Headers", base64.b64encode(message.headers).decode()))
+        return encode_headers(pairs)
