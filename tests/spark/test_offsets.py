@@ -13,7 +13,6 @@ from headrace.spark.offsets import (
     StreamHead,
     check_epoch,
     check_range,
-    next_end,
 )
 
 EPOCH = "2026-01-02T03:04:05.000000006Z"
@@ -103,18 +102,6 @@ def test_a_start_that_moved_beyond_its_end_is_never_an_inverted_range() -> None:
     with pytest.raises(DataLossError, match="first batch"):
         check_range(start, end, head(8, 9), "S", fail_on_loss=True)
     assert check_range(start, end, head(8, 9), "S", fail_on_loss=False) == (5, 5)
-
-
-@given(sequences, sequences, st.none() | st.integers(min_value=1, max_value=10**6))
-def test_the_next_end_never_goes_back_and_keeps_the_limit(
-    start: int, last: int, limit: int | None
-) -> None:
-    end = next_end(start, last, max_rows=limit)
-    assert start <= end <= max(start, last)
-    if limit is not None:
-        assert end - start <= limit
-    if last > start:
-        assert end > start
 
 
 def test_the_mean_size_of_an_empty_stream_is_one() -> None:

@@ -17,19 +17,18 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final, TypeVar
 
-from ..api import base
-from ..api.consumers import PullRequest
-from ..api.names import api_subject
 from ..api.streams import StreamConfig
-from ..errors import ConfigurationError, HeadraceError
+from ..errors import HeadraceError
 from .control import Control, StreamMissingError
 from .link import Link
 from .loss import compacts, may_be_loss, stored_after
-from .offsets import Offset, StreamHead, check_epoch, check_range, next_end, reset_of
-from .options import LATEST, SourceOptions, StartPosition
+from .offsets import Offset, StreamHead, check_epoch, check_range, reset_of
+from .options import LATEST, SourceOptions
 from .patience import Patience, may_pass
-from .planning import Slice, split_by_partition, split_by_sequence
+from .planning import Slice, end_of_batch
+from .plans import counter, locate, plan_tasks
 from .progress import Progress
+from .tail import Tail
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
@@ -57,7 +56,7 @@ class Driver:
         self._initial: Offset | None = None
         self._target: Offset | None = None
         self.latest: Offset | None = None  # the stream's end as last seen, for the progress report
-        self._tail: _Tail | None = None
+        self._tail: Tail | None = None
         self._progress = Progress(options.durable, options.subjects) if options.durable else None
         self._progress_started = False
 
@@ -87,7 +86,7 @@ class Driver:
             head = self._retry(lambda control: self._wait(control, config, start.seq)) or head
         last = head.last_seq if self._target is None else min(head.last_seq, self._target.seq)
         self.latest = Offset(max(last, start.seq), head.epoch)
-        end = next_end(start.seq, last, max_rows=max_rows)
+        end = self._end(start.seq, last, head, config, max_rows)
         if end == start.seq:
             return start  # the same text, or Spark would make an empty batch of it
         if end == head.last_seq:
@@ -105,7 +104,9 @@ class Driver:
         since_ns = self._since(start, head)
         fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
-        return plan_tasks(options, lo, hi, since_ns, head.epoch)
+        return self._retry(
+            lambda control: plan_tasks(options, lo, hi, since_ns, control, head, config)
+        )
 
     def install_sigterm(self) -> None:
         """Exit quietly when Spark ends the query; it gives no other sign.
@@ -165,9 +166,26 @@ class Driver:
             self._target = Offset(head.last_seq, head.epoch)
         self._show_progress(Offset(begin, head.epoch), config)
         self.latest = Offset(head.last_seq, head.epoch)
-        end = next_end(begin, head.last_seq, max_rows=max_rows)
+        end = self._end(begin, head.last_seq, head, config, max_rows)
         since_ns = stored_after(head, end) if _needs_time(config) else 0
         return Offset(end, head.epoch, since_ns, begin)
+
+    def _end(
+        self, seq: int, last: int, head: StreamHead, config: StreamConfig, max_rows: int | None
+    ) -> int:
+        """Where the batch after ``seq`` ends; ``max_rows`` are messages of the subjects that are read."""
+        if max_rows is None or head.messages <= max_rows:
+            return max(seq, last)
+
+        def search(control: Control) -> int:
+            lo = max(seq, min(head.first_seq - 1, last))
+            if config.retention == "workqueue" and lo < last:
+                first = control.next_stored(lo + 1)
+                lo = min(first - 1, last) if first else last
+            count = counter(control, head, config, self._options.subjects)
+            return end_of_batch(lo, last, max_rows, count)
+
+        return self._retry(search)
 
     def _since(self, start: Offset, head: StreamHead) -> int:
         """When the messages after ``start`` were stored at the earliest, by all that is known."""
@@ -197,7 +215,7 @@ class Driver:
         if self._tail is None or not self._tail.stands_at(control, seq):
             if self._tail is not None:
                 self._tail.close(control)
-            self._tail = _Tail(control, seq)
+            self._tail = Tail(control, seq)
         if not self._tail.wait(timeout_s):
             return None
         return control.head()[0]
@@ -226,89 +244,6 @@ class Driver:
                 patience.pause(error)
 
 
-class _Tail:
-    """Detects the first message after a sequence: an ephemeral consumer, headers only, one pull."""
-
-    def __init__(self, control: Control, seq: int) -> None:
-        self._link = control.link
-        self._seq = seq
-        info = control.create_ephemeral(
-            deliver_policy="by_start_sequence",
-            opt_start_seq=seq + 1,
-            headers_only=True,
-            inactive_threshold=30.0,
-            description="headrace: a Spark query waiting for news",
-        )
-        self._name = info.name
-        self._subject = api_subject("CONSUMER", "MSG", "NEXT", control.stream, info.name)
-        self._inbox, self._sid = control.link.subscribe()
-
-    def stands_at(self, control: Control, seq: int) -> bool:
-        """Whether this consumer waits for the first message after ``seq``."""
-        return self._link is control.link and self._seq == seq
-
-    def wait(self, timeout_s: float) -> bool:
-        """Returns True when a message is available; False after ``timeout_s`` seconds."""
-        self._link.publish(
-            self._subject, base.encode(PullRequest(batch=1, expires=timeout_s)), self._inbox
-        )
-        deadline = time.monotonic() + timeout_s + 1.0
-        while (left := deadline - time.monotonic()) > 0:
-            frames = self._link.poll(left)
-            if any(frame[3] for frame in frames):
-                self._seq = -1  # one message was consumed: the next wait begins at another position
-                return True
-            if frames:  # a status: the pull has ended, without a message, or the consumer is gone
-                if not frames[-1][4].startswith(b"NATS/1.0 408"):
-                    self._seq = -1
-                return False
-        return False
-
-    def close(self, control: Control) -> None:
-        """Remove the consumer, if this connection created it."""
-        if self._link is control.link:
-            control.link.unsubscribe(self._sid)
-            control.delete_consumer(self._name)
-
-
-def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:
-    """A position as an offset: the sequence before the first one to read.
-
-    As the end of a batch (``as_end``) a given sequence is included, so it is its own offset.
-    """
-    if position.kind == "earliest":
-        return max(0, head.first_seq - 1)
-    if position.kind == "latest":
-        return head.last_seq
-    if position.kind == "sequence":
-        if as_end:
-            return position.sequence
-        if position.sequence > head.last_seq + 1:
-            raise ConfigurationError(
-                f"jetstream source: startingOffsets is {position.sequence}, but stream {control.stream!r} "
-                f"ends at sequence {head.last_seq}"
-            )
-        return max(0, position.sequence - 1)
-    info = control.create_ephemeral(
-        deliver_policy="by_start_time", opt_start_time=position.time, inactive_threshold=5.0
-    )
-    control.delete_consumer(info.name)
-    return info.delivered.stream_seq
-
-
 def _needs_time(config: StreamConfig) -> bool:
     """Whether offsets carry a time: only it tells messages that aged from those that were replaced."""
     return compacts(config) and config.max_age > 0
-
-
-def plan_tasks(options: SourceOptions, lo: int, hi: int, since_ns: int, epoch: str) -> list[Slice]:
-    """Split ``(lo, hi]`` of the stream of ``epoch``, stored at or after ``since_ns``, as the options say."""
-    if options.split_by == "partition":
-        slices = split_by_partition(
-            lo, hi, partitions=options.partitions, max_tasks=options.max_tasks
-        )
-    else:
-        slices = split_by_sequence(
-            lo, hi, max_tasks=options.max_tasks, min_messages=options.min_messages_per_task
-        )
-    return [piece._replace(since_ns=since_ns, epoch=epoch) for piece in slices]

@@ -143,14 +143,3 @@ def check_range(
             )
         return min(head.first_seq - 1, end.seq), end.seq
     return start.seq, end.seq
-
-
-def next_end(start: int, last: int, *, max_rows: int | None = None) -> int:
-    """Where the next batch ends: ``last``, or ``max_rows`` after ``start``; never before ``start``.
-
-    ``max_rows`` limits the batch exactly if no sequence is missing; otherwise the batch has fewer rows.
-    """
-    end = max(start, last)
-    if max_rows is not None:
-        end = min(end, start + max(1, max_rows))
-    return end

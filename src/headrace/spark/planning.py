@@ -1,9 +1,18 @@
-"""Splitting a range of sequences into tasks. Pure: numbers in, numbers out."""
+"""How far a batch reaches, and how it is split into tasks. Pure: numbers in, numbers out.
+
+Sequences are not messages: a stream may have removed most of them, and a query may want few subjects of many.
+``Count`` says how many messages a range ``(lo, hi]`` has, by asking the server where it has to.
+"""
 
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+Count: TypeAlias = Callable[[int, int], int]
+
+NEARLY: Final = (7, 8)  # this share of what was asked for is good enough to stop searching
 
 
 class Slice(NamedTuple):
@@ -24,11 +33,64 @@ class Slice(NamedTuple):
         return self.hi - self.lo
 
 
+def end_of_batch(lo: int, last: int, max_messages: int, count: Count) -> int:
+    """Where a batch after ``lo`` ends: at ``last``, or where it has nearly ``max_messages``, never more.
+
+    A batch that ends before ``last`` has at least one message. Where the messages lie is found by asking for
+    counts: by interpolation, and by halves in between, in case they lie unevenly.
+    """
+    if last - lo <= max_messages:
+        return max(lo, last)
+    left, right = lo, last
+    have_left, have_right = 0, count(lo, last)
+    if have_right <= max_messages:
+        return last
+    probes = 0
+    while right - left > 1:
+        middle = (left + right) // 2
+        if probes % 2 == 0:
+            share = (max_messages - have_left) / max(1, have_right - have_left)
+            middle = min(max(left + int((right - left) * share), left + 1), right - 1)
+        have, probes = count(lo, middle), probes + 1
+        if have > max_messages:
+            right, have_right = middle, have
+            continue
+        left, have_left = middle, have
+        if have and have * NEARLY[1] >= max_messages * NEARLY[0]:
+            break
+    return left
+
+
+def split_by_count(
+    lo: int, hi: int, *, max_tasks: int, min_messages: int, count: Count
+) -> list[Slice]:
+    """Contiguous slices of about as many messages each that together are exactly ``(lo, hi]``.
+
+    A task costs about 50 ms however little it reads. So there are only as many as get ``min_messages`` each,
+    and at most ``max_tasks``. An empty range has no slice.
+    """
+    messages = hi - lo
+    if messages >= 2 * min_messages and max_tasks > 1:
+        messages = count(lo, hi)
+    if messages * NEARLY[1] >= (hi - lo) * NEARLY[0] or messages < 2 * min_messages:
+        enough = min_messages if messages >= 2 * min_messages else hi - lo
+        return split_by_sequence(lo, hi, max_tasks=max_tasks, min_messages=enough)
+    tasks = min(max_tasks, messages // max(1, min_messages))
+    cuts = [lo]
+    while len(cuts) < tasks:
+        share = -(-count(cuts[-1], hi) // (tasks + 1 - len(cuts)))
+        cut = end_of_batch(cuts[-1], hi, max(1, share), count)
+        if cut >= hi:
+            break
+        cuts.append(cut)
+    return [Slice(a, b) for a, b in itertools.pairwise([*cuts, hi])]
+
+
 def split_by_sequence(lo: int, hi: int, *, max_tasks: int, min_messages: int) -> list[Slice]:
     """Contiguous slices of nearly equal width that together are exactly ``(lo, hi]``.
 
-    A task costs about 50 ms however little it reads. So there are only as many as get ``min_messages``
-    sequences each, and at most ``max_tasks``. An empty range has no slice.
+    There are only as many as get ``min_messages`` sequences each, and at most ``max_tasks``. An empty range
+    has no slice.
     """
     width = hi - lo
     if width <= 0:

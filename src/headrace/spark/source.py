@@ -24,12 +24,13 @@ from pyspark.sql.streaming.datasource import (
 
 from .columns import check_columns, ddl
 from .control import Control
-from .driver import Driver, locate, plan_tasks
+from .driver import Driver
 from .link import Link
 from .loss import may_be_loss, stored_after
 from .offsets import Offset, check_range
 from .options import SourceOptions, parse_options
 from .planning import Slice
+from .plans import locate, plan_tasks
 from .tasks import read_slice
 
 if TYPE_CHECKING:
@@ -88,16 +89,16 @@ class JetStreamBatchReader(DataSourceReader):
             head, config = control.head()
             lo = locate(control, options.starting, head, as_end=False)
             hi = min(locate(control, options.ending, head, as_end=True), head.last_seq)
-        finally:
-            link.close()
-        if hi > lo:
+            if hi <= lo:
+                return []
             since_ns = stored_after(head, lo)
             fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
             start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
             lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
-            pieces = plan_tasks(options, lo, hi, since_ns, head.epoch)
-            return [SlicePartition(piece) for piece in pieces]
-        return []
+            pieces = plan_tasks(options, lo, hi, since_ns, control, head, config)
+        finally:
+            link.close()
+        return [SlicePartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For an empty list Spark would create one partition without a value.
