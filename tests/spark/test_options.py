@@ -36,6 +36,22 @@ def test_an_unknown_option_lists_the_accepted_ones() -> None:
 
 
 @pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("startingoffset", "startingOffsets"),
+        ("maxoffsetspertriger", "maxOffsetsPerTrigger"),
+        ("strem", "stream"),
+        ("urls", "url"),
+    ],
+)
+def test_an_unknown_option_names_the_one_that_was_probably_meant(wrong: str, right: str) -> None:
+    with pytest.raises(ConfigurationError, match=rf"{wrong!r}; did you mean {right!r}\?"):
+        parse_options({"stream": "S", wrong: "3"})
+    with pytest.raises(ConfigurationError, match="unknown option 'zzz'; accepted"):
+        parse_options({"stream": "S", "zzz": "3"})
+
+
+@pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("stream", "a.b", "a name without blanks"),

@@ -171,7 +171,9 @@ def test_lost_messages_end_the_query_with_a_sentence_about_them(
 def test_a_wrong_option_is_explained_when_the_frame_is_made(
     spark: SparkSession, feed: Feed
 ) -> None:
-    with pytest.raises(Exception, match="unknown option 'startingoffset'; accepted: "):
+    with pytest.raises(
+        Exception, match=r"unknown option 'startingoffset'; did you mean 'startingOffsets'\?"
+    ):
         batch(spark, feed, startingOffset="earliest").collect()
     with pytest.raises(Exception, match="cannot reach a NATS server"):
         batch(spark, feed, servers="nats://127.0.0.1:1").collect()

@@ -6,6 +6,7 @@ they are matched case-insensitively and shown as written here.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -342,6 +343,17 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
     )
 
 
+def _unknown(key: str) -> ConfigurationError:
+    """About an option that does not exist; Spark passes its name in lower case."""
+    near = difflib.get_close_matches(key.lower(), [*_BY_NAME, *_ALIASES], n=1)
+    name = _BY_NAME[near[0]].name if near and near[0] in _BY_NAME else "".join(near)
+    hint = f"; did you mean {name!r}?" if name else ""
+    accepted = ", ".join(sorted(option.name for option in OPTIONS))
+    return ConfigurationError(
+        f"jetstream source: unknown option {key!r}{hint}; accepted: {accepted}"
+    )
+
+
 def _collect(raw: Mapping[str, str]) -> dict[str, Any]:
     """Option name → parsed value (of its default, or a falsy one, if it is not given)."""
     given: dict[str, str] = {}
@@ -349,10 +361,7 @@ def _collect(raw: Mapping[str, str]) -> dict[str, Any]:
         lowered = _ALIASES.get(key.lower(), key.lower()).lower()
         option = _BY_NAME.get(lowered)
         if option is None:
-            accepted = ", ".join(sorted(o.name for o in OPTIONS))
-            raise ConfigurationError(
-                f"jetstream source: unknown option {key!r}; accepted: {accepted}"
-            )
+            raise _unknown(key)
         if option.name in given and given[option.name] != value:
             raise ConfigurationError(f"jetstream source: option {option.name!r} is given twice")
         given[option.name] = value
