@@ -279,8 +279,21 @@ def test_what_is_not_permitted_is_not_waited_for(
 
 
 def test_a_stream_that_is_not_there_is_named(feed: Feed) -> None:
-    with pytest.raises(ConfigurationError, match="no stream 'NOWHERE'"):
-        read(feed, plan(feed, 0, 1)._replace(stream="NOWHERE"))
+    near = feed.name[:-1] + "X" + feed.name[-1]
+    with pytest.raises(ConfigurationError, match=f"no stream {near!r}; there are: .*{feed.name}"):
+        read(feed, plan(feed, 0, 1)._replace(stream=near))
+
+
+def test_a_stream_that_allows_no_consumer_says_what_a_query_needs(
+    make_feed: Callable[..., Feed],
+) -> None:
+    feed = make_feed(max_consumers=1)
+    feed.publish_numbers(1, 10)
+    assert sequences(read(feed, plan(feed, 0, 10))) == list(range(1, 11))
+    config = {"durable_name": "theirs", "ack_policy": "explicit"}
+    feed.call(f"CONSUMER.CREATE.{feed.name}.theirs", {"stream_name": feed.name, "config": config})
+    with pytest.raises(ConfigurationError, match=r"allows no more consumers.*raise max_consumers"):
+        read(feed, plan(feed, 0, 10))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import difflib
 from typing import Any, Final, TypeVar
 
 from ..api import base
@@ -11,17 +12,26 @@ from ..api.consumers import ConsumerConfig, ConsumerInfo, CreateConsumerRequest,
 from ..api.envelope import decode_response
 from ..api.messages import GetMessageRequest, GetMessageResponse, SuccessResponse
 from ..api.names import api_subject
-from ..api.streams import StreamConfig, StreamInfo
+from ..api.streams import StreamConfig, StreamInfo, StreamNamesResponse
 from ..api.times import parse_time
-from ..errors import ConfigurationError, JetStreamApiError, NoRespondersError, TimeoutError_
+from ..errors import (
+    ConfigurationError,
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    TimeoutError_,
+)
 from ..message import StoredMessage
-from .link import Link
+from .link import Link, Reply
 from .offsets import StreamHead
 
 D = TypeVar("D", bound=Document)
 
+NAMES_SHOWN: Final = 10  # of the streams that exist, when one does not
+
 _STREAM_NOT_FOUND: Final = 10059
 _CONSUMER_NOT_FOUND: Final = 10014
+_MAX_CONSUMERS: Final = 10026
 _MESSAGE_NOT_FOUND: Final = 10037
 _INVALID_RESET: Final = 10204
 _RESET_LEVEL: Final = 4  # the API level from which CONSUMER.RESET exists (nats-server 2.14)
@@ -51,7 +61,7 @@ class Control:
         except JetStreamApiError as error:
             if error.err_code == _STREAM_NOT_FOUND:
                 raise StreamMissingError(
-                    f"jetstream source: the server has no stream {self.stream!r}"
+                    f"jetstream source: the server has no stream {self.stream!r}{self._others()}"
                 ) from error
             raise
         except (NoRespondersError, TimeoutError_) as error:
@@ -60,6 +70,19 @@ class Control:
                     "jetstream source: the server runs without JetStream; start it with JetStream"
                 ) from error
             raise
+
+    def _others(self) -> str:
+        """What streams there are, those with similar names first; "" where that may not be asked."""
+        try:
+            names = self._call(("STREAM", "NAMES"), b"", StreamNamesResponse).streams
+        except HeadraceError:
+            return ""  # what matters has been said: the stream is missing
+        if not names:
+            return "; it has none at all"
+        near = difflib.get_close_matches(self.stream, names, n=NAMES_SHOWN, cutoff=0.6)
+        shown = [*near, *(name for name in names if name not in near)][:NAMES_SHOWN]
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        return f"; there are: {', '.join(shown)}{more}"
 
     def head(self) -> tuple[StreamHead, StreamConfig]:
         """The stream head for planning, and the configuration."""
@@ -114,15 +137,30 @@ class Control:
             )
         return found
 
-    def create_consumer(self, config: ConsumerConfig) -> ConsumerInfo:
-        """Create a consumer; an ephemeral one if ``config`` has no name."""
+    def create_consumer(self, config: ConsumerConfig, action: str = "create") -> ConsumerInfo:
+        """Create a consumer, or update one; an ephemeral one if ``config`` has no name.
+
+        Raises:
+            ConfigurationError: the stream allows no more consumers.
+        """
         body = base.encode(
-            CreateConsumerRequest(stream_name=self.stream, config=config, action="create")
+            CreateConsumerRequest(stream_name=self.stream, config=config, action=action)
         )
         name = config.durable_name or config.name
-        return self._call(
-            ("CONSUMER", "CREATE", self.stream, *([name] if name else [])), body, ConsumerInfo
-        )
+        tokens = ("CONSUMER", "CREATE", self.stream, *([name] if name else []))
+        return self._created(self.link.request(api_subject(*tokens), body))
+
+    def _created(self, answer: Reply) -> ConsumerInfo:
+        try:
+            return decode_response(answer.payload, ConsumerInfo)
+        except JetStreamApiError as error:
+            if error.err_code != _MAX_CONSUMERS:
+                raise
+            raise ConfigurationError(
+                f"jetstream source: stream {self.stream!r} allows no more consumers: a query needs one for "
+                "each task, one or two for moments while it plans and waits, and one for 'durable'; raise "
+                "max_consumers of the stream, or of the account"
+            ) from error
 
     def create_ephemeral(self, **config: Any) -> ConsumerInfo:
         """Create a consumer in memory that wants no acks; the server removes it when it is not used."""
@@ -160,7 +198,7 @@ class Control:
         ]
         create = api_subject("CONSUMER", "CREATE", self.stream)
         answers = self.link.request_many([(create, body) for body in bodies])
-        infos = [decode_response(answer.payload, ConsumerInfo) for answer in answers]
+        infos = [self._created(answer) for answer in answers]
         self.link.request_many(
             [(api_subject("CONSUMER", "DELETE", self.stream, info.name), b"") for info in infos]
         )
