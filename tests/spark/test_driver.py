@@ -124,6 +124,49 @@ def test_somebody_else_s_durable_is_not_touched(feed: Feed) -> None:
     one.close()
 
 
+def test_a_durable_has_one_owner_and_the_query_that_lost_it_is_told(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    first, second = driver(feed, durable="d"), driver(feed, durable="d")
+    start = first.initial_offset()
+    first.latest_offset(start._replace(seq=40), None)
+    assert shown(feed, "d") == (40, 60)
+    second.latest_offset(start._replace(seq=70), None)
+    with pytest.raises(ConfigurationError, match="another query has started with durable 'd'"):
+        first.latest_offset(start._replace(seq=90), None)
+    assert shown(feed, "d") == (70, 30)
+    second.latest_offset(start._replace(seq=80), None)
+    assert shown(feed, "d") == (80, 20)
+    first.close()
+    second.close()
+
+
+def test_a_durable_counts_the_subjects_that_are_read_now(feed: Feed) -> None:
+    feed.publish([f"k{n % 10}" for n in range(100)])
+    first = driver(feed, durable="d", subjects=f"{feed.name}.k1")
+    start = first.initial_offset()
+    first.latest_offset(start._replace(seq=50), None)
+    assert shown(feed, "d") == (50, 5)
+    first.close()
+    for subjects, pending in ((f"{feed.name}.k1,{feed.name}.k2", 10), (">", 50)):
+        again = driver(feed, durable="d", subjects=subjects)
+        again.latest_offset(start._replace(seq=50), None)
+        assert shown(feed, "d") == (50, pending)
+        again.close()
+
+
+def test_a_durable_deleted_under_a_query_is_made_again_at_once(
+    feed: Feed, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed.publish_numbers(1, 100)
+    one = driver(feed, durable="d", requestTimeout="60s")  # longer than a test may take
+    start = one.initial_offset()
+    feed.control.delete_consumer("d")
+    one.latest_offset(start._replace(seq=40), None)
+    assert shown(feed, "d") == (40, 60)
+    assert "consumer 'd' of stream" in caplog.text
+    one.close()
+
+
 def test_a_durable_is_refused_where_it_would_decide_what_is_kept(
     make_feed: Callable[..., Feed],
 ) -> None:

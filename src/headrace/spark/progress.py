@@ -7,13 +7,22 @@ not, until the first batch is committed.
 
 from __future__ import annotations
 
+import logging
+import secrets
+from typing import Final
+
+from msgspec import structs
+
 from ..api.consumers import ConsumerConfig, ConsumerInfo
 from ..api.streams import StreamConfig
 from ..errors import ConfigurationError
 from .control import Control
 
+_LOG: Final = logging.getLogger("headrace.spark")
+
 _ROLE = "headrace.role"
 _ROLE_VALUE = "spark-progress"
+_OWNER = "headrace.owner"
 
 
 class Progress:
@@ -22,24 +31,16 @@ class Progress:
     def __init__(self, name: str, subjects: tuple[str, ...]) -> None:
         self.name = name
         self._subjects = subjects
+        self._owner = secrets.token_hex(8)
         self._shown: int | None = None
 
-    def position(self, control: Control) -> int | None:
-        """The last sequence shown as read, or None if the consumer does not exist yet.
+    def start(self, control: Control, config: StreamConfig, seq: int) -> int:
+        """Make sure the consumer exists and is ours; a new one starts at ``seq``. Returns its position.
+
+        The query that started last owns it: one that was restarted must not wait for the one that died.
 
         Raises:
             ConfigurationError: a consumer of this name exists, but belongs to another program.
-        """
-        info = control.consumer_info(self.name)
-        if info is None:
-            return None
-        self._check_ours(info, control.stream)
-        return info.ack_floor.stream_seq or info.delivered.stream_seq
-
-    def start(self, control: Control, config: StreamConfig, seq: int) -> int:
-        """Make sure the consumer exists; a new one starts at ``seq``. Returns its position.
-
-        Raises:
             ConfigurationError: the stream does not have retention ``limits``: there a consumer decides when
                 messages are removed, and one that only shows progress would hold or release them.
         """
@@ -49,18 +50,46 @@ class Progress:
                 f"has {config.retention}, where the consumer would decide which messages are kept. "
                 "Leave the option out"
             )
-        found = self.position(control)
-        if found is None:
+        info = control.consumer_info(self.name)
+        if info is None:
             control.create_consumer(self._config(seq))
-            found = seq
+            self._shown = seq
+            return seq
+        self._check_role(info, control.stream)
+        found = info.ack_floor.stream_seq or info.delivered.stream_seq
+        ours = self._config(found)
+        control.create_consumer(
+            structs.replace(
+                info.config,
+                filter_subject=ours.filter_subject,
+                filter_subjects=ours.filter_subjects,
+                metadata={**info.config.metadata, **ours.metadata},
+            ),
+            action="update",
+        )
         self._shown = found
         return found
 
     def show(self, control: Control, seq: int) -> None:
-        """Move the consumer to ``seq``: Spark has committed everything up to there."""
+        """Move the consumer to ``seq``: Spark has committed everything up to there.
+
+        Raises:
+            ConfigurationError: another query has taken the consumer over.
+        """
         if seq == self._shown:
             return
-        if not control.reset_consumer(self.name, seq + 1):
+        info = control.consumer_info(self.name)
+        if info is None:
+            _LOG.warning(
+                "consumer %r of stream %r was deleted; it is made again", self.name, control.stream
+            )
+            control.create_consumer(self._config(seq))
+        elif info.config.metadata.get(_OWNER) != self._owner:
+            raise ConfigurationError(
+                f"jetstream source: another query has started with durable {self.name!r} of stream "
+                f"{control.stream!r} and shows its progress there; give each query a 'durable' of its own"
+            )
+        elif not control.reset_consumer(self.name, seq + 1):
             control.delete_consumer(self.name)
             control.create_consumer(self._config(seq))
         self._shown = seq
@@ -75,10 +104,10 @@ class Progress:
             ack_policy="explicit",
             filter_subject=one,
             filter_subjects=() if one else self._subjects,
-            metadata={_ROLE: _ROLE_VALUE},
+            metadata={_ROLE: _ROLE_VALUE, _OWNER: self._owner},
         )
 
-    def _check_ours(self, info: ConsumerInfo, stream: str) -> None:
+    def _check_role(self, info: ConsumerInfo, stream: str) -> None:
         if info.config.metadata.get(_ROLE) != _ROLE_VALUE:
             raise ConfigurationError(
                 f"jetstream source: consumer {self.name!r} of stream {stream!r} exists and was not made by a "
