@@ -128,9 +128,12 @@ class BatchBuilder:
         rows = len(chunk.subjects)
         for name in self._columns:
             if name == "subject":
-                if bad := _bad_subjects(distinct, subjects, pa):
-                    raise _UnreadableRowsError(bad, mask)
-                arrays[name] = subjects.dictionary.cast(pa.string()).take(subjects.indices)
+                try:
+                    texts = subjects.dictionary.cast(pa.string())
+                except pa.ArrowInvalid:
+                    bad = _bad_subjects(distinct, subjects.indices.to_pylist())
+                    raise _UnreadableRowsError(bad, mask) from None
+                arrays[name] = texts.take(subjects.indices)
             elif name == "data":
                 arrays[name] = pa.array(chunk.payloads, pa.binary())
             elif name == "sequence":
@@ -259,19 +262,14 @@ def _without(chunk: Chunk, rows: Container[int]) -> Chunk:
     )
 
 
-def _bad_subjects(distinct: list[bytes], subjects: Any, pa: Any) -> dict[int, str]:
+def _bad_subjects(distinct: list[bytes], indices: list[int]) -> dict[int, str]:
     """Row → reason, of the rows whose subject is not text."""
-    try:
-        subjects.dictionary.cast(pa.string())
-    except pa.ArrowInvalid:
-        bad = {i for i, subject in enumerate(distinct) if not _is_text(subject)}
-        indices = subjects.indices.to_pylist()
-        return {
-            row: f"its subject {distinct[index]!r} is not UTF-8"
-            for row, index in enumerate(indices)
-            if index in bad
-        }
-    return {}
+    bad = {i for i, subject in enumerate(distinct) if not _is_text(subject)}
+    return {
+        row: f"its subject {distinct[index]!r} is not UTF-8"
+        for row, index in enumerate(indices)
+        if index in bad
+    }
 
 
 def _is_text(raw: bytes) -> bool:

@@ -23,10 +23,13 @@ from ..errors import (
 )
 from ..message import StoredMessage
 from .link import Link, Reply
-from .offsets import StreamHead
+from .offsets import Offset, StreamHead
+from .patience import Patience
 
 D = TypeVar("D", bound=Document)
 
+SETTLE_S: Final = 10.0  # a leader has caught up by then
+REPLICATED: Final = 2
 NAMES_SHOWN: Final = 10  # of the streams that exist, when one does not
 
 _STREAM_NOT_FOUND: Final = 10059
@@ -35,6 +38,30 @@ _MAX_CONSUMERS: Final = 10026
 _MESSAGE_NOT_FOUND: Final = 10037
 _INVALID_RESET: Final = 10204
 _RESET_LEVEL: Final = 4  # the API level from which CONSUMER.RESET exists (nats-server 2.14)
+
+
+class _BehindError(HeadraceError):
+    """A server told an end of the stream that is before what was read."""
+
+
+def settled_head(
+    control: Control, offset: Offset, patience: Patience
+) -> tuple[StreamHead, StreamConfig]:
+    """The head, asked for again while a new leader may not have caught up with ``offset``.
+
+    A server that has just become the leader of a replicated stream may answer before it has applied all that
+    is committed. That must not pass for a stream restored from an older copy.
+    """
+    fresh = patience.fresh(SETTLE_S, f"the leader of stream {control.stream!r} to catch up")
+    while True:
+        head, config = control.head()
+        same = offset.epoch in ("", head.epoch)
+        if not same or offset.seq <= head.last_seq or config.num_replicas < REPLICATED:
+            return head, config
+        try:
+            fresh.pause(_BehindError(f"it ends at {head.last_seq}, {offset.seq} was read"))
+        except _BehindError:
+            return head, config
 
 
 class StreamMissingError(ConfigurationError):

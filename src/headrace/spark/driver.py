@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from ..api.streams import StreamConfig
 from ..errors import HeadraceError
-from .control import Control, StreamMissingError
+from .control import Control, StreamMissingError, settled_head
 from .link import Link
 from .loss import compacts, may_be_loss, stored_after
 from .offsets import Offset, StreamHead, check_epoch, check_range, reset_of
@@ -77,7 +77,7 @@ class Driver:
         Raises:
             DataLossError: the stream is not the one ``start`` belongs to, and ``onStreamReset`` is fail.
         """
-        head, config = self._retry(lambda control: control.head())
+        head, config = self._head_for(start)
         if self._is_reset(start, head):
             return self._begin_anew(head, config, max_rows)
         self._show_progress(start, config)
@@ -95,7 +95,7 @@ class Driver:
 
     def plan(self, start: Offset, end: Offset) -> list[Slice]:
         """The tasks of the batch ``(start, end]``."""
-        head, config = self._retry(lambda control: control.head())
+        head, config = self._head_for(end)
         options = self._options
         if self._is_reset(end, head):
             return []  # the batch is gone with its stream; the next one begins the new stream
@@ -147,6 +147,10 @@ class Driver:
             else:
                 self._progress.show(control, seq)
         return Offset(seq, head.epoch, stored_after(head, seq) if _needs_time(config) else 0)
+
+    def _head_for(self, offset: Offset) -> tuple[StreamHead, StreamConfig]:
+        patience = self._patience(0.0, "")
+        return self._retry(lambda control: settled_head(control, offset, patience))
 
     def _is_reset(self, offset: Offset, head: StreamHead) -> bool:
         """Whether this offset belongs to another stream, and the query goes on with this one."""

@@ -56,6 +56,10 @@ class Patience:
         self._failures = 0
         self._began = 0.0
 
+    def fresh(self, timeout_s: float, what: str) -> Patience:
+        """Another one, by the same clock."""
+        return Patience(timeout_s, what, self._clock, self._sleep)
+
     def restart(self) -> None:
         """Something came: the next failure is the first one."""
         self._failures = 0

@@ -22,7 +22,7 @@ from ..api.streams import StreamConfig
 from ..errors import ConnectionClosedError, HeadraceError, TimeoutError_
 from ..message import StoredMessage
 from ..wire import Frame
-from .control import Control, StreamMissingError
+from .control import Control, StreamMissingError, settled_head
 from .link import Link
 from .loss import can_lose, may_be_loss
 from .offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
@@ -152,14 +152,14 @@ class _RangeReader:
     def _attempt(self) -> Iterator[Chunk]:
         plan = self._plan
         self._control = control = Control(self._connect(), plan.stream)
-        head, config = control.head()
+        head, config = settled_head(control, Offset(plan.hi, plan.epoch), self._patience)
         if self._is_reset(head):
             return
         self._limited = can_lose(config)
         if config.retention == "workqueue":
             window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes))
             yield from self._get_one_by_one(control, head.first_seq, head.last_seq, window)
-            self._is_reset(control.head()[0])
+            self._check_after(control)
             return
         if self._last < plan.hi:
             ahead = min(head.messages, head.last_seq - self._last)
@@ -170,10 +170,14 @@ class _RangeReader:
                 self._buffered_bytes += sum(len(frame[5]) for frame in frames)
                 while self._holds_more_than_a_chunk:
                     yield self._cut(control)
-        self._is_reset(control.head()[0])  # before the last rows are passed on
+        self._check_after(control)  # before the last rows are passed on
         while self._buffer:
             yield self._cut(control)
         self._check_expiry(control, plan.hi, 0)
+
+    def _check_after(self, control: Control) -> None:
+        end = Offset(self._plan.hi, self._plan.epoch)
+        self._is_reset(settled_head(control, end, self._patience)[0])
 
     def _is_reset(self, head: StreamHead) -> bool:
         """Whether the range is gone with its stream, and that is accepted. Raises DataLossError if it is not.
