@@ -83,7 +83,10 @@ class Driver:
         self._show_progress(start, config)
         since_ns = self._since(start, head)
         if self._target is None and head.last_seq <= start.seq:
-            head = self._retry(lambda control: self._wait(control, config, start.seq)) or head
+            news = self._retry(lambda control: self._wait(control, config, start.seq))
+            if news is not None and news.epoch != head.epoch:
+                return self.latest_offset(start._replace(epoch=head.epoch), max_rows)
+            head = news or head
         last = head.last_seq if self._target is None else min(head.last_seq, self._target.seq)
         self.latest = Offset(max(last, start.seq), head.epoch)
         end = self._end(start.seq, last, head, config, max_rows)

@@ -1,0 +1,31 @@
+"""Queries without Spark: what the tests of the driver do with one."""
+
+from __future__ import annotations
+
+from headrace.spark.driver import Driver
+from headrace.spark.offsets import Offset
+from headrace.spark.options import parse_options
+
+from .conftest import Feed
+
+
+def driver(feed: Feed, **options: str) -> Driver:
+    everything = {"stream": feed.name, "servers": feed.url, "pollTimeout": "50ms", **options}
+    return Driver(parse_options(everything, streaming=True))
+
+
+def shown(feed: Feed, name: str) -> tuple[int, int]:
+    info = feed.control.consumer_info(name)
+    assert info is not None
+    return info.ack_floor.stream_seq or info.delivered.stream_seq, info.num_pending
+
+
+def made_again(feed: Feed, messages: int) -> None:
+    feed.call(f"STREAM.DELETE.{feed.name}")
+    feed.create()
+    feed.publish_numbers(1, messages)
+
+
+def ranges(one: Driver, start: Offset, end: Offset) -> list[tuple[int, int]]:
+    kept = [Offset.from_dict(offset.to_dict()) for offset in (start, end)]
+    return [(piece.lo, piece.hi) for piece in one.plan(*kept)]

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.errors import ConfigurationError
+from headrace.spark.offsets import Offset
+
+from .conftest import Feed
+from .queries import driver, shown
+
+
+def test_latest_is_remembered_by_the_durable_across_processes(feed: Feed) -> None:
+    feed.publish_numbers(1, 5)
+    first = driver(feed, startingOffsets="latest", durable="d")
+    assert first.initial_offset().seq == 5
+    first.close()
+    feed.publish_numbers(6, 9)
+    second = driver(feed, startingOffsets="latest", durable="d")
+    assert second.initial_offset().seq == 5
+    second.close()
+
+
+def test_progress_is_shown_when_the_next_offset_is_asked_for(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    one = driver(feed, durable="d")
+    epoch = one.initial_offset().epoch
+    assert shown(feed, "d") == (0, 100)
+    assert one.latest_offset(Offset(0, epoch), 40).seq == 40
+    assert shown(feed, "d") == (0, 100)
+    assert one.latest_offset(Offset(40, epoch), None).seq == 100
+    assert shown(feed, "d") == (40, 60)
+    assert one.latest_offset(Offset(100, epoch), None).seq == 100
+    assert shown(feed, "d") == (100, 0)
+    one.close()
+
+
+def test_a_query_begun_anew_takes_its_durable_back_to_the_start(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    first = driver(feed, durable="d", startingOffsets="50")
+    start = first.initial_offset()
+    first.latest_offset(Offset(80, start.epoch), None)
+    assert shown(feed, "d") == (80, 20)
+    first.close()
+    anew = driver(feed, durable="d", startingOffsets="11")
+    assert anew.initial_offset().seq == 10
+    assert shown(feed, "d") == (10, 90)
+    anew.close()
+
+
+def test_progress_is_made_up_for_by_recreating_where_a_server_cannot_reset(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    one = driver(feed, durable="d")
+    epoch = one.initial_offset().epoch
+    assert one._control is not None
+    one._control._resets = False
+    one.latest_offset(Offset(70, epoch), None)
+    assert shown(feed, "d") == (70, 30)
+    one.close()
+
+
+def test_somebody_else_s_durable_is_not_touched(feed: Feed) -> None:
+    feed.publish_numbers(1, 3)
+    config = {"durable_name": "theirs", "ack_policy": "explicit"}
+    feed.call(f"CONSUMER.CREATE.{feed.name}.theirs", {"stream_name": feed.name, "config": config})
+    one = driver(feed, durable="theirs")
+    with pytest.raises(ConfigurationError, match="was not made by a Spark query"):
+        one.initial_offset()
+    one.close()
+
+
+def test_a_durable_has_one_owner_and_the_query_that_lost_it_is_told(feed: Feed) -> None:
+    feed.publish_numbers(1, 100)
+    first, second = driver(feed, durable="d"), driver(feed, durable="d")
+    start = first.initial_offset()
+    first.latest_offset(start._replace(seq=40), None)
+    assert shown(feed, "d") == (40, 60)
+    second.latest_offset(start._replace(seq=70), None)
+    with pytest.raises(ConfigurationError, match="another query has started with durable 'd'"):
+        first.latest_offset(start._replace(seq=90), None)
+    assert shown(feed, "d") == (70, 30)
+    second.latest_offset(start._replace(seq=80), None)
+    assert shown(feed, "d") == (80, 20)
+    first.close()
+    second.close()
+
+
+def test_a_durable_counts_the_subjects_that_are_read_now(feed: Feed) -> None:
+    feed.publish([f"k{n % 10}" for n in range(100)])
+    first = driver(feed, durable="d", subjects=f"{feed.name}.k1")
+    start = first.initial_offset()
+    first.latest_offset(start._replace(seq=50), None)
+    assert shown(feed, "d") == (50, 5)
+    first.close()
+    for subjects, pending in ((f"{feed.name}.k1,{feed.name}.k2", 10), (">", 50)):
+        again = driver(feed, durable="d", subjects=subjects)
+        again.latest_offset(start._replace(seq=50), None)
+        assert shown(feed, "d") == (50, pending)
+        again.close()
+
+
+def test_a_durable_deleted_under_a_query_is_made_again_at_once(
+    feed: Feed, caplog: pytest.LogCaptureFixture
+) -> None:
+    feed.publish_numbers(1, 100)
+    one = driver(feed, durable="d", requestTimeout="60s")  # longer than a test may take
+    start = one.initial_offset()
+    feed.control.delete_consumer("d")
+    one.latest_offset(start._replace(seq=40), None)
+    assert shown(feed, "d") == (40, 60)
+    assert "consumer 'd' of stream" in caplog.text
+    one.close()
+
+
+def test_a_durable_is_refused_where_it_would_decide_what_is_kept(
+    make_feed: Callable[..., Feed],
+) -> None:
+    feed = make_feed(retention="workqueue")
+    one = driver(feed, durable="d")
+    with pytest.raises(ConfigurationError, match="retention limits"):
+        one.initial_offset()
+    one.close()
