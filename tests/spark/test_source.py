@@ -177,3 +177,31 @@ def test_a_wrong_option_is_explained_when_the_frame_is_made(
         batch(spark, feed, startingOffset="earliest").collect()
     with pytest.raises(Exception, match="cannot reach a NATS server"):
         batch(spark, feed, servers="nats://127.0.0.1:1").collect()
+
+
+def test_a_stream_made_again_is_noticed_between_two_actions_and_by_a_checkpoint(
+    spark: SparkSession, feed: Feed, checkpoint: str
+) -> None:
+    seen: list[list[int]] = []
+
+    def sink(df: DataFrame, batch_id: int) -> None:
+        seen.append(sorted(row.sequence for row in df.select("sequence").collect()))
+
+    def run() -> list[int]:
+        seen.clear()
+        df = stream(spark, feed, onStreamReset="earliest", durable="d")
+        run_available(df, checkpoint, sink)
+        return [sequence for batch in seen for sequence in batch]
+
+    feed.publish_numbers(1, 100)
+    df = batch(spark, feed).select("sequence")
+    assert len(df.collect()) == 100
+    assert run() == list(range(1, 101))
+    feed.call(f"STREAM.DELETE.{feed.name}")
+    feed.create(max_msgs_per_subject=1)
+    feed.publish([f"k{n % 40}" for n in range(60)])  # the first 20 are replaced
+    with pytest.raises(Exception, match="not the one this query read before"):
+        df.collect()
+    assert run() == list(range(21, 61))
+    feed.publish([f"k{n}" for n in range(30)])  # the head moves: no loss here
+    assert run() == list(range(61, 91))
