@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from headrace.errors import ConfigurationError
 from headrace.spark.bad_messages import BadMessage, BadMessageError
-from headrace.spark.columns import COLUMNS, BatchBuilder, Selection, check_columns, ddl
+from headrace.spark.columns import (
+    COLUMNS,
+    BatchBuilder,
+    Selection,
+    Wanted,
+    check_columns,
+    ddl,
+)
 from headrace.spark.options import PartitionRule
 from headrace.spark.reader import Chunk
 from headrace.subjects import partition
@@ -119,13 +126,14 @@ def test_a_message_outside_all_partitions_is_refused_not_lost() -> None:
 
 
 def test_a_schema_of_ones_own_may_leave_columns_out_but_not_invent_any() -> None:
-    assert check_columns([("data", "binary")], include_headers=False) == ("data",)
+    data = Wanted("data", "binary")
+    assert check_columns([data], include_headers=False) == (data,)
     with pytest.raises(ConfigurationError, match=r"no column 'key'; there are: subject string"):
-        check_columns([("key", "string")], include_headers=False)
+        check_columns([Wanted("key", "string")], include_headers=False)
     with pytest.raises(ConfigurationError, match="includeHeaders=true"):
-        check_columns([("headers", "map<string,array<string>>")], include_headers=False)
+        check_columns([Wanted("headers", "map<string,array<string>>")], include_headers=False)
     with pytest.raises(ConfigurationError, match="has type bigint, not int"):
-        check_columns([("sequence", "int")], include_headers=False)
+        check_columns([Wanted("sequence", "int")], include_headers=False)
 
 
 def test_the_schema_has_headers_when_asked_for() -> None:
@@ -170,3 +178,15 @@ def test_a_message_is_only_bad_for_who_reads_what_is_wrong_with_it() -> None:
 def test_a_chunk_of_bad_messages_alone_is_an_empty_batch() -> None:
     builder = BatchBuilder(ALL, "S", on_bad=lambda messages: None)
     assert builder.build(chunk([b"\xff", b"\xfe"])).num_rows == 0
+
+
+def test_a_schema_may_write_names_in_any_case_and_say_not_null() -> None:
+    wanted = [Wanted("SEQUENCE", "bigint", nullable=False), Wanted("Data", "binary")]
+    columns = check_columns(wanted, include_headers=False)
+    batch = BatchBuilder(columns, "S").build(chunk([b"a", b"b"]))
+    assert batch.schema == pa.schema(
+        [pa.field("SEQUENCE", pa.int64(), False), pa.field("Data", pa.binary())]
+    )
+    assert batch.column("SEQUENCE").to_pylist() == [1, 2]
+    with pytest.raises(ConfigurationError, match="'partition' is null for messages that have none"):
+        check_columns([Wanted("Partition", "int", nullable=False)], include_headers=False)

@@ -85,8 +85,10 @@ def test_a_batch_read_is_bounded_split_pruned_and_filtered(spark: SparkSession, 
     found = sorted(row.sequence for row in bounded.select("sequence").collect())
     assert found == [n + 1 for n in range(100, 2900) if n % 3]
     assert bounded.rdd.getNumPartitions() == 2
-    reader = spark.read.format("jetstream").option("servers", feed.url).schema("sequence long")
-    assert reader.load(feed.name).columns == ["sequence"]
+    reader = spark.read.format("jetstream").option("servers", feed.url)
+    pruned = reader.schema("SEQUENCE long NOT NULL, data binary").load(feed.name)
+    assert pruned.columns == ["SEQUENCE", "data"]
+    assert [row[0] for row in pruned.take(2)] == [1, 2]
     empty = batch(spark, feed, startingOffsets=3001)
     assert empty.count() == 0
 

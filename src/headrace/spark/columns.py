@@ -41,25 +41,38 @@ def ddl(*, include_headers: bool) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
-def check_columns(wanted: Sequence[tuple[str, str]], *, include_headers: bool) -> tuple[str, ...]:
-    """The names of the columns that a user's schema requests, in its order.
+class Wanted(NamedTuple):
+    """A column of a user's schema: its name in the user's case, its type, and whether it may be null."""
+
+    name: str
+    kind: str
+    nullable: bool = True
+
+
+def check_columns(wanted: Sequence[Wanted], *, include_headers: bool) -> tuple[Wanted, ...]:
+    """The columns that a user's schema requests, in its order. Names are case-insensitive, as in Spark.
 
     Raises:
-        ConfigurationError: a column is unknown, or has another type.
+        ConfigurationError: a column is unknown, has another type, or may be null though the schema says no.
     """
     known = COLUMNS | HEADERS_COLUMN if include_headers else COLUMNS
-    for name, kind in wanted:
+    for given, kind, nullable in wanted:
+        name = given.lower()
         if name not in known:
             hint = "; set includeHeaders=true for it" if name in HEADERS_COLUMN else ""
             raise ConfigurationError(
-                f"jetstream source: no column {name!r}{hint}; there are: "
+                f"jetstream source: no column {given!r}{hint}; there are: "
                 + ", ".join(f"{n} {k}" for n, k in known.items())
             )
         if kind != known[name]:
             raise ConfigurationError(
-                f"jetstream source: column {name!r} has type {known[name]}, not {kind}; cast it in the query"
+                f"jetstream source: column {given!r} has type {known[name]}, not {kind}; cast it in the query"
             )
-    return tuple(name for name, _ in wanted)
+        if name == "partition" and not nullable:
+            raise ConfigurationError(
+                "jetstream source: column 'partition' is null for messages that have none; leave out NOT NULL"
+            )
+    return tuple(wanted)
 
 
 class Selection(NamedTuple):
@@ -74,7 +87,7 @@ class BatchBuilder:
 
     def __init__(
         self,
-        columns: tuple[str, ...],
+        columns: Sequence[str | Wanted],
         stream: str,
         *,
         partitions: int = 0,
@@ -94,8 +107,13 @@ class BatchBuilder:
         self._matches: Callable[[bytes], bool] | None = None
         if selection.subjects:
             self._matches = SubjectFilter(s.encode() for s in selection.subjects).matches
-        self._columns = columns
-        self.schema = pa.schema([(name, _arrow_type(name, pa)) for name in columns])
+        fields = [c if isinstance(c, Wanted) else Wanted(c, COLUMNS.get(c, "")) for c in columns]
+        self._columns = tuple(field.name.lower() for field in fields)
+        types = [_arrow_type(name, pa) for name in self._columns]
+        self.schema = pa.schema(
+            pa.field(field.name, kind, field.nullable)
+            for field, kind in zip(fields, types, strict=True)
+        )
 
     def build(self, chunk: Chunk) -> pa.RecordBatch:
         """One batch; without rows if none is selected.

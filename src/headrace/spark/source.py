@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .columns import check_columns, ddl
+from .columns import Wanted, check_columns, ddl
 from .control import Control
 from .driver import Driver
 from .link import Link
@@ -69,15 +69,15 @@ class JetStreamDataSource(DataSource):
         return JetStreamStreamReader(options, _columns(options, schema))
 
 
-def _columns(options: SourceOptions, schema: StructType) -> tuple[str, ...]:
-    wanted = [(field.name, field.dataType.simpleString()) for field in schema.fields]
+def _columns(options: SourceOptions, schema: StructType) -> tuple[Wanted, ...]:
+    wanted = [Wanted(f.name, f.dataType.simpleString(), f.nullable) for f in schema.fields]
     return check_columns(wanted, include_headers=options.include_headers)
 
 
 class JetStreamBatchReader(DataSourceReader):
     """A bounded range of the stream."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[Wanted, ...]) -> None:
         self._options = options
         self._columns = columns
 
@@ -109,7 +109,7 @@ class JetStreamBatchReader(DataSourceReader):
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches, each an exact range that can be read again."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: tuple[Wanted, ...]) -> None:
         self._options = options
         self._columns = columns
         self._driver: Driver | None = None

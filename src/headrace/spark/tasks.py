@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from ..api.streams import StreamConfig
 from ..errors import HeadraceError
 from ..subjects import is_subset
 from .bad_messages import BadMessages
-from .columns import BatchBuilder, Selection
+from .columns import BatchBuilder, Selection, Wanted
 from .link import Link
 from .options import Connection, SourceOptions
 from .patience import Patience
@@ -29,7 +29,7 @@ _idle: dict[tuple[int, Connection], list[Link]] = {}
 
 
 def read_slice(
-    options: SourceOptions, columns: tuple[str, ...], piece: Slice
+    options: SourceOptions, columns: Sequence[str | Wanted], piece: Slice
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task. If there are none, one empty batch, so that Spark knows the types."""
     key = (os.getpid(), options.connection)  # a forked process must not share a socket
