@@ -85,6 +85,49 @@ def test_an_idle_query_waits_and_wakes_when_a_message_comes(feed: Feed) -> None:
     assert feed.consumers() == 0
 
 
+def test_the_consumer_of_a_wait_does_not_outlive_a_stopped_query_for_long(feed: Feed) -> None:
+    one = driver(feed)
+    start = one.initial_offset()
+    assert one.latest_offset(start, None) == start
+    (waiting,) = feed.call(f"CONSUMER.LIST.{feed.name}")["consumers"]
+    assert waiting["config"]["inactive_threshold"] <= 6_000_000_000
+    one.close()
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, True),
+        ({"max_msgs_per_subject": 100_000}, False),
+        ({"allow_msg_ttl": True}, False),
+        ({"retention": "interest"}, False),
+    ],
+)
+def test_messages_that_somebody_deleted_before_they_were_read_are_mentioned(
+    make_feed: Callable[..., Feed],
+    config: dict[str, object],
+    said: bool,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    feed = make_feed(**config)
+    if "retention" in config:  # somebody has to want the messages
+        durable = {"durable_name": "theirs", "ack_policy": "explicit"}
+        feed.call(
+            f"CONSUMER.CREATE.{feed.name}.theirs", {"stream_name": feed.name, "config": durable}
+        )
+    feed.publish(["a", "b", "a", "b", "b", "a"])
+    one = driver(feed)
+    start = one.initial_offset()
+    end = one.latest_offset(start, None)
+    one.plan(start, end)
+    assert caplog.text == ""
+    feed.call(f"STREAM.PURGE.{feed.name}", {"filter": f"{feed.name}.b"})
+    one.plan(start, end)
+    text = f"stream {feed.name!r}: 3 of the sequences 1 to 6 have no message"
+    assert (text in caplog.text) is said
+    one.close()
+
+
 def test_an_idle_query_on_a_work_queue_sees_news_too(make_feed: Callable[..., Feed]) -> None:
     feed = make_feed(retention="workqueue")
     one = driver(feed)

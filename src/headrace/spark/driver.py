@@ -36,6 +36,7 @@ T = TypeVar("T")
 
 FIRST_CONNECT_S = 0.7  # a query that never reached its server has a wrong URL, more likely than not
 POLL_WITHOUT_EVENT_S = 0.05
+TAIL_LEFT_S = 5.0  # how long the consumer of a wait outlives a query that was stopped
 
 
 class Driver:
@@ -107,9 +108,29 @@ class Driver:
         since_ns = self._since(start, head)
         fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
+        self._say_gaps(lo, hi, head, config)
         return self._retry(
             lambda control: plan_tasks(options, lo, hi, since_ns, control, head, config)
         )
+
+    def _say_gaps(self, lo: int, hi: int, head: StreamHead, config: StreamConfig) -> None:
+        """Say that messages were deleted before they were read, by sequence or by a purge of a subject.
+
+        That is somebody's wish, so it is no loss; but only where a stream's own rules remove messages from
+        its middle does it go without saying.
+        """
+        expected = compacts(config) or config.allow_msg_ttl or config.retention != "limits"
+        if expected or hi <= lo or head.messages == head.last_seq - head.first_seq + 1:
+            return
+        missing = hi - lo - self._retry(lambda control: control.count(lo, hi))
+        if missing > 0:
+            _LOG.warning(
+                "stream %r: %d of the sequences %d to %d have no message: they were deleted or purged",
+                self._options.stream,
+                missing,
+                lo + 1,
+                hi,
+            )
 
     def install_sigterm(self) -> None:
         """Exit quietly when Spark ends the query; it gives no other sign.
@@ -222,7 +243,7 @@ class Driver:
         if self._tail is None or not self._tail.stands_at(control, seq):
             if self._tail is not None:
                 self._tail.close(control)
-            self._tail = Tail(control, seq)
+            self._tail = Tail(control, seq, timeout_s + TAIL_LEFT_S)
         if not self._tail.wait(timeout_s):
             return None
         return control.head()[0]

@@ -13,14 +13,14 @@ from .control import Control
 class Tail:
     """Detects the first message after a sequence: an ephemeral consumer, headers only, one pull."""
 
-    def __init__(self, control: Control, seq: int) -> None:
+    def __init__(self, control: Control, seq: int, inactive_s: float) -> None:
         self._link = control.link
         self._seq = seq
         info = control.create_ephemeral(
             deliver_policy="by_start_sequence",
             opt_start_seq=seq + 1,
             headers_only=True,
-            inactive_threshold=30.0,
+            inactive_threshold=inactive_s,
             description="headrace: a Spark query waiting for news",
         )
         self._name = info.name
