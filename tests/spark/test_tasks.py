@@ -171,6 +171,17 @@ def test_bad_messages_go_to_a_stream_as_dead_letters_and_once_however_often_a_ba
     assert b"no colon" in base64.b64decode(second["Headrace-Headers"])
 
 
+def test_a_dead_letter_that_is_too_large_names_its_message(make_feed: Callable[..., Feed]) -> None:
+    feed, dead = make_feed(), make_feed()
+    body = b"x" * feed.link.info.max_payload
+    name = feed.name.encode()
+    feed.link.send(b"PUB %b.\xff %b %d\r\n%b\r\n" % (name, feed._inbox, len(body), body))
+    assert feed.link.poll(5.0)
+    wanted = options(feed, onBadMessage=f"deadletter:{dead.name}.bad")
+    with pytest.raises(BadMessageError, match="message 1 is too large for a dead letter"):
+        list(read_slice(wanted, READ, Slice(0, 1)))
+
+
 def test_dead_letters_that_no_stream_takes_fail_the_task(feed: Feed) -> None:
     publish_poison(feed)
     wanted = options(feed, onBadMessage="deadletter:nobody.listens")

@@ -2,8 +2,8 @@
 
 Spark finds the source by name once the package is installed; nothing needs to be registered. The offset is
 one stream sequence, a batch is an exact range ``(start, end]``, and reading it again returns the same rows.
-``offsets`` and ``planning`` are pure; ``options`` lists the options; ``source`` has the classes that Spark
-calls.
+``offsets``, ``loss`` and ``planning`` are pure; ``options`` lists the options; ``source`` has the classes
+that Spark calls.
 """
 
 from __future__ import annotations
