@@ -59,8 +59,8 @@ def test_values_that_may_have_aged_before_they_were_read_are_loss(
     feed = make_feed(**BUCKET, max_age=100_000_000)
     feed.publish(["a", "b", "c"])
     one = driver(feed)
-    start = one.initial_offset()
-    end = one.latest_offset(start, None)
+    epoch = feed.control.head()[0].epoch
+    start, end = Offset(0, epoch), Offset(3, epoch)
     until_here(lambda: feed.control.head()[0].first_seq == 4, "nothing aged")
     with pytest.raises(DataLossError, match="up to 3 messages from 1 on were removed"):
         one.plan(start, end)
