@@ -123,7 +123,10 @@ async def test_who_is_cancelled_while_waiting_for_a_place_gives_none_back() -> N
     crew = SimpleNamespace(slots=slots, concurrency=1, handler=None, key=None)
     generation = SimpleNamespace(is_owned=True)
     work = Abreast(crew, SimpleNamespace(), generation, [])  # type: ignore[arg-type]
-    waiting = asyncio.create_task(work._handle("key", object()))  # type: ignore[arg-type]
+    work._lanes.add("key", object())  # type: ignore[arg-type]
+    taken = work._lanes.take()
+    assert taken is not None
+    waiting = asyncio.create_task(work._handle(*taken))
     await until(lambda: slots.is_wanted, "it does not wait for a place")
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
