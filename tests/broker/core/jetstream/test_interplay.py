@@ -15,7 +15,7 @@ from headrace.broker.core.jetstream.publish.duplicate_window import DuplicateWin
 from headrace.broker.core.jetstream.schedule import schedules
 from headrace.broker.store import FileStorage
 from headrace.testing.faultfs import FaultFS
-from jetstream_world import Client, HeldStorage, World
+from jetstream_world import Client, HeldStorage, World, publication
 
 
 def state(client: Client, name: str = "S") -> dict[str, Any]:
@@ -352,3 +352,24 @@ def test_subjects_that_are_no_text_are_rolled_up_and_limited_like_others(subject
     client.send(b"HPUB %b %d %d\r\n%bx\r\n" % (subject, len(block), len(block) + 1, block))
     assert state(client)["messages"] == 2
     assert "error" not in client.api("STREAM.UPDATE.S", {**config, "max_msgs_per_subject": 1})
+
+
+@pytest.mark.parametrize("confirmed", [False, True])
+def test_what_was_acknowledged_leaves_a_work_queue_though_its_consumer_is_deleted_in_the_same_tick(
+    confirmed: bool,
+) -> None:
+    world = World()
+    client = world.client()
+    client.stream(retention="workqueue")
+    client.consumer()
+    client.put(b"s.a")
+    (message,) = client.pull(b"1").take()
+    answered = client.subscribe()
+    reply = answered.subject if confirmed else b""
+    client.send(
+        publication(message.reply, b"+ACK", reply) + publication(b"$JS.API.CONSUMER.DELETE.S.C")
+    )
+    assert len(answered.take()) == confirmed
+    assert state(client)["messages"] == 0
+    client.consumer("D")
+    assert client.info("D")["num_pending"] == 0

@@ -141,6 +141,24 @@ def test_what_is_acknowledged_leaves_when_it_can_be_read(retention: str) -> None
     assert [message.stream_seq for message in inbox.take()] == list(range(101, 151))
 
 
+def test_a_consumer_stays_while_what_it_acknowledged_cannot_leave() -> None:
+    disk = filled(retention="workqueue")
+    client = disk.world.client()
+    client.consumer(inactive_threshold=5 * 10**9)
+    messages = client.pull({"batch": 100, "expires": 10**9}).take()
+    disk.restart(errno.EIO)
+    client = disk.world.client()
+    for message in messages:
+        client.publish(message.reply, b"+ACK")
+    assert "error" in client.api("CONSUMER.DELETE.S.C")
+    disk.world.advance(30)
+    assert client.api("CONSUMER.NAMES.S")["consumers"] == ["C"]
+    disk.bar(0)
+    disk.world.advance(11)
+    assert client.api("STREAM.INFO.S")["state"]["messages"] == 50
+    assert not client.api("CONSUMER.NAMES.S")["consumers"]  # it was as inactive as before
+
+
 def test_limits_wait_for_what_they_have_to_read() -> None:
     disk = filled(max_msgs_per_subject=50, discard="old")
     disk.restart(errno.EIO)

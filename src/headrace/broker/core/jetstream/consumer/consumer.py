@@ -83,7 +83,7 @@ class Consumer:
             self.state,
             is_listened=self._is_listened,
             is_awaited=None if config.deliver_subject else self._is_awaited,
-            end=lambda: self.on_inactive(self),
+            end=self._end_inactive,
         )
         self.pause = Pause(context.clock, self._pause_ended)
         self.policy = make_policy(config, lambda: context.new_name(_PIN_ID_CHARS))
@@ -221,6 +221,13 @@ class Consumer:
     def _is_awaited(self) -> bool:
         self.pulls.drop_abandoned()
         return self.queue.waiting > 0
+
+    def _end_inactive(self) -> None:
+        try:
+            self.on_inactive(self)
+        except StoreReadError as error:  # it stays as long again
+            self.inactivity.last_active_ns = self.context.clock.monotonic_ns()
+            self.unread.failed(error, self.try_again)
 
     def _pause_ended(self, until_ns: int) -> None:
         self.context.advisories.paused(self, until_ns)

@@ -151,7 +151,13 @@ class Registry:
         self.restart_consumer(stream.consumers[name], sequence)
 
     def delete_consumer(self, consumer: Consumer) -> None:
-        """Remove a consumer; its waiting requests are told."""
+        """Remove a consumer; its waiting requests are told.
+
+        What it has acknowledged leaves a work queue first. Raises StoreReadError when that cannot be done
+        now, and then nothing has changed.
+        """
+        if consumer.stream.config.retention == "workqueue":  # else a walk finds what may go
+            consumer.acks.report()
         self._drop_consumer(consumer)
         consumer.stream.retention.consumers_changed()
 
