@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test lint format types contracts blocking bench soak faults cluster jobs-soak fuzz lock clean
+.PHONY: help env demo test lint format types contracts blocking bench soak faults cluster groups jobs-soak fuzz lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -67,6 +67,10 @@ faults: env  ## 1,000 lost connections and 10,000 cancelled calls on either serv
 
 cluster: env  ## kill, restart, freeze and cut off the leaders of three nats-servers, HEADRACE_ROUNDS (20) times
 	@HEADRACE_ROUNDS=$${HEADRACE_ROUNDS:-20} $(BIN)/pytest -s tests/cluster $(PYTEST_ARGS)
+
+groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) random events on each kind of server
+	@HEADRACE_GROUP_EVENTS=$${HEADRACE_GROUP_EVENTS:-200} \
+		$(BIN)/pytest -s tests/group_processes --timeout=3600 $(PYTEST_ARGS)
 
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)

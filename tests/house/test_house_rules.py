@@ -170,8 +170,9 @@ def test_scripts_name_no_host(script: str) -> None:
     subprocess.run(["bash", "-n", ROOT / "scripts" / script], check=True)
 
 
-def test_the_lock_names_no_host_and_pins_everything_by_hash() -> None:
-    text = (ROOT / "requirements" / "lock.txt").read_text()
+@pytest.mark.parametrize("lock", ["lock.txt", "peers-3.13.txt"])
+def test_the_locks_name_no_host_and_pin_everything_by_hash(lock: str) -> None:
+    text = (ROOT / "requirements" / lock).read_text()
     assert "://" not in text
     packages = re.findall(r"(?m)^[a-z0-9][^\s;]*==[^\s;]+.*(?:\n    --hash=.*)*", text)
     assert packages

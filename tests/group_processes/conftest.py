@@ -1,0 +1,52 @@
+"""The servers that members meet on, each started once, and the Python of the other implementation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import peers
+from group_processes.crowd import PeerVerbs
+from headrace.client import Connection, connect
+from newer_python import newer_python
+
+START: dict[str, Callable[[Path], peers.ServerProcess]] = {
+    "headrace": peers.start_headrace,
+    "nats-server": peers.start_nats_server,
+}
+
+
+@pytest.fixture(scope="session")
+def peer_python() -> Path:
+    return newer_python()
+
+
+@pytest.fixture(
+    scope="session", params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)]
+)
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.ServerProcess]:
+    """Our broker in a process of its own, and nats-server."""
+    started = START[request.param](tmp_path_factory.mktemp(request.param))
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+async def connection(server: peers.ServerProcess) -> AsyncIterator[Connection]:
+    """To that server, which is empty again when the test is over."""
+    async with connect(server.url, ping_interval=0.5, reconnect_wait=0.05) as opened:
+        yield opened
+        js = opened.jetstream()
+        for name in [name async for name in js.stream_names()]:
+            await js.delete_stream(name)
+
+
+@pytest.fixture(scope="session")
+def verb(server: peers.ServerProcess, peer_python: Path) -> Iterator[PeerVerbs]:
+    """The verbs of the other implementation, on that server."""
+    with PeerVerbs(peer_python, server.url) as verbs:
+        yield verbs

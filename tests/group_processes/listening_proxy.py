@@ -1,0 +1,86 @@
+"""A proxy that writes down what a client publishes: its API calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from headrace.wire import frames
+from headrace.wire.parser import Parser
+
+__all__ = ["Call", "ListeningProxy"]
+
+API = "$JS.API."
+
+
+@dataclass(frozen=True)
+class Call:
+    """One API call: its subject without the common beginning, and its body."""
+
+    subject: str
+    body: Any
+
+
+class ListeningProxy:
+    """Forwards TCP to a server. ``calls`` are the API calls that came through, in their order."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.calls: list[Call] = []
+        self.url = ""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self._writers:
+            writer.transport.abort()
+        while self._writers:
+            await asyncio.sleep(0.001)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        up_reader, up_writer = await asyncio.open_connection(*self._target)
+        self._writers |= {writer, up_writer}
+        try:
+            await asyncio.gather(
+                self._pump(reader, up_writer, Parser.for_server()),
+                self._pump(up_reader, writer, None),
+            )
+        finally:
+            self._writers -= {writer, up_writer}
+
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, parser: Parser | None
+    ) -> None:
+        try:
+            while data := await reader.read(1 << 16):
+                for frame in parser.feed(data) if parser is not None else ():
+                    self._note(frame)
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass  # the other side is gone
+        finally:
+            writer.transport.abort()
+
+    def _note(self, frame: frames.Frame) -> None:
+        if frame[0] != frames.PUB:
+            return
+        _, subject, _, _, payload = frame
+        if subject.startswith(API.encode()):
+            body = json.loads(payload) if payload.startswith(b"{") else payload.decode()
+            self.calls.append(Call(subject.decode().removeprefix(API), body))
