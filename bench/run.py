@@ -13,6 +13,7 @@ import costs
 import fairness
 import fetching
 import filters
+import groups
 import idle
 import inprocess
 import ourclient
@@ -40,6 +41,7 @@ BENCHMARKS = (
     "starting",
     "removals",
     "fairness",
+    "groups",
 )
 
 
@@ -77,7 +79,7 @@ def main() -> None:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`, `removals`: what a row's name contains (may be given several times)",
+        help="of `fairness`, `removals`, `groups`: what a row's name contains (may be given several times)",
     )
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
@@ -130,6 +132,12 @@ def main() -> None:
             quick=arguments.quick,
             seconds=arguments.seconds,
             only=arguments.only,
+        )
+    if "groups" in chosen:
+        groups.run(
+            arguments.rounds,
+            [s for s in servers if s is not contenders.NATS_ALWAYS],
+            arguments.only,
         )
     report.summary()
 
