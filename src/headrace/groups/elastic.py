@@ -141,7 +141,7 @@ async def active_members(js: JetStream, stream: str, group: str) -> builtins.lis
 
 
 async def step_down(js: JetStream, stream: str, group: str, member: str) -> None:
-    """Let the active instance of a member go into the second row, and another one take over.
+    """Let the active instance of a member stand by, and another one take over.
 
     Raises:
         GroupNotFoundError, GroupRecordError: the group cannot be read.
