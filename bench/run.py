@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 import buckets
 import clients
@@ -46,6 +47,19 @@ BENCHMARKS = (
 
 
 def main() -> None:
+    parser = _parser()
+    arguments = parser.parse_args()
+    ourclient.loop_name = arguments.loop
+    unknown = set(arguments.benchmark) - set(BENCHMARKS)
+    if unknown:
+        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there is {', '.join(BENCHMARKS)}")
+    runs = _runs(arguments)
+    for name in arguments.benchmark or BENCHMARKS:
+        runs[name]()
+    report.summary()
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("benchmark", nargs="*", help=f"of {', '.join(BENCHMARKS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds per figure (default: 5)")
@@ -84,62 +98,38 @@ def main() -> None:
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
     )
-    arguments = parser.parse_args()
-    ourclient.loop_name = arguments.loop
-    unknown = set(arguments.benchmark) - set(BENCHMARKS)
-    if unknown:
-        parser.error(f"no benchmark {', '.join(sorted(unknown))}; there is {', '.join(BENCHMARKS)}")
-    chosen = arguments.benchmark or BENCHMARKS
+    return parser
+
+
+def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
+    """Each benchmark, as the arguments want it."""
+    rounds, only = arguments.rounds, arguments.only
     servers = [s for s in contenders.ALL if not arguments.server or s.name in arguments.server]
-    if "publishing" in chosen:
-        publishers = arguments.publisher or list(publishing.PUBLISHERS)
-        publishing.run(arguments.rounds, servers, publishers)
-    if "fetching" in chosen:
-        fetching.run(arguments.rounds)
-    if "clients" in chosen:
-        clients.run(arguments.rounds)
-    if "inprocess" in chosen:
-        inprocess.run(arguments.rounds)
-    if "scaling" in chosen:
-        scaling.run([s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "buckets" in chosen:
-        buckets.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "copying" in chosen:
-        copying.run([s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "idle" in chosen:
-        idle.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "pins" in chosen:
-        pins.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "filters" in chosen:
-        filters.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "queues" in chosen:
-        queues.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "costs" in chosen:
-        costs.run(arguments.rounds, costs.SMALL if arguments.small else costs.FULL)
-    if "starting" in chosen:
-        starting.run(arguments.rounds, [s for s in servers if s is not contenders.NATS_ALWAYS])
-    if "removals" in chosen:
-        million = 100_000 if arguments.small else 1_000_000
-        removals.run(
-            [s for s in servers if s is not contenders.NATS_ALWAYS],
-            million,
-            arguments.only,
-            [arguments.storage] if arguments.storage else removals.STORAGES,
-        )
-    if "fairness" in chosen:
-        fairness.run(
-            servers if arguments.server else [contenders.HEADRACE],
-            quick=arguments.quick,
-            seconds=arguments.seconds,
-            only=arguments.only,
-        )
-    if "groups" in chosen:
-        groups.run(
-            arguments.rounds,
-            [s for s in servers if s is not contenders.NATS_ALWAYS],
-            arguments.only,
-        )
-    report.summary()
+    two = [s for s in servers if s is not contenders.NATS_ALWAYS]
+    publishers = arguments.publisher or list(publishing.PUBLISHERS)
+    million = 100_000 if arguments.small else 1_000_000
+    storages = [arguments.storage] if arguments.storage else removals.STORAGES
+    attacked = servers if arguments.server else [contenders.HEADRACE]
+    return {
+        "publishing": lambda: publishing.run(rounds, servers, publishers),
+        "fetching": lambda: fetching.run(rounds),
+        "clients": lambda: clients.run(rounds),
+        "inprocess": lambda: inprocess.run(rounds),
+        "scaling": lambda: scaling.run(two),
+        "buckets": lambda: buckets.run(rounds, two),
+        "copying": lambda: copying.run(two),
+        "idle": lambda: idle.run(rounds, two),
+        "pins": lambda: pins.run(rounds, two),
+        "filters": lambda: filters.run(rounds, two),
+        "queues": lambda: queues.run(rounds, two),
+        "costs": lambda: costs.run(rounds, costs.SMALL if arguments.small else costs.FULL),
+        "starting": lambda: starting.run(rounds, two),
+        "removals": lambda: removals.run(two, million, only, storages),
+        "fairness": lambda: fairness.run(
+            attacked, quick=arguments.quick, seconds=arguments.seconds, only=only
+        ),
+        "groups": lambda: groups.run(rounds, two, only),
+    }
 
 
 if __name__ == "__main__":
