@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class Peer:
     """The other end of a connection."""
 

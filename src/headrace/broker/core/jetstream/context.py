@@ -28,7 +28,7 @@ class BatchRoom:
     """How many fast batches are open; they hold nothing."""
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False, match_args=False)
 class Context:
     """The ports of one engine, and what its parts share."""
 

@@ -24,7 +24,7 @@ One that returns True has more to do and is called again, after the batches that
 """
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class Batch:
     """What one flush hands over."""
 

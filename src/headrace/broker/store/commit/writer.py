@@ -23,7 +23,7 @@ MARGIN: Final = 16 * 1024
 """Space kept free behind the messages, so that removals can be recorded on a full disk."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class SegmentWrite:
     """Records for one segment file, at consecutive offsets from ``offset``."""
 
@@ -36,7 +36,7 @@ class SegmentWrite:
     ceiling: int  # how large the file is going to become
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class Work:
     """What one flush wants on disk."""
 

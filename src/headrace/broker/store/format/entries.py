@@ -115,7 +115,7 @@ class SpareWrite(NamedTuple):
         return b"".join(parts)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class MetaChange:
     """Metadata entries of one flush.
 

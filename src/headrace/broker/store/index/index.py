@@ -18,7 +18,7 @@ from itertools import compress
 from ..format.expiries import Expiries
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class Chunk:
     """Encoded records of consecutive positions of a segment, still in memory."""
 
@@ -27,7 +27,7 @@ class Chunk:
     nbytes: int = 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class Segment:
     """The index of a run of messages.
 

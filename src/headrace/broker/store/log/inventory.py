@@ -162,7 +162,7 @@ def _place(entry: str) -> tuple[int, int]:
     return (int(match[1]), int(match[2] or 0)) if match else (0, 0)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class ArrayLoader:
     """Loads the arrays of a sealed segment when they are first needed.
 

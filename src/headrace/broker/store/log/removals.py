@@ -23,7 +23,7 @@ _RENUMBER_MIN: Final = 65_536  # so many subjects without a message, and half of
 _FEW: Final = 8  # so many messages are dropped one by one
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class Part:
     """One stream's share of a flush: what to do when it is durable, and what to undo if it fails."""
 

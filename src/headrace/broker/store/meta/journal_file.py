@@ -31,7 +31,7 @@ _NAME: Final = re.compile(r"journal-(\d{8})(\.tmp)?")
 Report = Callable[[Finding], None]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False, match_args=False)
 class Journal:
     """What a journal says, and where to go on writing it."""
 

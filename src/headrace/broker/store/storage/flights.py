@@ -12,7 +12,7 @@ from ..log.memory_log import MemoryLog
 from ..log.removals import Part
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False, match_args=False)
 class Staged:
     """What the next flush will take: streams that changed, were made or deleted, and file work."""
 
@@ -23,7 +23,7 @@ class Staged:
     touched: bool = False  # whether the owner changed something, and is going to flush it
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False, match_args=False)
 class Flight:
     """A batch on its way, and what it would take to undo it."""
 

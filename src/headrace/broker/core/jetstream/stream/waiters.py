@@ -21,7 +21,7 @@ _ASKED_LONG_MAX: Final = 64
 _LONG: Final = 16
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class _Place:
     """How one consumer waits; ``caught_up`` is its next sequence, if nothing before that is for it."""
 
