@@ -43,8 +43,10 @@ _ID_BYTES_MAX: Final = 64
 _NS: Final = 1_000_000_000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False, match_args=False)
 class _Batch:
+    """An open batch: subject, headers and payload of each message, and when the last one came."""
+
     touched_ns: int
     messages: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
     sequence: int = 0
