@@ -27,7 +27,7 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.register_profile(
     "ci",
-    max_examples=200,
+    max_examples=100,  # the same ones at every run: `make soak` goes far beyond
     deadline=None,
     derandomize=True,
     print_blob=True,

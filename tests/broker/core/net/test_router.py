@@ -3,7 +3,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -352,6 +352,7 @@ class RouterAgainstAList(RuleBasedStateMachine):
 
 
 TestRouterAgainstAList = RouterAgainstAList.TestCase
+TestRouterAgainstAList.settings = settings(max_examples=settings().max_examples // 2)
 
 
 @given(st.lists(patterns(), max_size=8), st.lists(subjects, max_size=8))
