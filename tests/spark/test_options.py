@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.spark.options import OPTIONS, StartPosition, parse_options
+from headrace.spark.options import (
+    CONNECTION_OPTIONS,
+    OPTIONS,
+    SOURCE_OPTIONS,
+    Option,
+    StartPosition,
+    parse_options,
+)
 
 
 def test_only_the_stream_is_required() -> None:
@@ -176,8 +183,16 @@ def test_every_option_has_a_sentence_of_documentation() -> None:
     assert len({option.name.lower() for option in OPTIONS}) == len(OPTIONS)
 
 
-def test_the_documentation_lists_every_option_as_it_is() -> None:
+@pytest.mark.parametrize(
+    ("name", "table"), [("source", SOURCE_OPTIONS), ("connection", CONNECTION_OPTIONS)]
+)
+def test_the_documentation_lists_every_option_as_it_is(
+    name: str, table: tuple[Option, ...]
+) -> None:
     page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
-    for option in OPTIONS:
-        default = f"`{option.default}`" if option.default else ""
-        assert f"| `{option.name}` | {default} | {option.doc} |" in page
+    _, _, after = page.partition(f"<!-- options: {name} (checked by a test) -->\n")
+    shown = after.partition("\n\n")[0].splitlines()[2:]
+    assert shown == [
+        f"| `{option.name}` | {f'`{option.default}`' if option.default else ''} | {option.doc} |"
+        for option in table
+    ]

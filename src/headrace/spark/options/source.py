@@ -1,0 +1,257 @@
+"""The options of reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from ...api.times import format_time, parse_time
+from ...subjects import is_valid_subject
+from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from .table import Accepted, Option
+from .values import RefusedError, at_least, flag, name, one_of, patterns, seconds
+
+SplitBy = Literal["sequence", "partition"]
+OnStreamReset = Literal["fail", "earliest", "latest"]
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+
+
+class StartPosition(NamedTuple):
+    """Where reading begins or ends: ``earliest``, ``latest``, a ``sequence`` or a ``time`` (RFC 3339)."""
+
+    kind: Literal["earliest", "latest", "sequence", "time"]
+    sequence: int = 0
+    time: str = ""
+
+
+class PartitionRule(NamedTuple):
+    """How a message's partition is derived from its subject.
+
+    ``token`` is the number (from 1) of the subject token that *is* the partition. With 0 the partition is
+    computed, ``FNV-1a(tokens) mod N``, over the ``hashed`` tokens (none: the whole subject).
+    """
+
+    token: int = 1
+    hashed: tuple[int, ...] = ()
+
+
+class BadMessageRule(NamedTuple):
+    """What to do with a message that makes no row; ``subject`` is where a dead letter goes."""
+
+    action: Literal["fail", "skip", "deadletter"] = "fail"
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """Every option, checked. Sequences are inclusive, as JetStream counts them."""
+
+    connection: Connection
+    stream: str
+    subjects: tuple[str, ...]
+    durable: str
+    starting: StartPosition
+    ending: StartPosition
+    max_offsets_per_trigger: int | None
+    fail_on_data_loss: bool
+    on_stream_reset: OnStreamReset
+    on_bad_message: BadMessageRule
+    split_by: SplitBy
+    partitions: int
+    partition_rule: PartitionRule
+    max_tasks: int
+    min_messages_per_task: int
+    include_headers: bool
+    poll_timeout_s: float
+    read_timeout_s: float
+    reconnect_timeout_s: float
+    rows_per_batch: int
+
+
+def _position(value: str, words: tuple[str, ...]) -> StartPosition:
+    lowered = value.strip().lower()
+    if lowered == EARLIEST and EARLIEST in words:
+        return StartPosition("earliest")
+    if lowered == LATEST:
+        return StartPosition("latest")
+    if re.fullmatch(r"\d+", lowered):
+        return StartPosition("sequence", int(lowered))
+    raise RefusedError(f"{', '.join(words)} or a stream sequence such as 1000")
+
+
+def _start(value: str) -> StartPosition:
+    return _position(value, (EARLIEST, LATEST))
+
+
+def _end(value: str) -> StartPosition:
+    return _position(value, (LATEST,))
+
+
+def _timestamp(value: str) -> StartPosition:
+    """Milliseconds since the epoch, as for Kafka, or RFC 3339."""
+    text = value.strip()
+    if re.fullmatch(r"\d+", text):
+        return StartPosition("time", time=format_time(int(text) * 1_000_000))
+    try:
+        return StartPosition("time", time=format_time(parse_time(text)))
+    except ValueError:
+        raise RefusedError(
+            "milliseconds since the epoch, or a time such as 2013-01-01T05:00:00Z"
+        ) from None
+
+
+def _bad_messages(value: str) -> BadMessageRule:
+    action, colon, subject = value.strip().partition(":")
+    lowered = action.strip().lower()
+    if not colon and lowered == "fail":
+        return BadMessageRule("fail")
+    if not colon and lowered == "skip":
+        return BadMessageRule("skip")
+    subject = subject.strip()
+    if lowered == "deadletter" and is_valid_subject(subject.encode()):
+        return BadMessageRule("deadletter", subject)
+    raise RefusedError("fail, skip, or deadletter:<subject> with a subject without wildcards")
+
+
+def _rule(value: str) -> PartitionRule:
+    text = value.strip().lower()
+    found = re.fullmatch(r"token(?:=([1-9]\d*))?", text)
+    if found:
+        return PartitionRule(token=int(found[1] or 1))
+    found = re.fullmatch(r"hash(?:=([1-9]\d*(?:,[1-9]\d*)*))?", text)
+    if found:
+        return PartitionRule(0, tuple(int(t) for t in found[1].split(",")) if found[1] else ())
+    raise RefusedError("token, token=K, hash or hash=K,L (K, L: numbers of subject tokens, from 1)")
+
+
+# fmt: off
+SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("stream", "", "The stream to read. Required.", name),
+    Option("subjects", "", "Read only these subjects (wildcards allowed); default: all.", patterns),
+    Option("durable", "", "A durable consumer on which this query shows its progress. It delivers nothing.",
+        name),
+    Option("startingOffsets", EARLIEST,
+        "Where a new query begins: earliest, latest or the first stream sequence to read. For streaming, "
+        "latest needs durable, which records the position.", _start),
+    Option("startingTimestamp", "",
+        "Begin at the first message stored at or after this time; overrides startingOffsets.", _timestamp),
+    Option("endingOffsets", LATEST,
+        "Where a batch read ends: latest, or the last stream sequence to read. Not for streaming.",
+        _end),
+    Option("endingTimestamp", "",
+        "End a batch read before the first message stored at or after this time. Not for streaming.",
+        _timestamp),
+    Option("maxOffsetsPerTrigger", "",
+        "At most this many messages per micro-batch, of the subjects that are read; default: all.",
+        at_least(1)),
+    Option("failOnDataLoss", "true",
+        "Fail when messages were removed before they were read; false: continue without them.", flag),
+    Option("onStreamReset", "",
+        "What a streaming query does when its stream was deleted and created again, or restored from an "
+        "older copy: fail, or go on with the new one from earliest or latest. Default: fail, or earliest "
+        "with failOnDataLoss=false. A batch read always fails.", one_of("fail", EARLIEST, LATEST)),
+    Option("onBadMessage", "fail",
+        "What to do with a message that makes no row (a subject that is not UTF-8, a malformed header): "
+        "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.",
+        _bad_messages),
+    Option("splitBy", "sequence",
+        "Tasks take contiguous sequences, or whole partitions (order per key inside a task).",
+        one_of("sequence", "partition")),
+    Option("partitions", "", "How many partitions there are; needed for splitBy=partition.", at_least(1)),
+    Option("partitionBy", "token",
+        "How to find a message's partition: token=K, the K-th subject token is its number; or hash=K,L, the "
+        "server's partition() over these tokens; hash alone takes the whole subject.", _rule),
+    Option("maxTasks", "",
+        "At most this many tasks per batch; default 16, for splitBy=partition one per partition.",
+        at_least(1)),
+    Option("minMessagesPerTask", "50000", "Limits the tasks so that each reads at least this many messages.",
+        at_least(1)),
+    Option("includeHeaders", "false", "Add the column headers.", flag),
+    Option("pollTimeout", "250ms", "How long an idle query waits before it polls again.", seconds),
+    Option("readTimeout", "30s", "Fail a task that receives nothing for this long.", seconds),
+    Option("reconnectTimeout", "2m",
+        "How long a running query and its tasks wait for a server that is away, and with "
+        "onStreamReset=earliest or latest for a stream that was deleted.", seconds),
+    Option("rowsPerBatch", "10000", "Rows per Arrow batch handed to Spark.", at_least(1)),
+)
+# fmt: on
+
+ACCEPTED: Final = Accepted(
+    "jetstream source",
+    (CONNECTION_OPTIONS, SOURCE_OPTIONS),
+    {**CONNECTION_ALIASES, "path": "stream", "subject": "subjects"},
+)
+OPTIONS: Final = ACCEPTED.options
+
+
+def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
+    """Check and parse the options of a user.
+
+    Args:
+        raw: names in any case, values as text. ``url``, ``subject`` and ``path`` (set by ``load("X")``)
+            mean servers, subjects and stream.
+        streaming: whether a stream is read; None if Spark has not said yet.
+
+    Raises:
+        ConfigurationError: an option is unknown, wrong or missing, or two contradict each other.
+    """
+    values = ACCEPTED.collect(raw)
+    if not values["stream"]:
+        raise ACCEPTED.error('option \'stream\' is missing; add .option("stream", "NAME")')
+    _check_together(values, streaming)
+    starting: StartPosition = values["startingTimestamp"] or values["startingOffsets"]
+    ending: StartPosition = values["endingTimestamp"] or values["endingOffsets"]
+    split_by: SplitBy = values["splitBy"]
+    partitions: int = values["partitions"] or 0
+    return SourceOptions(
+        connection=connection_of(values, ACCEPTED),
+        stream=values["stream"],
+        subjects=() if ">" in values["subjects"] else values["subjects"],
+        durable=values["durable"],
+        starting=starting,
+        ending=ending,
+        max_offsets_per_trigger=values["maxOffsetsPerTrigger"] or None,
+        fail_on_data_loss=values["failOnDataLoss"],
+        on_stream_reset=_reset_rule(values, streaming),
+        on_bad_message=values["onBadMessage"],
+        split_by=split_by,
+        partitions=partitions,
+        partition_rule=values["partitionBy"],
+        max_tasks=values["maxTasks"] or (partitions if split_by == "partition" else 16),
+        min_messages_per_task=values["minMessagesPerTask"],
+        include_headers=values["includeHeaders"],
+        poll_timeout_s=values["pollTimeout"],
+        read_timeout_s=values["readTimeout"],
+        reconnect_timeout_s=values["reconnectTimeout"],
+        rows_per_batch=values["rowsPerBatch"],
+    )
+
+
+def _reset_rule(values: Mapping[str, Any], streaming: bool | None) -> OnStreamReset:
+    if streaming is False:
+        return "fail"
+    rule: OnStreamReset | Literal[""] = values["onStreamReset"]
+    return rule or ("fail" if values["failOnDataLoss"] else "earliest")
+
+
+def _check_together(values: Mapping[str, Any], streaming: bool | None) -> None:
+    if values["splitBy"] == "partition" and not values["partitions"]:
+        raise ACCEPTED.error(
+            "splitBy=partition needs the option 'partitions', the number of partitions"
+        )
+    if streaming is not True:
+        return
+    if values["endingTimestamp"] or values["endingOffsets"].kind != "latest":
+        raise ACCEPTED.error(
+            "'endingOffsets' and 'endingTimestamp' are for batch reads; a stream has no end"
+        )
+    from_latest = values["startingOffsets"].kind == "latest" and not values["startingTimestamp"]
+    if from_latest and not values["durable"]:
+        raise ACCEPTED.error(
+            "startingOffsets=latest needs the option 'durable': Spark keeps no note of "
+            "where a stream began until the first batch is committed, the durable consumer does"
+        )
