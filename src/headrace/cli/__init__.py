@@ -1,52 +1,47 @@
 """The command line: ``headrace <command>``.
 
-A command is a module with ``add_arguments(parser)`` and ``run(args) -> int``, and optionally
-``spell(arguments, parser)`` for flags with another spelling. It is imported only when it is used, so that
-``headrace --version`` answers at once. A program named ``nats-server``, for example through a link, is
-``headrace serve``: test harnesses start a server that way.
+``commands.COMMANDS`` says which commands there are. Most are click commands, made of the parts in ``shared``
+and imported only when they are used; they need the extra ``cli``. Those that run with the core install use
+argparse: a module with ``add_arguments(parser)`` and ``run(args) -> int``, and optionally
+``spell(arguments, parser)`` for flags with another spelling. ``headrace --version`` and ``--help`` import
+neither. A program named ``nats-server``, for example through a link, is ``headrace serve``: test harnesses
+start a server that way.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from .commands import COMMANDS, SECTIONS, resolve
+
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["COMMANDS", "NATS_SERVER", "loop_factory", "main", "program_name"]
+__all__ = ["COMMANDS", "INTERRUPTED", "NATS_SERVER", "loop_factory", "main", "program_name"]
 
 NATS_SERVER: Final = "nats-server"
-
-COMMANDS = {
-    "serve": "run the broker",
-    "jobs": "deliver jobs over HTTP: push and pull consumers, retries, dead letters",
-    "group": "consumer groups: static and elastic, strict order for each key",
-    "demo": "publish a year of real flights, read them with Spark, draw how delays carry over",
-}
-"""The commands and their summaries; the module of each has its name."""
+INTERRUPTED: Final = 130  # the status shells use for a program ended by Ctrl-C
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Returns the exit status."""
-    if argv is None and program_name() == NATS_SERVER:
-        return _run("serve", sys.argv[1:])
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments and arguments[0] in ("--version", "-v"):
-        from .._version import __version__
-
-        print(f"headrace {__version__}")
+    """Run one command. Returns the exit status; see docs/cli.md for what each means."""
+    try:
+        try:
+            status = _main(argv)
+        except SystemExit:  # by argparse
+            sys.stdout.flush()
+            raise
+        sys.stdout.flush()
+    except BrokenPipeError:  # who read our output has closed it; nor is there a use in flushing it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    if not arguments or arguments[0] in ("--help", "-h", "help"):
-        print(_help())
-        return 0
-    name = arguments[0]
-    if name not in COMMANDS:
-        print(f"headrace: no command {name!r}; accepted are {', '.join(COMMANDS)}", file=sys.stderr)
-        return 2
-    return _run(name, arguments[1:])
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    return status
 
 
 def program_name() -> str:
@@ -64,7 +59,39 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-def _run(name: str, arguments: list[str]) -> int:
+def _main(argv: Sequence[str] | None) -> int:
+    if argv is None and program_name() == NATS_SERVER:
+        return _run_argparse("serve", sys.argv[1:])
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments and arguments[0] in ("--version", "-v"):
+        from .._version import __version__
+
+        print(f"headrace {__version__}")
+        return 0
+    if not arguments or arguments[0] in ("--help", "-h", "help"):
+        if len(arguments) < 2 or arguments[0] != "help":
+            print(_help())
+            return 0
+        arguments = [*arguments[1:], "--help"]  # `headrace help stream ls`
+    name = resolve(arguments[0])
+    if name and not COMMANDS[name].target:
+        return _run_argparse(name, arguments[1:])
+    if not name and not arguments[0].startswith("-"):
+        print(f"headrace: {_unknown(arguments[0])}", file=sys.stderr)
+        return 2
+    return _run_click(arguments)
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, 1)
+    if near:
+        return f"no command {name!r}; did you mean {near[0]!r}?"
+    return f"no command {name!r}; `headrace --help` lists those there are"
+
+
+def _run_argparse(name: str, arguments: list[str]) -> int:
     import argparse
     from importlib import import_module
 
@@ -82,7 +109,25 @@ def _run(name: str, arguments: list[str]) -> int:
     return status
 
 
+def _run_click(arguments: list[str]) -> int:
+    try:
+        from .root import run
+    except ModuleNotFoundError as error:
+        if error.name not in ("click", "rich", "yaml"):
+            raise
+        word = next((word for word in arguments if not word.startswith("-")), "")
+        print(
+            f"headrace{' ' if word else ''}{word}: needs the package {error.name}, which is not installed\n"
+            "  pip install 'headrace[cli]'    installs what the command line needs",
+            file=sys.stderr,
+        )
+        return 1
+    return run(arguments)
+
+
 def _help() -> str:
-    lines = ["usage: headrace [--version] <command> …", "", "commands:"]
-    lines += [f"  {name:8} {text}" for name, text in COMMANDS.items()]
+    lines = ["usage: headrace [--version] [--server URL] [--context NAME] <command> …"]
+    for title, entries in SECTIONS.items():
+        lines += ["", f"{title}:"]
+        lines += [f"  {name:10} {entry.summary}" for name, entry in entries.items()]
     return "\n".join([*lines, "", "See `headrace <command> --help` for details."])

@@ -1,0 +1,47 @@
+"""Which commands there are, where each is, and what it is for. Imports nothing: help must be quick."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+__all__ = ["COMMANDS", "SECTIONS", "Entry", "resolve"]
+
+
+class Entry(NamedTuple):
+    """One command.
+
+    Attributes:
+        summary: what it does, in a few words.
+        target: ``module:attribute`` in ``headrace.cli`` of a click command; "" for a module of the
+            command's name that uses argparse, and works without the extra ``cli``.
+        aliases: other names; those of the ``nats`` tool.
+    """
+
+    summary: str
+    target: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+SECTIONS: Final[dict[str, dict[str, Entry]]] = {
+    "run": {
+        "serve": Entry("run the broker"),
+        "jobs": Entry("deliver jobs over HTTP: push and pull consumers, retries, dead letters"),
+        "demo": Entry(
+            "publish a year of real flights, read them with Spark, draw how delays carry over"
+        ),
+    },
+    "streams": {
+        "stream": Entry("manage streams and look into them", "stream:stream", ("str", "s")),
+        "group": Entry("consumer groups: static and elastic, strict order for each key"),
+    },
+}
+"""Every command, in the order of the help."""
+
+COMMANDS: Final = {name: entry for part in SECTIONS.values() for name, entry in part.items()}
+
+
+def resolve(name: str) -> str:
+    """The command of this name or alias, or ""."""
+    if name in COMMANDS:
+        return name
+    return next((own for own, entry in COMMANDS.items() if name in entry.aliases), "")

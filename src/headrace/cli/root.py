@@ -1,0 +1,66 @@
+"""The root of the click commands: it runs one, and turns what goes wrong into a sentence and a status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from ..errors import HeadraceError
+from . import INTERRUPTED
+from .commands import COMMANDS
+from .shared.errors import USAGE, explain
+from .shared.lazy import LazyGroup, Verb
+
+__all__ = ["COMPLETE", "root", "run"]
+
+COMPLETE = "_HEADRACE_COMPLETE"
+"""The variable with which a shell asks for completions."""
+
+root = LazyGroup(
+    "headrace",
+    {name: Verb(entry.summary, entry.target, entry.aliases) for name, entry in COMMANDS.items()},
+    "One command for streams, consumers, buckets and servers.",
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command these words name. Returns the exit status."""
+    try:
+        with root.make_context("headrace", list(arguments)) as context:
+            status = root.invoke(context)
+    except click.exceptions.Exit as left:
+        return left.exit_code
+    except click.UsageError as error:
+        _complain(error)
+        return USAGE
+    except click.Abort:  # Ctrl-C, or the end of the input, at a question
+        print(file=sys.stderr)
+        return INTERRUPTED
+    except click.ClickException as error:
+        print(f"headrace: {error.format_message()}", file=sys.stderr)
+        return 1
+    except HeadraceError as error:
+        told = explain(error)
+        sys.stdout.flush()
+        print(f"headrace: {told.text}", file=sys.stderr)
+        for step in told.next_steps:
+            print(f"  {step}", file=sys.stderr)
+        return told.status
+    return status if isinstance(status, int) else 0
+
+
+def is_completing() -> bool:
+    """Whether a shell asks for completions, and no command is to be run."""
+    return COMPLETE in os.environ
+
+
+def _complain(error: click.UsageError) -> None:
+    context = error.ctx
+    path = context.command_path if context is not None else "headrace"
+    print(f"{path}: {error.format_message()}", file=sys.stderr)
+    if context is not None:
+        usage = context.get_usage().removeprefix("Usage: ")
+        print(f"  usage: {usage}\n  {path} --help    says more", file=sys.stderr)

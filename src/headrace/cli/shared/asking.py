@@ -1,0 +1,44 @@
+"""Before something is destroyed: ``--dry-run``, a question, ``--force``."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from .errors import Failure
+from .output import Output
+
+__all__ = ["destroying_options", "may_go_on"]
+
+
+def destroying_options() -> list[click.Option]:
+    """``--force`` and ``--dry-run``."""
+    return [
+        click.Option(["-f", "--force"], is_flag=True, help="do not ask"),
+        click.Option(["--dry-run"], is_flag=True, help="say what would be done, and do nothing"),
+    ]
+
+
+def may_go_on(output: Output, what: str, *, force: bool, dry_run: bool) -> bool:
+    """Whether to do it: ``what`` is a sentence such as "delete stream ORDERS with 5 messages".
+
+    With ``dry_run`` it only says so. Without ``force`` it asks. Raises Failure if the answer is no.
+    """
+    if dry_run:
+        output.show({"dry_run": True, "would": what}, f"would {what}")
+        return False
+    if not force:
+        ask(f"Really {what}?")
+    return True
+
+
+def ask(question: str) -> None:
+    """Raises Failure unless the answer is yes."""
+    sys.stdout.flush()
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):
+        print(file=sys.stderr)
+    if answer.strip().lower() not in ("y", "yes"):
+        raise Failure("nothing was changed; answer y, or give --force")

@@ -1,0 +1,82 @@
+"""What went wrong, as a sentence, what to do next, and the exit status."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import click
+
+from ...errors import (
+    AuthorizationError,
+    ConfigurationError,
+    ConnectFailedError,
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    TimeoutError_,
+)
+
+__all__ = ["FAILED", "UNREACHABLE", "USAGE", "Failure", "Told", "explain"]
+
+FAILED: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 3
+
+
+class Failure(click.ClickException):
+    """What was asked cannot be done; the text says why, and what can be done instead."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """An error for people.
+
+    Attributes:
+        text: what is wrong.
+        next_steps: commands, each with what it does.
+        status: the exit status.
+    """
+
+    text: str
+    next_steps: tuple[str, ...] = ()
+    status: int = FAILED
+
+
+def explain(error: HeadraceError) -> Told:
+    """What to tell of an error."""
+    text = str(error)
+    steps: tuple[str, ...]
+    if isinstance(error, AuthorizationError):
+        steps = (
+            "headrace context ls    shows the contexts there are",
+            "--user, --password, --creds and --nkey say who you are",
+        )
+        return Told(text, steps, UNREACHABLE)
+    if isinstance(error, ConnectFailedError):
+        steps = (
+            "headrace serve -js     runs a broker here",
+            "headrace doctor        looks for what is wrong",
+            "--server URL, --context NAME or NATS_URL say where the server is",
+        )
+        return Told(text, steps, UNREACHABLE)
+    if isinstance(error, NoRespondersError) and "JetStream" in text:
+        return Told(text, ("headrace serve -js     runs a broker with JetStream",))
+    if isinstance(error, TimeoutError_):
+        return Told(text, ("--timeout 30s waits longer",), UNREACHABLE)
+    if isinstance(error, JetStreamApiError):
+        return Told(text, _STEPS.get(error.err_code, ()))
+    if isinstance(error, ConfigurationError):
+        return Told(text, (), USAGE)
+    return Told(text)
+
+
+_STEPS: Final = {
+    10014: ("headrace consumer ls STREAM    lists the consumers of a stream",),
+    10037: ("headrace stream info STREAM    shows the first and the last sequence",),
+    10047: ("headrace stream report         shows who uses the storage",),
+    10058: ("headrace stream edit STREAM    changes a stream that exists",),
+    10059: ("headrace stream ls             lists the streams",),
+    10148: ("headrace consumer edit STREAM CONSUMER    changes one that exists",),
+}
+"""What helps, by JetStream's error code."""

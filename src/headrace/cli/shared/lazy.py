@@ -1,0 +1,114 @@
+"""A group of commands whose modules are imported when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import click
+
+from .where import connection_options
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+__all__ = ["LazyGroup", "Verb"]
+
+_ROOM = __package__.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class Verb:
+    """A command of a group.
+
+    Attributes:
+        summary: what it does, in a few words.
+        target: ``module:attribute`` in ``headrace.cli``; "" for a command that click does not run.
+        aliases: other names.
+    """
+
+    summary: str
+    target: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+class LazyGroup(click.Group):
+    """Commands by name. It takes the connection options too, for the commands below it.
+
+    Args:
+        name: its own name.
+        verbs: its commands.
+        summary: what it is for.
+    """
+
+    def __init__(self, name: str, verbs: Mapping[str, Verb], summary: str) -> None:
+        super().__init__(
+            name,
+            help=summary,
+            no_args_is_help=False,
+            invoke_without_command=True,
+            callback=_help_without_a_command,
+            params=[*connection_options(hidden=True)],
+            context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+            subcommand_metavar="COMMAND …",
+        )
+        self.verbs = dict(verbs)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for name, verb in self.verbs.items() if verb.target]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        for name, verb in self.verbs.items():
+            if verb.target and (cmd_name == name or cmd_name in verb.aliases):
+                module, _, attribute = verb.target.partition(":")
+                command: click.Command = getattr(import_module(f"{_ROOM}.{module}"), attribute)
+                return command
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        found = self.get_command(ctx, args[0])
+        if found is None and not ctx.resilient_parsing and not args[0].startswith("-"):
+            known = [
+                *self.verbs,
+                *(alias for verb in self.verbs.values() for alias in verb.aliases),
+            ]
+            if args[0] in self.verbs:
+                raise click.UsageError(f"{args[0]!r} takes its options behind its name", ctx)
+            near = get_close_matches(args[0], known, 1)
+            meant = f"did you mean {near[0]!r}?" if near else f"accepted: {', '.join(self.verbs)}"
+            raise click.UsageError(f"no command {args[0]!r}; {meant}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [
+            (", ".join((name, *verb.aliases[:1])), verb.summary)
+            for name, verb in self.verbs.items()
+            if verb.target
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+        with formatter.section("Connection"):
+            formatter.write_text(
+                "Every command takes --server, --context, --user, --password, --creds, --timeout and "
+                "more; NATS_URL and the contexts of the nats tool are honoured."
+            )
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        return [
+            CompletionItem(name, help=verb.summary)
+            for name, verb in self.verbs.items()
+            if name.startswith(incomplete)
+        ]
+
+
+@click.pass_context
+def _help_without_a_command(context: click.Context, /, **_options: object) -> None:
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())

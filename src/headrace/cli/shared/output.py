@@ -1,0 +1,228 @@
+"""What a command shows: JSON, YAML, or tables and sheets for people.
+
+On a terminal tables are drawn by rich and fit its width; elsewhere they are plain columns, complete, for
+``grep`` and ``awk``. Colour needs a terminal, and NO_COLOR turns it off.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Form", "Output", "Sheet", "Table", "output_options"]
+
+Form = Literal["text", "json", "yaml"]
+
+
+@dataclass
+class Table:
+    """Rows under headings.
+
+    Attributes:
+        headings: of the columns.
+        rows: their cells.
+        title: above it.
+        right: the columns whose cells are numbers, by heading.
+        empty: what is said when there are no rows, with what to do about it.
+    """
+
+    headings: Sequence[str]
+    rows: list[Sequence[str]] = field(default_factory=list)
+    title: str = ""
+    right: frozenset[str] = frozenset()
+    empty: str = "nothing to show"
+
+    def add(self, *cells: object) -> None:
+        """Append a row."""
+        self.rows.append([str(cell) for cell in cells])
+
+
+@dataclass
+class Sheet:
+    """One thing in full: sections of names and values.
+
+    Attributes:
+        title: above it.
+        sections: each with its title ("" for none) and its rows.
+    """
+
+    title: str
+    sections: list[tuple[str, list[tuple[str, str]]]] = field(default_factory=list)
+
+    def section(self, title: str, rows: Iterable[tuple[str, object]]) -> None:
+        """Append a section; rows whose value is None or "" are left out, and so is an empty section."""
+        kept = [(name, str(value)) for name, value in rows if value is not None and value != ""]
+        if kept:
+            self.sections.append((title, kept))
+
+
+def output_options() -> list[click.Option]:
+    """``--json`` and ``--yaml``."""
+    return [
+        click.Option(["--json", "-j"], is_flag=True, help="print JSON, for programs"),
+        click.Option(["--yaml"], is_flag=True, help="print YAML, for programs"),
+    ]
+
+
+class Output:
+    """Shows results in the form asked for.
+
+    Args:
+        form: ``text`` for people, ``json`` or ``yaml`` for programs.
+    """
+
+    def __init__(self, form: Form = "text") -> None:
+        self.form: Form = form
+
+    @classmethod
+    def of(cls, *, json: bool, yaml: bool) -> Output:
+        """For these flags. Raises UsageError if both are given."""
+        if json and yaml:
+            raise click.UsageError("give --json or --yaml, not both", click.get_current_context())
+        return cls("json" if json else "yaml" if yaml else "text")
+
+    @property
+    def is_text(self) -> bool:
+        """Whether people read it."""
+        return self.form == "text"
+
+    def show(self, document: Any, *texts: str | Table | Sheet) -> None:
+        """Print the document for programs, or the texts for people."""
+        if self.form == "json":
+            print(json_text(document))
+        elif self.form == "yaml":
+            print(yaml_text(document), end="")
+        else:
+            for text in texts:
+                self._print(text)
+
+    def line(self, document: Any, text: str) -> None:
+        """One of many: a line of JSON, a YAML document, or a text."""
+        if self.form == "json":
+            print(json_text(document, indent=0))
+        elif self.form == "yaml":
+            print("---\n" + yaml_text(document), end="")
+        else:
+            print(text)
+
+    def note(self, text: str) -> None:
+        """Say something beside the result, on standard error; programs do not see it."""
+        if self.is_text:
+            sys.stdout.flush()
+            print(text, file=sys.stderr, flush=True)
+
+    def _print(self, text: str | Table | Sheet) -> None:
+        if isinstance(text, Sheet):
+            _print_sheet(text)
+        elif isinstance(text, str):
+            print(text)
+        elif not text.rows:
+            print(text.empty)
+        elif (console := terminal()) is not None:
+            _print_rich(text, console)
+        else:
+            _print_plain(text)
+
+
+def json_text(document: Any, indent: int = 2) -> str:
+    """Indented JSON, or one line of it."""
+    import json
+
+    return json.dumps(document, indent=indent or None, ensure_ascii=False, default=str)
+
+
+def yaml_text(document: Any) -> str:
+    """YAML. Raises ClickException without the package."""
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise click.ClickException(
+            "--yaml needs the package pyyaml: pip install 'headrace[cli]'"
+        ) from None
+    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def terminal(*, stderr: bool = False) -> Console | None:
+    """rich's console, if what we write goes to a terminal and rich is installed."""
+    if not (sys.stderr if stderr else sys.stdout).isatty():
+        return None
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError:
+        return None
+    return Console(stderr=stderr, highlight=False)
+
+
+def _print_rich(table: Table, console: Console) -> None:
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    drawn = RichTable(
+        title=table.title or None,
+        box=box.ROUNDED,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold cyan",
+        border_style="dim",
+    )
+    for heading in table.headings:
+        right = heading in table.right
+        drawn.add_column(heading, justify="right" if right else "left", overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(Text(printable(cell)) for cell in row))
+    console.print(drawn)
+
+
+def _print_plain(table: Table) -> None:
+    rows = [[printable(cell) for cell in row] for row in (table.headings, *table.rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if heading in table.right else cell.ljust(width)
+            for heading, cell, width in zip(table.headings, row, widths, strict=True)
+        ]
+        print("  ".join(cells).rstrip())
+
+
+def _print_sheet(sheet: Sheet) -> None:
+    console = terminal()
+    width = max((len(name) for _, rows in sheet.sections for name, _ in rows), default=0) + 1
+    if console is None:
+        _print_sheet_plain(sheet, width)
+        return
+    from rich.text import Text
+
+    console.print(Text(sheet.title, "bold"))
+    for title, rows in sheet.sections:
+        console.print()
+        if title:
+            console.print(Text(f"{title}:", "bold cyan"), "")
+        for name, value in rows:
+            line = Text(f"  {name + ':':{width}} ", "dim")
+            console.print(line.append(printable(value), "default"), soft_wrap=True)
+
+
+def _print_sheet_plain(sheet: Sheet, width: int) -> None:
+    print(sheet.title)
+    for title, rows in sheet.sections:
+        print()
+        if title:
+            print(f"{title}:")
+        for name, value in rows:
+            print(f"  {name + ':':{width}} {printable(value)}")
+
+
+def printable(text: str) -> str:
+    """The text without what would command a terminal: control characters are shown as escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)

@@ -1,0 +1,51 @@
+"""How far long work is: a bar on a terminal, nothing elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from .output import Output, terminal
+
+__all__ = ["progress"]
+
+Advance = Callable[[int], None]
+
+
+@contextmanager
+def progress(
+    output: Output, label: str, total: int | None, *, of_bytes: bool = False
+) -> Iterator[Advance]:
+    """Yields a function that is called with how much more is done.
+
+    Args:
+        output: nothing is drawn for programs.
+        label: in front of the bar.
+        total: how much there is; None if nobody knows.
+        of_bytes: whether it is counted in bytes.
+    """
+    console = terminal(stderr=True) if output.is_text else None
+    if console is None:
+        yield lambda count: None
+        return
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (DownloadColumn(), TransferSpeedColumn()) if of_bytes else (MofNCompleteColumn(),)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+    ) as bar:
+        task = bar.add_task(label, total=total)
+        yield lambda count: bar.advance(task, count)

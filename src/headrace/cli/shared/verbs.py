@@ -1,0 +1,140 @@
+"""Commands of functions: options, connection, output.
+
+::
+
+    @online(click.argument("stream"), summary="…")
+    async def info(session: Session, stream: str) -> None: ...
+
+The function is handed a ``Session`` and its own parameters. Its docstring is the help. What it returns is the
+exit status; None is 0.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from ...client import Connection, JetStream, connect
+from .asking import destroying_options
+from .output import Output, output_options
+from .where import CONNECTION, Where, connection_options, given_above, where
+
+__all__ = ["Declare", "Session", "offline", "online", "run_loop"]
+
+Declare = Callable[[Any], Any]
+"""What ``click.argument(…)`` and ``click.option(…)`` return."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a command works with.
+
+    Attributes:
+        connection: to the server.
+        js: its JetStream context.
+        output: where results go.
+        where: how the connection was made, to make another.
+    """
+
+    connection: Connection
+    js: JetStream
+    output: Output
+    where: Where
+
+
+def online(
+    *declare: Declare, name: str | None = None, destroys: bool = False
+) -> Callable[[Callable[..., Awaitable[int | None]]], click.Command]:
+    """Make a command of a coroutine function that needs a connection.
+
+    Args:
+        declare: its arguments and options, in order.
+        name: the command's name, if it is not the function's.
+        destroys: whether it takes ``--force`` and ``--dry-run``.
+    """
+
+    def make(function: Callable[..., Awaitable[int | None]]) -> click.Command:
+        @click.pass_context
+        @wraps(function)
+        def callback(context: click.Context, /, **values: Any) -> int | None:
+            place = where(given_above(context))
+            own = {key: value for key, value in values.items() if key not in CONNECTION}
+            output = Output.of(json=own.pop("json"), yaml=own.pop("yaml"))
+
+            async def run() -> int | None:
+                async with connected(place, output) as session:
+                    return await function(session, **own)
+
+            return run_loop(run())
+
+        extra = [*output_options(), *connection_options()]
+        return _command(function, callback, name, declare, extra, destroys)
+
+    return make
+
+
+def offline(
+    *declare: Declare, name: str | None = None, destroys: bool = False
+) -> Callable[[Callable[..., int | None]], click.Command]:
+    """Make a command of a plain function ``f(output, …)`` that needs no connection."""
+
+    def make(function: Callable[..., int | None]) -> click.Command:
+        @wraps(function)
+        def callback(**values: Any) -> int | None:
+            output = Output.of(json=values.pop("json"), yaml=values.pop("yaml"))
+            return function(output, **values)
+
+        return _command(function, callback, name, declare, output_options(), destroys)
+
+    return make
+
+
+class connected:  # noqa: N801 (a context manager)
+    """A session at this place, closed at the end."""
+
+    def __init__(self, place: Where, output: Output) -> None:
+        self._place = place
+        self._output = output
+        context = place.context
+        self._connecting = connect(context.servers, options=context.options)
+
+    async def __aenter__(self) -> Session:
+        context = self._place.context
+        connection = await self._connecting.__aenter__()
+        js = connection.jetstream(domain=context.domain, prefix=context.prefix)
+        return Session(connection, js, self._output, self._place)
+
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
+        await self._connecting.__aexit__(kind, error, traceback)
+
+
+def run_loop(work: Coroutine[Any, Any, T]) -> T:
+    """Run it on an event loop of its own. Ctrl-C cancels it and raises KeyboardInterrupt."""
+    return asyncio.run(work)
+
+
+def _command(
+    function: Callable[..., object],
+    callback: Callable[..., Any],
+    name: str | None,
+    declare: tuple[Declare, ...],
+    options: list[click.Option],
+    destroys: bool,
+) -> click.Command:
+    for decorate in reversed(declare):
+        callback = decorate(callback)
+    own: list[click.Parameter] = list(reversed(getattr(callback, "__click_params__", [])))
+    return click.Command(
+        name or function.__name__.rstrip("_").replace("_", "-"),
+        callback=callback,
+        params=[*own, *(destroying_options() if destroys else []), *options],
+        help=function.__doc__,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )

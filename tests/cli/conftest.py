@@ -1,0 +1,97 @@
+"""Commands run in this process, against our broker and against nats-server."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import peers
+from headrace import sync
+from headrace.cli import main
+
+
+class Done(NamedTuple):
+    """What a command did."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def told(self) -> Any:
+        """Its JSON; it must have succeeded."""
+        assert (self.status, self.err) == (0, ""), self
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        """Its lines; it must have succeeded."""
+        assert self.status == 0, self
+        return self.out.splitlines()
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(
+    scope="session",
+    params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)],
+)
+def either_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.ServerProcess]:
+    """Our broker, and nats-server: one process each for all commands."""
+    directory = tmp_path_factory.mktemp("cli")
+    if request.param == "headrace":
+        server = peers.start_headrace(directory, flags=["--sync", "os"])
+    else:
+        server = peers.start_nats_server(directory)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def js(either_server: peers.ServerProcess) -> Iterator[sync.JetStream]:
+    """A context of that server; it has no streams before a test, nor after it."""
+    with sync.connect(either_server.url) as connection:
+        js = connection.jetstream()
+        yield js
+        for name in list(js.stream_names()):
+            js.delete_stream(name)
+
+
+@pytest.fixture
+def headrace(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Run:
+    """Run a command in this process: no terminal, no contexts, no server."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+    def run(*arguments: str, answer: str = "") -> Done:
+        stdin = io.TextIOWrapper(io.BytesIO(answer.encode()))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        try:
+            status = main([*arguments])
+        except SystemExit as left:
+            status = int(left.code or 0)
+        return Done(status, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def at_server(
+    headrace: Run,
+    js: sync.JetStream,
+    either_server: peers.ServerProcess,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
+    """Run a command at that server."""
+    monkeypatch.setenv("NATS_URL", either_server.url)
+    return headrace

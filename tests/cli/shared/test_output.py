@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+import yaml
+
+from headrace.cli.shared.output import Form, Output, Sheet, Table, printable
+
+
+def table() -> Table:
+    table = Table(("NAME", "COUNT"), right=frozenset(("COUNT",)), empty="none; create one")
+    table.add("orders", 12)
+    table.add("a longer name", 3)
+    return table
+
+
+def test_a_table_off_the_terminal_is_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().show({}, table())
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME           COUNT",
+        "orders            12",
+        "a longer name      3",
+    ]
+
+
+def test_an_empty_table_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    Output().show({}, Table(("NAME",), empty="none; create one"))
+    assert capsys.readouterr().out == "none; create one\n"
+
+
+@pytest.mark.parametrize(("form", "load"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_programs_get_the_document(
+    form: Form, load: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert callable(load)
+    document = {"name": "ä", "rows": [1, 2.5, None, True], "more": {"a": "b"}}
+    Output(form).show(document, table())
+    assert load(capsys.readouterr().out) == document
+
+
+def test_a_sheet_leaves_out_what_is_not_set(capsys: pytest.CaptureFixture[str]) -> None:
+    sheet = Sheet("Stream A")
+    sheet.section("State", [("Messages", 0), ("Description", ""), ("Mirror", None)])
+    sheet.section("Cluster", [("Name", "")])
+    Output().show({}, sheet)
+    assert capsys.readouterr().out == "Stream A\n\nState:\n  Messages: 0\n"
+
+
+def test_what_would_command_a_terminal_is_escaped() -> None:
+    assert printable("a\x1b[2Jb\x07") == "a\\x1b[2Jb\\x07"
+    assert printable("zwei\nZeilen ä") == "zwei\nZeilen ä"
+
+
+DRAW = """
+from headrace.cli.shared.output import Output, Table
+table = Table(("NAME", "TEXT"))
+table.add("orders", "word " * 40)
+Output().show({}, table)
+"""
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_on_a_terminal_a_table_is_drawn_to_fit_it(colour: bool) -> None:
+    ours, theirs = pty.openpty()
+    environ = {"COLUMNS": "60", "TERM": "xterm", "PATH": os.environ["PATH"]}
+    environ |= {} if colour else {"NO_COLOR": "1"}
+    subprocess.run([sys.executable, "-c", DRAW], stdout=theirs, env=environ, check=True)
+    os.close(theirs)
+    drawn = b""
+    while True:
+        try:
+            part = os.read(ours, 65_536)
+        except OSError:  # the end of a terminal
+            break
+        drawn += part
+    os.close(ours)
+    text = drawn.decode()
+    assert ("\x1b[1;36m" in text) is colour
+    if not colour:
+        lines = (
+            text.replace("\x1b[1m", "").replace("\x1b[2m", "").replace("\x1b[0m", "").splitlines()
+        )
+        assert "orders" in text
+        assert max(map(len, lines)) == 60
