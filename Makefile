@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test lint format types contracts blocking bench soak faults cluster groups jobs-soak fuzz lock clean
+.PHONY: help env demo test lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak fuzz lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ contracts: env  ## who may import whom
 
 blocking: env  ## write the blocking jobs client again, from the asyncio one
 	@$(BIN)/python scripts/make-blocking
+
+keywords: env  ## write the types of keyword arguments again, from the configurations
+	@$(BIN)/python scripts/make-keywords
 
 bench: env  ## the figures of docs/benchmarks.md, both servers side by side
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)

@@ -16,6 +16,7 @@ from typing import Any, Self
 from contenders import ROOT
 from group_work import QUIET_NS, Order
 from headrace import connect
+from headrace.api.streams import StorageKind, SubjectTransformConfig
 from headrace.client import JetStream
 from headrace.groups import Layout, PartitioningFilter, elastic, static
 from newer_python import newer_python_or_reason
@@ -125,13 +126,13 @@ class World:
             self._js, STREAM, GROUP, self._partitions, members=members, layout=layout
         )
 
-    async def numbered(self, messages: int, keys: int, storage: str = "file") -> None:
+    async def numbered(self, messages: int, keys: int, storage: StorageKind = "file") -> None:
         """A stream as a static group reads it: the subjects are numbered as the messages come."""
         destination = f"{{{{partition({self._partitions},1)}}}}.orders.{{{{wildcard(1)}}}}"
         await self._js.create_stream(
             name=STREAM,
             subjects=["orders.*"],
-            subject_transform={"src": "orders.*", "dest": destination},
+            subject_transform=SubjectTransformConfig(src="orders.*", dest=destination),
             storage=storage,
         )
         async with self._js.publisher(window=4_000, deduplicate=False) as publisher:

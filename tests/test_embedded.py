@@ -53,7 +53,7 @@ def test_a_blocking_broker_that_cannot_start_leaves_nothing() -> None:
         with pytest.raises(ConfigurationError, match="another process is listening"):
             sync.Broker(port=broker.port).start()
         with pytest.raises(ConfigurationError, match="unknown connection option"):
-            broker.connect(nonsense=1)
+            broker.connect(nonsense=1)  # type: ignore[call-arg]
     with sync.Broker(port=-1, token="t") as broker, pytest.raises(AuthorizationError):
         broker.connect()
     assert threading.active_count() == before

@@ -12,6 +12,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .api.consumers import ConsumerConfig, ConsumerInfo
+    from .api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields
     from .api.messages import PubAck
     from .api.streams import (
         ExternalStream,
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
         StreamSource,
         SubjectTransformConfig,
     )
+    from .broker.server import BrokerOptions
+    from .broker.server.config.keywords import BrokerSettings
     from .client.connection import Connection, connect
     from .client.jetstream.consume import Consumption
     from .client.jetstream.consumer import Consumer
@@ -32,11 +35,13 @@ if TYPE_CHECKING:
     from .client.jetstream.stream import Stream
     from .client.jetstream.watch import Watch
     from .client.jetstream_context import JetStream
-    from .client.kv.config import KeyValueStatus
+    from .client.kv.config import KeyValueOptions, KeyValueStatus
     from .client.kv.keyvalue import Entry, KeyExistsError, KeyNotFoundError, KeyValue
     from .client.message import Message
     from .client.nats_context import Context, read_context
+    from .client.net.connect_options import ConnectOptions
     from .client.net.options import Options
+    from .client.objects.config import ObjectStoreOptions
     from .client.objects.info import (
         ObjectDamagedError,
         ObjectExistsError,
@@ -78,13 +83,17 @@ __all__ = [
     "Batch",
     "BatchRefusedError",
     "Broker",
+    "BrokerOptions",
+    "BrokerSettings",
     "BufferFullError",
     "ConfigurationError",
     "ConnectFailedError",
+    "ConnectOptions",
     "Connection",
     "ConnectionClosedError",
     "Consumer",
     "ConsumerConfig",
+    "ConsumerFields",
     "ConsumerInfo",
     "Consumption",
     "Context",
@@ -101,6 +110,7 @@ __all__ = [
     "KeyExistsError",
     "KeyNotFoundError",
     "KeyValue",
+    "KeyValueOptions",
     "KeyValueStatus",
     "LimitExceededError",
     "Message",
@@ -113,9 +123,11 @@ __all__ = [
     "ObjectNotFoundError",
     "ObjectReader",
     "ObjectStore",
+    "ObjectStoreOptions",
     "ObjectStoreStatus",
     "Options",
     "OrderedConsumer",
+    "OrderedConsumerFields",
     "ProtocolError",
     "PubAck",
     "PublishError",
@@ -128,6 +140,7 @@ __all__ = [
     "Stream",
     "StreamConfig",
     "StreamConsumerSource",
+    "StreamFields",
     "StreamInfo",
     "StreamMessage",
     "StreamSource",
@@ -151,6 +164,12 @@ _HOMES = {  # of what is neither an error nor in ``headrace.client``
     "StreamInfo": "api.streams",
     "StreamSource": "api.streams",
     "SubjectTransformConfig": "api.streams",
+    "BrokerOptions": "broker.server",
+    "BrokerSettings": "broker.server.config.keywords",
+    "ConnectOptions": "client.net.connect_options",
+    "ConsumerFields": "api.keywords",
+    "OrderedConsumerFields": "api.keywords",
+    "StreamFields": "api.keywords",
 }
 
 

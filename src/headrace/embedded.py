@@ -6,7 +6,7 @@ Only this module knows both. Client and broker exchange only the frames of ``wir
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from .broker.server import Broker as ServerBroker
 from .broker.server import BrokerOptions
@@ -15,8 +15,12 @@ from .client.blocking.connection import open_on
 from .client.blocking.loop_thread import LoopThread, SharedLoopThread
 from .client.connection import Connecting, settings_from
 from .client.net.inprocess import inprocess_session
-from .client.net.options import ConnectOptions, Options
+from .client.net.options import Options
 from .errors import ConfigurationError, ConnectionClosedError
+
+if TYPE_CHECKING:
+    from .broker.server.config.keywords import BrokerSettings
+    from .client.net.connect_options import ConnectOptions
 
 __all__ = ["BlockingBroker", "Broker"]
 
@@ -66,7 +70,9 @@ class BlockingBroker:
         ConfigurationError, StoreError: as ``headrace.Broker``.
     """
 
-    def __init__(self, options: BrokerOptions | None = None, **settings: Any) -> None:
+    def __init__(
+        self, options: BrokerOptions | None = None, **settings: Unpack[BrokerSettings]
+    ) -> None:
         self._broker = Broker(options, **settings)
         self._thread: LoopThread | None = None
 

@@ -16,6 +16,7 @@ import pytest
 
 import peers
 from headrace import sync
+from headrace.api.streams import SubjectTransformConfig
 from headrace.cli import group_text, main
 from headrace.cli.group_arguments import mapping, partitioning_filter, ranges
 from headrace.groups import ElasticGroup, MemberMapping, PartitioningFilter
@@ -42,10 +43,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[peers.ServerPro
 def js(server: peers.ServerProcess) -> Iterator[sync.JetStream]:
     with sync.connect(server.url) as connection:
         js = connection.jetstream()
-        transform = {"src": "part.*", "dest": "{{partition(4,1)}}.part.{{wildcard(1)}}"}
+        transform = SubjectTransformConfig(
+            src="part.*", dest="{{partition(4,1)}}.part.{{wildcard(1)}}"
+        )
         js.create_stream(name="ORDERS", subjects=["orders.*"], storage="memory")
-        parts = {"subjects": ["part.*"], "subject_transform": transform, "storage": "memory"}
-        js.create_stream(name="PARTS", **parts)
+        js.create_stream(
+            name="PARTS", subjects=["part.*"], subject_transform=transform, storage="memory"
+        )
         yield js
         for name in list(js.stream_names()):
             js.delete_stream(name)

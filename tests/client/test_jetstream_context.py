@@ -40,7 +40,7 @@ async def test_a_stream_is_created_from_a_config_or_from_keywords(js: JetStream)
 
 async def test_a_misspelt_field_or_name_is_refused_here(js: JetStream) -> None:
     with pytest.raises(ConfigurationError, match="maximum_age"):
-        await js.create_stream(name="X", maximum_age=1)
+        await js.create_stream(name="X", maximum_age=1)  # type: ignore[call-arg]
     with pytest.raises(ConfigurationError, match="stream name 'a b'"):
         await js.create_stream(name="a b")
     with pytest.raises(ConfigurationError, match="empty"):

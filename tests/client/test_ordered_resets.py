@@ -7,6 +7,7 @@ import contextlib
 
 import pytest
 
+from headrace.api.consumers import DeliverPolicy
 from headrace.client import Connection, JetStream, Stream
 from headrace.client.jetstream.watch import Watch
 from headrace.errors import JetStreamApiError
@@ -26,7 +27,7 @@ async def lose(connection: Connection) -> None:
 
 @pytest.mark.parametrize("policy", ["new", "last"])
 async def test_what_came_before_the_first_message_was_read_is_not_skipped(
-    connection: Connection, js: JetStream, stream: Stream, policy: str
+    connection: Connection, js: JetStream, stream: Stream, policy: DeliverPolicy
 ) -> None:
     await js.publish(f"{stream.name}.x", b"before")
     ordered = await stream.ordered_consumer(deliver_policy=policy)

@@ -20,6 +20,7 @@ from group_processes.crowd import Crowd, Publisher
 from group_processes.places import OneServer, Place, ThreeServers
 from group_processes.trouble import Trouble
 from group_processes.worklog import Task
+from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream, connect
 from headrace.groups import Layout, PartitioningFilter, elastic, static
 from nats_cluster import Cluster
@@ -59,15 +60,14 @@ SETUPS = [
 
 async def create(js: JetStream, setup: Setup, replicas: int) -> None:
     """The stream and the group on it; an elastic one begins with its first member."""
-    numbered = {
-        "src": "orders.*",
-        "dest": f"{{{{partition({PARTITIONS},1)}}}}.orders.{{{{wildcard(1)}}}}",
-    }
+    numbered = SubjectTransformConfig(
+        src="orders.*", dest=f"{{{{partition({PARTITIONS},1)}}}}.orders.{{{{wildcard(1)}}}}"
+    )
     await js.create_stream(
         name=STREAM,
         subjects=["orders.*"],
         num_replicas=replicas,
-        **({"subject_transform": numbered} if setup.kind == "static" else {}),
+        subject_transform=numbered if setup.kind == "static" else None,
     )
     if setup.kind == "static":
         await static.create(js, STREAM, GROUP, PARTITIONS, members=MEMBERS, layout=setup.layout)

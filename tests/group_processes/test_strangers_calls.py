@@ -16,6 +16,7 @@ import peers
 from group_processes.crowd import Crowd, Worker
 from group_processes.listening_proxy import Call, ListeningProxy
 from group_processes.worklog import Task
+from headrace.api.streams import SubjectTransformConfig
 from headrace.client import Connection, JetStream
 from headrace.groups import PartitioningFilter, elastic, static
 from waiting import until
@@ -24,10 +25,9 @@ STREAM, GROUP, QUEUE = "ORDERS", "g", "ORDERS-g"
 PARTITIONS = 4
 KEYS = 6
 ACK_WAIT = 2.0
-NUMBERED = {
-    "src": "orders.*",
-    "dest": f"{{{{partition({PARTITIONS},1)}}}}.orders.{{{{wildcard(1)}}}}",
-}
+NUMBERED = SubjectTransformConfig(
+    src="orders.*", dest=f"{{{{partition({PARTITIONS},1)}}}}.orders.{{{{wildcard(1)}}}}"
+)
 
 
 async def elastic_life(crowd: Crowd, js: JetStream, url: str, *, peer: bool) -> Worker:

@@ -16,6 +16,7 @@ import pytest
 import peers
 from group_processes.crowd import Crowd, PeerRefusalError, PeerVerbs, Publisher
 from group_processes.worklog import Task
+from headrace.api.streams import SubjectTransformConfig
 from headrace.client import Connection, JetStream
 from headrace.errors import JetStreamApiError
 from headrace.groups import (
@@ -139,10 +140,9 @@ async def test_a_static_group_of_both(
     task: Task, connection: Connection, verb: PeerVerbs, peer_python: Path, tmp_path: Path
 ) -> None:
     js = connection.jetstream()
-    numbered = {
-        "src": "orders.*",
-        "dest": f"{{{{partition({PARTITIONS},1)}}}}.orders.{{{{wildcard(1)}}}}",
-    }
+    numbered = SubjectTransformConfig(
+        src="orders.*", dest=f"{{{{partition({PARTITIONS},1)}}}}.orders.{{{{wildcard(1)}}}}"
+    )
     await js.create_stream(name=STREAM, subjects=["orders.*"], subject_transform=numbered)
     await static.create(js, STREAM, GROUP, PARTITIONS, filters=["orders.*"], members=["a", "b"])
     task = Task(task.url, "static", STREAM, GROUP, "", "", "", ack_wait=ACK_WAIT)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.api.keywords import StreamFields
 from headrace.api.streams import StreamSource, SubjectTransformConfig
 from headrace.client import JetStream
 from headrace.groups import (
@@ -161,8 +162,9 @@ async def test_two_groups_cannot_have_one_stream(js: JetStream, stream: str) -> 
 async def test_a_stream_left_over_is_taken_and_gets_the_groups_limits(
     js: JetStream, stream: str
 ) -> None:
-    left = {"retention": "workqueue", "max_msgs": 7, "storage": "memory"}
-    await js.create_stream(name="S-g", sources=[transformed()], description="mine", **left)
+    left: StreamFields = {"retention": "workqueue", "max_msgs": 7, "storage": "memory"}
+    left |= {"name": "S-g", "sources": [transformed()], "description": "mine"}
+    await js.create_stream(**left)
     await elastic.create(js, stream, "g", 3, max_buffered_messages=50, max_buffered_bytes=10_000)
     config = (await (await js.stream("S-g")).info()).config
     assert (config.max_msgs, config.max_bytes, config.discard) == (50, 10_000, "new")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream
 from headrace.groups import (
     ElasticGroup,
@@ -48,7 +49,7 @@ async def test_a_member_of_an_elastic_group(js: JetStream, layout: Any) -> None:
 
 
 async def test_a_member_of_a_static_group(js: JetStream) -> None:
-    transform = {"src": "foo.*", "dest": "{{partition(2,1)}}.foo.{{wildcard(1)}}"}
+    transform = SubjectTransformConfig(src="foo.*", dest="{{partition(2,1)}}.foo.{{wildcard(1)}}")
     await js.create_stream(name="S", subjects=["foo.*"], subject_transform=transform)
     await static.create(js, "S", "g", 2, members=["m"])
     with pytest.raises(NotAMemberError):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.api.streams import SubjectTransformConfig
 from headrace.client import Consumer, JetStream
 from headrace.groups import (
     GroupConfigurationError,
@@ -30,7 +31,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.usefixtures("no_leaks")]
 @pytest.fixture
 async def stream(js: JetStream) -> str:
     """A stream that numbers its subjects with two partitions."""
-    transform = {"src": "foo.*", "dest": "{{partition(2,1)}}.foo.{{wildcard(1)}}"}
+    transform = SubjectTransformConfig(src="foo.*", dest="{{partition(2,1)}}.foo.{{wildcard(1)}}")
     await js.create_stream(name="S", subjects=["foo.*"], subject_transform=transform)
     return "S"
 

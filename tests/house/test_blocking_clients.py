@@ -47,7 +47,7 @@ OTHER_TYPES = [  # what a type is called without ``async``
 
 def twins() -> Iterator[tuple[Any, Any]]:
     """The public classes of ``headrace.sync``, those they return, and the asyncio classes."""
-    names = [*sync.__all__, "OrderedConsumption"]
+    names = [*(name for name in sync.__all__ if name != "Broker"), "OrderedConsumption"]
     ordered = importlib.import_module(f"{blocking.__name__}.ordered")
     for name in names:
         twin = getattr(sync, name, None) or getattr(ordered, name)

@@ -15,13 +15,14 @@ from .jetstream.consume import Consumption
 from .message import HeadersLike, Message, header_block, payload_bytes
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
-from .net.options import ConnectOptions, Options
+from .net.options import Options
 from .net.session import Session
 from .net.state import Change
 from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subscription
 
 if TYPE_CHECKING:
     from .jetstream_context import JetStream
+    from .net.connect_options import ConnectOptions
 
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from ..api import names
 from ..api.consumers import ConsumerConfig, ConsumerInfo
@@ -34,6 +34,7 @@ from .publish.make import make_publisher
 from .publish.publisher import Publisher, PublisherSettings, PublishFailure
 
 if TYPE_CHECKING:
+    from ..api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields
     from .connection import Connection
 
 
@@ -257,7 +258,9 @@ class JetStream:
 
     # Streams
 
-    async def create_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
+    async def create_stream(
+        self, config: StreamConfig | None = None, /, **values: Unpack[StreamFields]
+    ) -> Stream:
         """Create a stream: from a configuration, from its fields as keywords, or both.
 
         An identical stream is simply returned. Raises JetStreamApiError (10058) if one of this name has
@@ -265,12 +268,14 @@ class JetStream:
         """
         return await self._streams.put("CREATE", config, values)
 
-    async def update_stream(self, config: StreamConfig | None = None, /, **values: Any) -> Stream:
+    async def update_stream(
+        self, config: StreamConfig | None = None, /, **values: Unpack[StreamFields]
+    ) -> Stream:
         """Give a stream this whole configuration. (``stream.update`` changes single fields.)"""
         return await self._streams.put("UPDATE", config, values)
 
     async def create_or_update_stream(
-        self, config: StreamConfig | None = None, /, **values: Any
+        self, config: StreamConfig | None = None, /, **values: Unpack[StreamFields]
     ) -> Stream:
         """Make sure that a stream exists with this configuration."""
         return await self._streams.put_either(config, values)
@@ -302,25 +307,29 @@ class JetStream:
         return await Consumers(self._api, stream).get(name)
 
     async def create_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
         """As ``Stream.create_consumer``."""
         return await Consumers(self._api, stream).create(config, values, "create")
 
     async def update_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
         """As ``Stream.update_consumer``."""
         return await Consumers(self._api, stream).create(config, values, "update")
 
     async def create_or_update_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+        self, stream: str, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
         """As ``Stream.create_or_update_consumer``."""
         return await Consumers(self._api, stream).create(config, values, "")
 
     async def ordered_consumer(
-        self, stream: str, config: ConsumerConfig | None = None, /, **values: Any
+        self,
+        stream: str,
+        config: ConsumerConfig | None = None,
+        /,
+        **values: Unpack[OrderedConsumerFields],
     ) -> OrderedConsumer:
         """As ``Stream.ordered_consumer``."""
         return await Stream(self._api, stream).ordered_consumer(config, **values)

@@ -6,7 +6,7 @@ own that copies the group's stream through the group's transforms.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..api.errors import Errors
 from ..api.streams import StreamConfig, StreamInfo, StreamSource
@@ -16,6 +16,9 @@ from .consumers import stream_of
 from .errors import GroupConfigurationError, GroupError, GroupExistsError
 from .records import ElasticGroup
 from .transforms import transforms
+
+if TYPE_CHECKING:
+    from ..api.keywords import StreamFields
 
 __all__ = ["check_free", "config_of", "ensure", "remove"]
 
@@ -69,7 +72,11 @@ async def ensure(js: JetStream, group: ElasticGroup, origin: StreamInfo) -> None
             await js.create_stream(wanted)
             return
         _check_own(found, group)
-        limits = {"max_msgs": wanted.max_msgs, "max_bytes": wanted.max_bytes, "discard": "new"}
+        limits: StreamFields = {
+            "max_msgs": wanted.max_msgs,
+            "max_bytes": wanted.max_bytes,
+            "discard": "new",
+        }
         if any(getattr(found.config, name) != value for name, value in limits.items()):
             await (await js.stream(wanted.name)).update(**limits)
     except JetStreamApiError as error:

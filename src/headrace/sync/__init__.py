@@ -18,7 +18,7 @@ thread; its ``connect`` needs no socket. ``sync.groups`` is ``headrace.groups`` 
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..client.blocking.batch import AtomicBatch
 from ..client.blocking.connection import Connection, connect
@@ -35,9 +35,16 @@ from ..client.blocking.stream import Stream
 from ..client.blocking.subscription import Subscription
 from ..client.blocking.watch import Watch
 
+if TYPE_CHECKING:
+    from ..embedded import BlockingBroker
+    from . import groups as groups
+
+    Broker = BlockingBroker
+
 __all__ = [
     "AtomicBatch",
     "Batch",
+    "Broker",
     "Connection",
     "Consumer",
     "Consumption",

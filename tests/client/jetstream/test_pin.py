@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from headrace.api.keywords import ConsumerFields
 from headrace.client import JetStream, JetStreamMessage, Stream
 from headrace.client.jetstream.pin import Pin
 from headrace.wire.headers import encode_headers
@@ -52,7 +53,7 @@ async def test_a_slow_handler_keeps_a_pin_that_is_lost_quickly(
 ) -> None:
     for number in range(4):
         await js.publish(f"{stream.name}.x", b"%d" % number)
-    settings = {
+    settings: ConsumerFields = {
         "durable_name": "c",
         "priority_policy": "pinned_client",
         "priority_groups": ["g"],

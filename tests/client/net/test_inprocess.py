@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from headrace.api.streams import StorageKind
 from headrace.broker.core.auth.permissions import Permissions
 from headrace.broker.server import User
 from headrace.client import Connection
@@ -79,7 +80,9 @@ async def test_a_socket_and_an_in_process_client_hear_each_other(embedded: Broke
 
 
 @pytest.mark.parametrize("storage", ["memory", "file"])
-async def test_streams_publish_fetch_and_acknowledge(connection: Connection, storage: str) -> None:
+async def test_streams_publish_fetch_and_acknowledge(
+    connection: Connection, storage: StorageKind
+) -> None:
     js = connection.jetstream()
     stream = await js.create_stream(name="S", subjects=["s.>"], storage=storage)
     consumer = await stream.create_consumer(durable_name="c", max_ack_pending=-1)

@@ -214,7 +214,7 @@ def test_the_blocking_client_has_the_same_option() -> None:
         js = connection.jetstream(delivery_timeout=20)
         assert js._inner._api.delivery_timeout == 20
         publisher = js.publisher(delivery_timeout=10)
-        assert publisher._inner._recovery._limit == 10
+        assert publisher._inner._recovery._limit == 10  # type: ignore[attr-defined]
         with pytest.raises(NoRespondersError, match="no stream has"):
             js.publish("nobody.has.this", delivery_timeout=5)
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.api.consumers import ConsumerConfig
+from headrace.api.streams import SubjectTransformConfig
 from headrace.client import JetStream
 from headrace.groups import (
     GroupChangedError,
@@ -120,7 +121,9 @@ async def static_stream(js: JetStream, layout: Layout = "interoperable") -> None
         name="S",
         subjects=["s.*"],
         storage="memory",
-        subject_transform={"src": "s.*", "dest": "{{partition(4,1)}}.s.{{wildcard(1)}}"},
+        subject_transform=SubjectTransformConfig(
+            src="s.*", dest="{{partition(4,1)}}.s.{{wildcard(1)}}"
+        ),
     )
     await static.create(js, "S", "g", 4, members=["a", "b"], layout=layout)
 

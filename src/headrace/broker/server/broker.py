@@ -10,7 +10,7 @@ import secrets
 import ssl
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ... import limits
 from ...clock import SystemClock
@@ -30,6 +30,7 @@ from .passwords import DecisionThreads
 from .storage import OpenStorage, open_storage
 
 if TYPE_CHECKING:
+    from .config.keywords import BrokerSettings
     from .connections.websocket import WebSocketListener
 
 logger = logging.getLogger("headrace.broker")
@@ -55,7 +56,9 @@ class Broker:
         StoreError: on start, when the store directory is locked, unreadable or of an unknown format.
     """
 
-    def __init__(self, options: BrokerOptions | None = None, **settings: Any) -> None:
+    def __init__(
+        self, options: BrokerOptions | None = None, **settings: Unpack[BrokerSettings]
+    ) -> None:
         if options is None:
             options = BrokerOptions(**settings)
         elif settings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from ...errors import ConnectionClosedError
 from ..callbacks import check_plain
@@ -13,13 +13,16 @@ from ..connection import connect as aio_connect
 from ..events import Event
 from ..metrics import ConnectionStats
 from ..net.handshake import ServerInfo
-from ..net.options import ConnectOptions, Options
+from ..net.options import Options
 from ..subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT
 from .jetstream import JetStream
 from .loop_thread import LoopThread, callback_here, iterate
 from .messages import Message
 from .methods import Blocking, anywhere, blocking, calling, returning, wrapping
 from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from ..net.connect_options import ConnectOptions
 
 
 def connect(

@@ -22,7 +22,7 @@ _BUCKET = re.compile(r"[a-zA-Z0-9_-]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def config_from(kind: type[D], config: D | None, values: dict[str, Any]) -> D:
+def config_from(kind: type[D], config: D | None, values: Mapping[str, object]) -> D:
     """A configuration from a document, from keywords, or from both (the keywords win).
 
     In keywords a duration may be a timedelta, a time a datetime, a sequence a list.
@@ -102,7 +102,7 @@ def _plain(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, datetime):
         return time_text(value)
-    if isinstance(value, (list, set, frozenset)):
+    if isinstance(value, (list, tuple, set, frozenset)):
         return tuple(_plain(item) for item in value)
     return value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
 from ...api.base import Document
 from ...api.consumers import (
@@ -37,6 +37,7 @@ from .pull import (
 from .push import PushSubscription
 
 if TYPE_CHECKING:
+    from ...api.keywords import ConsumerFields
     from ..message import Message
     from ..net.session import Session
 
@@ -255,7 +256,9 @@ class Consumer:
         self.cached_info = await self._call(ConsumerInfo, "INFO", repeatable=True)
         return self.cached_info
 
-    async def update(self, config: ConsumerConfig | None = None, /, **values: Any) -> ConsumerInfo:
+    async def update(
+        self, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
+    ) -> ConsumerInfo:
         """Change the configuration: a whole one, or single fields of the present one.
 
         Raises JetStreamApiError: it is gone (10149), or cannot be changed so.

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Mapping
 
 from ...api.consumers import (
     ConsumerConfig,
@@ -29,14 +28,14 @@ class Consumers:
         self._stream = check_name("stream", stream)
 
     async def create(
-        self, config: ConsumerConfig | None, values: dict[str, Any], action: str
+        self, config: ConsumerConfig | None, values: Mapping[str, object], action: str
     ) -> Consumer:
         """``action``: "create", "update", or "" for either."""
         info = await self.create_info(config, values, action)
         return Consumer(self._api, self._stream, info.name, info)
 
     async def create_info(
-        self, config: ConsumerConfig | None, values: dict[str, Any], action: str
+        self, config: ConsumerConfig | None, values: Mapping[str, object], action: str
     ) -> ConsumerInfo:
         """As ``create``, and returns what the server says of it."""
         config = config_from(ConsumerConfig, config, values)

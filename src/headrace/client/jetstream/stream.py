@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
@@ -27,6 +27,9 @@ from .consumers import Consumers
 from .direct_get import BATCH_BYTES, DirectBatch, get_batch, get_last, scan
 from .ordered import OrderedConsumer
 from .stored_message import StreamMessage, counter_value, from_direct, from_document, if_found
+
+if TYPE_CHECKING:
+    from ...api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields
 
 
 class Stream:
@@ -72,7 +75,9 @@ class Stream:
         state = msgspec.structs.replace(info.state, subjects=counts)
         return msgspec.structs.replace(info, state=state)
 
-    async def update(self, config: StreamConfig | None = None, /, **values: Any) -> StreamInfo:
+    async def update(
+        self, config: StreamConfig | None = None, /, **values: Unpack[StreamFields]
+    ) -> StreamInfo:
         """Change the configuration: a whole one, or single fields of the present one."""
         if config is None:
             config = (await self.info()).config
@@ -232,7 +237,7 @@ class Stream:
     # Consumers
 
     async def create_consumer(
-        self, config: ConsumerConfig | None = None, /, **values: Any
+        self, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
         """Create a consumer: from a configuration, from its fields as keywords, or both.
 
@@ -242,13 +247,13 @@ class Stream:
         return await self._consumers.create(config, values, "create")
 
     async def update_consumer(
-        self, config: ConsumerConfig | None = None, /, **values: Any
+        self, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
         """Change a consumer. Raises JetStreamApiError (10149) if it does not exist."""
         return await self._consumers.create(config, values, "update")
 
     async def create_or_update_consumer(
-        self, config: ConsumerConfig | None = None, /, **values: Any
+        self, config: ConsumerConfig | None = None, /, **values: Unpack[ConsumerFields]
     ) -> Consumer:
         """Make sure that a consumer exists with this configuration."""
         return await self._consumers.create(config, values, "")
@@ -258,7 +263,7 @@ class Stream:
         return await self._consumers.get(name)
 
     async def ordered_consumer(
-        self, config: ConsumerConfig | None = None, /, **values: Any
+        self, config: ConsumerConfig | None = None, /, **values: Unpack[OrderedConsumerFields]
     ) -> OrderedConsumer:
         """A consumer that reads in order, each message once, without acks; see ``OrderedConsumer``.
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any, Final, Literal
+from collections.abc import AsyncIterator, Mapping
+from typing import Final, Literal
 
 from ...api.messages import SuccessResponse
 from ...api.streams import (
@@ -37,7 +37,7 @@ class Streams:
         self,
         verb: Literal["CREATE", "UPDATE"],
         config: StreamConfig | None,
-        values: dict[str, Any] | None = None,
+        values: Mapping[str, object] | None = None,
     ) -> Stream:
         """Create or update, from a configuration, from its fields, or from both."""
         complete = with_external_domains(config_from(StreamConfig, config, values or {}))
@@ -47,7 +47,7 @@ class Streams:
         return Stream(self._api, complete.name, info)
 
     async def put_either(
-        self, config: StreamConfig | None, values: dict[str, Any] | None = None
+        self, config: StreamConfig | None, values: Mapping[str, object] | None = None
     ) -> Stream:
         """Create, or update if it exists with another configuration."""
         try:

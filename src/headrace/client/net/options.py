@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
 from ...subjects import is_valid_subject
@@ -14,6 +14,9 @@ from ..auth.nkeys import KeyPair, read_credentials
 from ..callbacks import check_plain
 from ..events import Event
 from .handshake import Credentials
+
+if TYPE_CHECKING:
+    from .connect_options import ConnectOptions
 
 OUTBOUND_BYTES_DEFAULT: Final = 8 * 1024 * 1024
 RECONNECT_BUFFER_BYTES_DEFAULT: Final = 8 * 1024 * 1024
@@ -32,39 +35,6 @@ _LEAST: Final = (
     ("reconnect_buffer_bytes", 0, "0 or more"),
     ("max_reconnect_attempts", -1, "-1 (no limit) or more"),
 )
-
-
-class ConnectOptions(TypedDict, total=False):
-    """The keywords of ``connect``; what each means is said in ``Options``."""
-
-    name: str
-    user: str
-    password: str
-    token: str
-    nkey_seed: str
-    credentials_file: str | Path
-    tls: ssl.SSLContext | bool
-    tls_first: bool
-    tls_hostname: str
-    connect_timeout: float
-    reconnect: bool
-    reconnect_wait: float
-    reconnect_wait_max: float
-    max_reconnect_attempts: int
-    retry_first_connect: bool
-    randomize_servers: bool
-    discover_servers: bool
-    ping_interval: float
-    max_pings_out: int
-    outbound_bytes: int
-    reconnect_buffer_bytes: int
-    request_timeout: float
-    delivery_timeout: float
-    drain_timeout: float
-    inbox_prefix: str
-    echo: bool
-    tracing: bool
-    on_event: Callable[[Event], object] | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
