@@ -24,6 +24,7 @@ import queues
 import removals
 import report
 import scaling
+import spark
 import starting
 
 BENCHMARKS = (
@@ -43,6 +44,7 @@ BENCHMARKS = (
     "removals",
     "fairness",
     "groups",
+    "spark",
 )
 
 
@@ -93,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         "--only",
         action="append",
         default=[],
-        help="of `fairness`, `removals`, `groups`: what a row's name contains (may be given several times)",
+        help="of `fairness`, `removals`, `groups`, `spark`: a part of the names of rows (may be repeated)",
     )
     parser.add_argument(
         "--storage", choices=removals.STORAGES, help="of `removals`: only streams kept there"
@@ -129,6 +131,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
             attacked, quick=arguments.quick, seconds=arguments.seconds, only=only
         ),
         "groups": lambda: groups.run(rounds, two, only),
+        "spark": lambda: spark.run(rounds, only),
     }
 
 
