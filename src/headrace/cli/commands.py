@@ -30,6 +30,14 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
             "publish a year of real flights, read them with Spark, draw how delays carry over"
         ),
     },
+    "messages": {
+        "pub": Entry("publish messages", "messaging.publish:pub", ("publish",)),
+        "sub": Entry("show messages as they come", "messaging.subscribe:sub", ("subscribe",)),
+        "request": Entry(
+            "send a request and show the answers", "messaging.request:request", ("req",)
+        ),
+        "reply": Entry("answer requests", "messaging.reply:reply"),
+    },
     "streams": {
         "stream": Entry("manage streams and look into them", "stream:stream", ("str", "s")),
         "group": Entry("consumer groups: static and elastic, strict order for each key"),

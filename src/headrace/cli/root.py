@@ -11,7 +11,7 @@ import click
 from ..errors import HeadraceError
 from . import INTERRUPTED
 from .commands import COMMANDS
-from .shared.errors import USAGE, explain
+from .shared.errors import USAGE, Failure, Told, explain
 from .shared.lazy import LazyGroup, Verb
 
 __all__ = ["COMPLETE", "root", "run"]
@@ -40,21 +40,23 @@ def run(arguments: Sequence[str]) -> int:
         print(file=sys.stderr)
         return INTERRUPTED
     except click.ClickException as error:
-        print(f"headrace: {error.format_message()}", file=sys.stderr)
-        return 1
+        return _tell(error.told if isinstance(error, Failure) else Told(error.format_message()))
     except HeadraceError as error:
-        told = explain(error)
-        sys.stdout.flush()
-        print(f"headrace: {told.text}", file=sys.stderr)
-        for step in told.next_steps:
-            print(f"  {step}", file=sys.stderr)
-        return told.status
+        return _tell(explain(error))
     return status if isinstance(status, int) else 0
 
 
 def is_completing() -> bool:
     """Whether a shell asks for completions, and no command is to be run."""
     return COMPLETE in os.environ
+
+
+def _tell(told: Told) -> int:
+    sys.stdout.flush()
+    print(f"headrace: {told.text}", file=sys.stderr)
+    for step in told.next_steps:
+        print(f"  {step}", file=sys.stderr)
+    return told.status
 
 
 def _complain(error: click.UsageError) -> None:

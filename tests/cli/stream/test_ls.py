@@ -53,5 +53,5 @@ def test_info_shows_configuration_and_state(at_server: Run, js: sync.JetStream) 
 def test_a_stream_that_is_not_there_is_told_with_the_next_step(at_server: Run) -> None:
     done = at_server("stream", "info", "ORDERS")
     assert done.status == 1
-    assert "stream not found" in done.err
-    assert "headrace stream ls" in done.err
+    assert "there is no stream 'ORDERS', nor any other" in done.err
+    assert "headrace stream create ORDERS    creates it" in done.err

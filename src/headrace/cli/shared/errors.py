@@ -24,10 +24,6 @@ USAGE: Final = 2
 UNREACHABLE: Final = 3
 
 
-class Failure(click.ClickException):
-    """What was asked cannot be done; the text says why, and what can be done instead."""
-
-
 @dataclass(frozen=True)
 class Told:
     """An error for people.
@@ -41,6 +37,20 @@ class Told:
     text: str
     next_steps: tuple[str, ...] = ()
     status: int = FAILED
+
+
+class Failure(click.ClickException):
+    """What was asked cannot be done; the text says why.
+
+    Args:
+        text: one sentence.
+        next_steps: commands that help, each with what it does.
+        status: the exit status.
+    """
+
+    def __init__(self, text: str, *next_steps: str, status: int = FAILED) -> None:
+        super().__init__(text)
+        self.told = Told(text, next_steps, status)
 
 
 def explain(error: HeadraceError) -> Told:

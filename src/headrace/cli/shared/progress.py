@@ -14,7 +14,7 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress(
-    output: Output, label: str, total: int | None, *, of_bytes: bool = False
+    output: Output, label: str, total: int | None, *, of_bytes: bool = False, wanted: bool = True
 ) -> Iterator[Advance]:
     """Yields a function that is called with how much more is done.
 
@@ -23,8 +23,9 @@ def progress(
         label: in front of the bar.
         total: how much there is; None if nobody knows.
         of_bytes: whether it is counted in bytes.
+        wanted: whether there is to be a bar at all.
     """
-    console = terminal(stderr=True) if output.is_text else None
+    console = terminal(stderr=True) if output.is_text and wanted else None
     if console is None:
         yield lambda count: None
         return

@@ -21,6 +21,7 @@ __all__ = [
     "bytes_text",
     "count_text",
     "duration_text",
+    "moment_of",
     "parse_duration",
     "parse_moment",
     "parse_size",
@@ -133,5 +134,9 @@ def ago(text: str | None, now: datetime) -> str:
     """How long ago an RFC 3339 time was: ``1m30s``; ``never`` for the zero time or none."""
     if not text or text.startswith("0001-"):
         return "never"
-    moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))
-    return duration_text(max(0.0, (now - moment).total_seconds()))
+    return duration_text(max(0.0, (now - moment_of(text)).total_seconds()))
+
+
+def moment_of(text: str) -> datetime:
+    """A time of the server's, RFC 3339 with nanoseconds."""
+    return datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text))

@@ -20,7 +20,9 @@ from typing import Any, TypeVar
 import click
 
 from ...client import Connection, JetStream, connect
+from ...errors import JetStreamApiError
 from .asking import destroying_options
+from .nearest import tell_nearest
 from .output import Output, output_options
 from .where import CONNECTION, Where, connection_options, given_above, where
 
@@ -70,7 +72,11 @@ def online(
 
             async def run() -> int | None:
                 async with connected(place, output) as session:
-                    return await function(session, **own)
+                    try:
+                        return await function(session, **own)
+                    except JetStreamApiError as error:
+                        await tell_nearest(session.js, own, error)
+                        raise
 
             return run_loop(run())
 

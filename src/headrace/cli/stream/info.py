@@ -8,21 +8,34 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig, StreamInfo
-from ..shared.output import Sheet
+from ..shared.names import STREAM
+from ..shared.output import Sheet, Table
 from ..shared.units import ago, bytes_text, count_text, duration_text
 from ..shared.verbs import Session, online
 
-__all__ = ["info", "stream_sheet"]
+__all__ = ["info", "stream_sheet", "subjects"]
 
 
 @online(
-    click.argument("stream"),
-    click.option("--subjects", metavar="PATTERN", default="", help="count messages per subject"),
+    STREAM,
+    click.option(
+        "--subjects", "pattern", metavar="PATTERN", default="", help="count messages per subject"
+    ),
 )
-async def info(session: Session, stream: str, subjects: str) -> None:
+async def info(session: Session, stream: str, pattern: str) -> None:
     """Show a stream: configuration, limits, state."""
-    found = await (await session.js.stream(stream)).info(subjects=subjects)
+    found = await (await session.js.stream(stream)).info(subjects=pattern)
     session.output.show(to_wire(found), stream_sheet(found))
+
+
+@online(STREAM, click.argument("pattern", default=">"))
+async def subjects(session: Session, stream: str, pattern: str) -> None:
+    """Count the messages of each subject that matches PATTERN (all)."""
+    found = await (await session.js.stream(stream)).info(subjects=pattern)
+    table = Table(("SUBJECT", "MESSAGES"), right=frozenset(("MESSAGES",)), empty="no such subject")
+    for name, count in sorted(found.state.subjects.items()):
+        table.add(name, f"{count:,}")
+    session.output.show(found.state.subjects, table)
 
 
 def stream_sheet(found: StreamInfo) -> Sheet:

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 import click
 
 from ...api.base import to_wire
+from ...api.streams import StreamInfo
 from ..shared.output import Table
 from ..shared.units import ago, bytes_text, count_text
 from ..shared.verbs import Session, online
 
-__all__ = ["ls"]
+__all__ = ["ls", "stream_table"]
 
 _BUCKETS = ("KV_", "OBJ_")
 
@@ -34,10 +35,16 @@ async def ls(session: Session, subject: str, names: bool, everything: bool) -> N
         listed = [each.config.name for each in found]
         session.output.show(listed, *listed)
         return
+    none = "no streams; `headrace stream create NAME --subjects 'name.>'` creates one"
+    session.output.show([to_wire(each) for each in found], stream_table(found, now, none))
+
+
+def stream_table(found: list[StreamInfo], now: datetime, empty: str) -> Table:
+    """Streams for people; ``empty`` is said if there are none."""
     table = Table(
         ("NAME", "DESCRIPTION", "CREATED", "MESSAGES", "SIZE", "LAST MESSAGE"),
         right=frozenset(("MESSAGES", "SIZE")),
-        empty="no streams; `headrace stream create NAME --subjects 'name.>'` creates one",
+        empty=empty,
     )
     for each in found:
         table.add(
@@ -48,4 +55,4 @@ async def ls(session: Session, subject: str, names: bool, everything: bool) -> N
             bytes_text(each.state.bytes),
             ago(each.state.last_ts, now),
         )
-    session.output.show([to_wire(each) for each in found], table)
+    return table

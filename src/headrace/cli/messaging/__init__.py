@@ -1,0 +1,1 @@
+"""``headrace pub``, ``sub``, ``request`` and ``reply``."""

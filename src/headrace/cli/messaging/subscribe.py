@@ -1,0 +1,216 @@
+"""``headrace sub SUBJECT …``."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from datetime import datetime
+from itertools import count as counted
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ...api.consumers import ConsumerConfig
+from ...api.times import format_time
+from ..shared.errors import Failure
+from ..shared.messages import document, text, time_of
+from ..shared.output import printable
+from ..shared.units import DURATION, MOMENT
+from ..shared.verbs import Session, online
+
+if TYPE_CHECKING:
+    from ...client import JetStreamMessage, Message
+
+__all__ = ["Show", "sub"]
+
+
+class Show:
+    """Shows received messages one after the other.
+
+    Args:
+        session: its output is written to.
+        raw: payloads alone, one a line.
+        subjects_only, headers_only: leave out the rest.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        raw: bool,
+        subjects_only: bool = False,
+        headers_only: bool = False,
+    ) -> None:
+        self._output = session.output
+        self._raw = raw
+        self._subjects_only = subjects_only
+        self._headers_only = headers_only
+        self._numbers = counted(1)
+
+    def message(self, message: Message) -> None:
+        """One of a subscription."""
+        reply = f" with reply {message.reply}" if message.reply else ""
+        first = f"[#{next(self._numbers)}] Received on {message.subject!r}{reply}"
+        self._show(first, message, {"reply": message.reply})
+
+    def stored(self, message: JetStreamMessage) -> None:
+        """One of a stream."""
+        of = message.metadata
+        first = (
+            f"[#{next(self._numbers)}] Received on {message.subject!r}, stream {of.stream}, "
+            f"sequence {of.stream_seq}, {time_of(of.timestamp_ns)}"
+        )
+        more = {"stream": of.stream, "seq": of.stream_seq, "time": time_of(of.timestamp_ns)}
+        self._show(first, message, {**more, "delivered": of.delivered, "pending": of.pending})
+
+    def _show(self, first: str, message: Message, more: dict[str, Any]) -> None:
+        if not self._output.is_text:
+            payload = b"" if self._headers_only else message.payload
+            self._output.line(document(message.subject, payload, message.headers, **more), "")
+        elif self._raw:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(message.payload + b"\n")
+        elif self._subjects_only:
+            print(printable(message.subject))
+        else:
+            payload = b"" if self._headers_only else message.payload
+            print(text(first, payload, message.headers))
+        sys.stdout.flush()
+
+
+_STARTS = ("everything", "new", "last", "last_per_subject", "since", "start_sequence")
+
+
+@online(
+    click.argument("subjects", nargs=-1, metavar="[SUBJECT]…"),
+    click.option(
+        "--queue", metavar="NAME", default="", help="take turns with others of this queue"
+    ),
+    click.option("-r", "--raw", is_flag=True, help="payloads alone"),
+    click.option("--subjects-only", is_flag=True, help="subjects alone"),
+    click.option("--headers-only", is_flag=True, help="no payloads"),
+    click.option("--count", type=click.IntRange(1), default=None, help="end after so many"),
+    click.option("--wait", type=DURATION, default=None, help="end when so long none came"),
+    click.option(
+        "--stream", metavar="NAME", default="", help="read this stream, with the options below"
+    ),
+    click.option("--all", "everything", is_flag=True, help="from the stream's first message"),
+    click.option("--new", is_flag=True, help="only what comes from now on"),
+    click.option("--last", is_flag=True, help="from the stream's last message"),
+    click.option("--last-per-subject", is_flag=True, help="the last message of each subject first"),
+    click.option(
+        "--since", type=MOMENT, default=None, metavar="TIME", help="from a time, or 1h ago"
+    ),
+    click.option("--start-sequence", type=click.IntRange(1), default=None, help="from a sequence"),
+)
+async def sub(
+    session: Session,
+    subjects: tuple[str, ...],
+    queue: str,
+    raw: bool,
+    subjects_only: bool,
+    headers_only: bool,
+    count: int | None,
+    wait: float | None,
+    stream: str,
+    **starts: Any,
+) -> None:
+    """Show messages as they come, until Ctrl-C.
+
+    \b
+    headrace sub 'orders.>'
+    headrace sub 'orders.>' --all            what the stream has, then what comes
+    headrace sub --stream ORDERS --since 1h
+
+    With --stream, or one of the options that say where to begin, a stream is read in order, without leaving
+    a trace on it; otherwise only what is published from now on is seen.
+    """
+    begins = [name for name in _STARTS if starts[name]]
+    if len(begins) > 1:
+        raise Failure("give one place to begin: --all, --new, --last, --since, …")
+    if not subjects and not stream:
+        raise Failure("give a subject, such as 'orders.>', or --stream")
+    show = Show(session, raw=raw, subjects_only=subjects_only, headers_only=headers_only)
+    words = " ".join(subjects) or "everything"
+    if stream or begins:
+        stream = stream or await _stream_of(session, subjects[0])
+        session.output.note(f"reading {words} of stream {stream}; Ctrl-C ends it")
+        messages = _stored(session, stream, subjects, starts, headers_only)
+        await _each(messages, show.stored, count, wait)
+        return
+    subscriptions = [await session.connection.subscribe(each, queue=queue) for each in subjects]
+    await session.connection.flush()
+    session.output.note(f"listening on {words}; Ctrl-C ends it")
+    await _each(_merged([aiter(each) for each in subscriptions]), show.message, count, wait)
+
+
+async def _each(
+    messages: AsyncIterator[Any], show: Any, count: int | None, wait: float | None
+) -> None:
+    """Show up to ``count``, until none comes for ``wait`` seconds."""
+    shown = 0
+    while count is None or shown < count:
+        try:
+            async with asyncio.timeout(wait):
+                message = await anext(messages)
+        except (TimeoutError, StopAsyncIteration):
+            return
+        show(message)
+        shown += 1
+
+
+async def _merged(iterators: list[AsyncIterator[Any]]) -> AsyncIterator[Any]:
+    """What any of them has next."""
+    if len(iterators) == 1:
+        async for message in iterators[0]:
+            yield message
+        return
+    waiting = {asyncio.ensure_future(anext(each)): each for each in iterators}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for future in done:
+                iterator = waiting.pop(future)
+                waiting[asyncio.ensure_future(anext(iterator))] = iterator
+                yield future.result()
+    finally:
+        for future in waiting:
+            future.cancel()
+
+
+async def _stream_of(session: Session, subject: str) -> str:
+    names = [name async for name in session.js.stream_names(subject=subject)]
+    if len(names) != 1:
+        which = f"several streams have it: {', '.join(names)}" if names else "no stream has it"
+        raise Failure(f"subject {subject!r}: {which}; --stream says which one to read")
+    return names[0]
+
+
+async def _stored(
+    session: Session,
+    stream: str,
+    subjects: tuple[str, ...],
+    starts: dict[str, Any],
+    headers_only: bool,
+) -> AsyncIterator[JetStreamMessage]:
+    config = ConsumerConfig(filter_subjects=subjects, headers_only=headers_only, **start_of(starts))
+    ordered = await session.js.ordered_consumer(stream, config)
+    async with ordered.consume() as messages:
+        async for message in messages:
+            yield message
+
+
+def start_of(starts: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a consumer's configuration that say where to begin."""
+    if starts["since"]:
+        moment: datetime = starts["since"]
+        text = format_time(round(moment.timestamp() * 1e9))
+        return {"deliver_policy": "by_start_time", "opt_start_time": text}
+    if starts["start_sequence"]:
+        number = starts["start_sequence"]
+        return {"deliver_policy": "by_start_sequence", "opt_start_seq": number}
+    for name in ("new", "last", "last_per_subject"):
+        if starts[name]:
+            return {"deliver_policy": name}
+    return {"deliver_policy": "all"}

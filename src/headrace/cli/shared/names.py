@@ -1,0 +1,52 @@
+"""Arguments that name something at the server, and complete it in the shell."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
+
+import click
+
+from ...client import JetStream
+from ...errors import HeadraceError
+from .output import Output
+from .verbs import Declare, connected
+from .where import given_above, where
+
+__all__ = ["BUCKET", "CONSUMER", "OBJECTS", "STREAM"]
+
+_COMPLETING_S: Final = 1.0  # a shell waits for it
+
+Listed = Callable[[JetStream, dict[str, Any]], AsyncIterator[str]]
+
+
+def _completing(listed: Listed) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+        async def ask() -> list[str]:
+            given = {**given_above(context), "timeout": _COMPLETING_S}
+            async with asyncio.timeout(_COMPLETING_S), connected(where(given), Output()) as session:
+                return [name async for name in listed(session.js, context.params)]
+
+        try:
+            names = asyncio.run(ask())
+        except (HeadraceError, TimeoutError):
+            return []  # a shell that completes shows no errors
+        return [name for name in sorted(names) if name.startswith(begun)]
+
+    return complete
+
+
+STREAM: Final[Declare] = click.argument(
+    "stream", shell_complete=_completing(lambda js, given: js.stream_names())
+)
+CONSUMER: Final[Declare] = click.argument(
+    "consumer",
+    shell_complete=_completing(lambda js, given: js.consumer_names(given.get("stream") or "")),
+)
+BUCKET: Final[Declare] = click.argument(
+    "bucket", shell_complete=_completing(lambda js, given: js.key_values())
+)
+OBJECTS: Final[Declare] = click.argument(
+    "bucket", shell_complete=_completing(lambda js, given: js.object_stores())
+)

@@ -1,0 +1,177 @@
+"""The configuration of a stream as it is typed: options, and a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+from ...api.base import D, Document, DocumentError, from_wire, read_json
+from ...api.streams import (
+    Placement,
+    Republish,
+    StreamSource,
+    SubjectTransformConfig,
+)
+from ..shared.errors import Failure
+from ..shared.units import DURATION, SIZE
+from ..shared.verbs import Declare
+
+__all__ = ["SETTINGS", "changes_of", "config_file", "key_values"]
+
+_STORAGE: Final = {"file": "file", "f": "file", "memory": "memory", "m": "memory"}
+_RETENTION: Final = {
+    "limits": "limits", "interest": "interest", "work": "workqueue", "workqueue": "workqueue",
+    "workq": "workqueue",
+}  # fmt: skip
+
+
+def _switch(name: str, text: str) -> Declare:
+    return click.option(f"--{name}/--no-{name}", default=None, help=text)
+
+
+SETTINGS: Final[tuple[Declare, ...]] = (
+    click.option("--subjects", multiple=True, metavar="SUBJECT", help="repeatable, or with commas"),
+    click.option("--description", metavar="TEXT", default=None),
+    click.option("--storage", type=click.Choice(list(_STORAGE)), default=None, help="where (file)"),
+    click.option("--retention", type=click.Choice(list(_RETENTION)), default=None, help="(limits)"),
+    click.option("--discard", type=click.Choice(["old", "new"]), default=None, help="when full (old)"),
+    click.option("--max-age", type=DURATION, default=None, help="remove messages older than this"),
+    click.option("--max-bytes", type=SIZE, default=None, help="how many bytes it holds"),
+    click.option("--max-msgs", type=int, default=None, help="how many messages it holds"),
+    click.option("--max-msgs-per-subject", type=int, default=None, help="how many of each subject"),
+    click.option("--max-msg-size", type=SIZE, default=None, help="the largest message"),
+    click.option("--max-consumers", type=int, default=None),
+    click.option("--dupe-window", type=DURATION, default=None, help="how long message ids are remembered"),
+    click.option("--replicas", type=int, default=None, help="copies in a cluster"),
+    click.option("--compression", type=click.Choice(["none", "s2"]), default=None),
+    click.option("--first-sequence", type=int, default=None, help="of a new stream"),
+    click.option("--mirror", metavar="STREAM", default=None, help="copy this stream"),
+    click.option("--source", multiple=True, metavar="STREAM", help="collect from these; repeatable"),
+    click.option("--transform", metavar="FROM:TO", default=None, help="store under another subject"),
+    click.option("--republish", metavar="FROM:TO", default=None, help="publish again what is stored"),
+    click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="repeatable"),
+    click.option("--cluster", metavar="NAME", default=None, help="where to place it"),
+    click.option("--tag", multiple=True, metavar="TAG", help="place it at servers with these tags"),
+    _switch("allow-direct", "direct get (yes)"),
+    _switch("allow-rollup", "messages that replace all before them"),
+    _switch("allow-msg-ttl", "messages with a TTL"),
+    _switch("allow-counter", "counters"),
+    _switch("allow-schedules", "scheduled messages"),
+    _switch("allow-batch", "atomic batches"),
+    _switch("allow-fast-batch", "fast batches"),
+    _switch("deny-delete", "messages cannot be deleted"),
+    _switch("deny-purge", "cannot be purged"),
+    _switch("discard-per-subject", "refuse new messages of a full subject"),
+    click.option("--config", "file", type=click.Path(dir_okay=False, path_type=Path), default=None,
+        metavar="FILE", help="a configuration in JSON, as `stream info --json` prints it"),
+)  # fmt: skip
+
+_FIELDS: Final = {
+    "description": "description", "max_age": "max_age", "max_bytes": "max_bytes", "max_msgs": "max_msgs",
+    "max_msgs_per_subject": "max_msgs_per_subject", "max_msg_size": "max_msg_size", "discard": "discard",
+    "max_consumers": "max_consumers", "dupe_window": "duplicate_window", "replicas": "num_replicas",
+    "compression": "compression", "first_sequence": "first_seq", "allow_direct": "allow_direct",
+    "allow_rollup": "allow_rollup_hdrs", "allow_msg_ttl": "allow_msg_ttl",
+    "allow_counter": "allow_msg_counter", "allow_schedules": "allow_msg_schedules",
+    "allow_batch": "allow_atomic", "allow_fast_batch": "allow_batched", "deny_delete": "deny_delete",
+    "deny_purge": "deny_purge", "discard_per_subject": "discard_new_per_subject",
+}  # fmt: skip
+"""The fields of a configuration by the option that sets them."""
+
+
+def changes_of(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that these options set. Raises Failure for what cannot be read."""
+    found = {field: given[name] for name, field in _FIELDS.items() if given[name] is not None}
+    if given["storage"]:
+        found["storage"] = _STORAGE[given["storage"]]
+    if given["retention"]:
+        found["retention"] = _RETENTION[given["retention"]]
+    subjects = [each for text in given["subjects"] for each in text.split(",") if each]
+    if subjects:
+        found["subjects"] = tuple(subjects)
+    if given["mirror"]:
+        found["mirror"] = StreamSource(name=given["mirror"])
+    if given["source"]:
+        found["sources"] = tuple(StreamSource(name=each) for each in given["source"])
+    if given["transform"]:
+        src, dest = _pair("--transform", given["transform"])
+        found["subject_transform"] = SubjectTransformConfig(src=src, dest=dest)
+    if given["republish"]:
+        src, dest = _pair("--republish", given["republish"])
+        found["republish"] = Republish(src=src, dest=dest)
+    if given["metadata"]:
+        found["metadata"] = key_values(given["metadata"])
+    if given["cluster"] or given["tag"]:
+        found["placement"] = Placement(cluster=given["cluster"] or "", tags=given["tag"])
+    return found
+
+
+def _pair(option: str, text: str) -> tuple[str, str]:
+    src, colon, dest = text.partition(":")
+    if not colon or not dest:
+        raise Failure(
+            f"{option} {text!r}: accepted is FROM:TO, such as 'orders.*:copy.{{{{wildcard(1)}}}}'"
+        )
+    return src, dest
+
+
+def key_values(given: tuple[str, ...]) -> dict[str, str]:
+    """``KEY=VALUE`` of the command line. Raises Failure."""
+    found = {}
+    for each in given:
+        key, equals, value = each.partition("=")
+        if not equals or not key:
+            raise Failure(f"--metadata {each!r}: accepted is KEY=VALUE")
+        found[key] = value
+    return found
+
+
+def config_file(path: Path, kind: type[D]) -> D:
+    """A configuration out of a file in JSON: by itself, or as the ``config`` of what info prints.
+
+    Raises Failure: it cannot be read, or has a field that is not known.
+    """
+    try:
+        document = read_json(path.read_bytes())
+        if isinstance(document, dict) and isinstance(document.get("config"), dict):
+            document = document["config"]
+        if not isinstance(document, dict):
+            raise DocumentError("it is no JSON object")
+        return from_wire(document, kind, strict=True)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}") from None
+    except DocumentError as error:
+        raise Failure(f"{path}: {error}") from None
+
+
+def replaced(config: D, changes: Mapping[str, Any]) -> D:
+    """The configuration with these changes."""
+    return msgspec.structs.replace(config, **changes)
+
+
+def differences(before: Document, after: Document) -> list[tuple[str, str, str]]:
+    """The fields in which two configurations differ, with both values."""
+    from ...api.base import to_wire
+
+    old, new = to_wire(before), to_wire(after)
+    shown: list[tuple[str, str, str]] = []
+    for name in before.__struct_fields__:
+        if getattr(before, name) != getattr(after, name):
+            values = [
+                _shown(getattr(each, name), wire.get(name))
+                for each, wire in ((before, old), (after, new))
+            ]
+            shown.append((name, values[0], values[1]))
+    return shown
+
+
+def _shown(value: Any, wire: Any) -> str:
+    if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
+        return ", ".join(value)
+    if isinstance(value, Document | tuple | dict):
+        return str(wire)
+    return "yes" if value is True else "no" if value is False else str(value)

@@ -1,0 +1,105 @@
+"""view, get, find, report, subjects, graph."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace import sync
+from headrace.cli.stream.graph import sparkline
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture(params=[True, False], ids=["direct", "not direct"])
+def stream(request: pytest.FixtureRequest, js: sync.JetStream) -> sync.Stream:
+    stream = js.create_stream(name="A", subjects=["a.*"], allow_direct=request.param)
+    for number in range(1, 7):
+        js.publish(f"a.{number % 2}", b"message %d" % number, headers={"Number": str(number)})
+    stream.delete_message(2)
+    return stream
+
+
+def test_messages_are_shown_a_page_at_a_time(at_server: Run, stream: sync.Stream) -> None:
+    done = at_server("stream", "view", "A", "2")
+    lines = done.lines
+    assert lines[0].startswith("[1] a.1 at 20")
+    assert lines[1:4] == ["Number: 1", "", "message 1"]
+    assert done.err == "there is more: --id 4, or --all\n"
+    assert at_server("stream", "view", "A", "2", "--id", "4", "--raw").lines == [
+        "message 4",
+        "message 5",
+    ]
+    shown = at_server("stream", "view", "A", "1", "--all", "--json", "--subject", "a.1").lines
+    assert [json.loads(line)["seq"] for line in shown] == [1, 3, 5]
+    assert at_server("stream", "view", "A", "--since", "1h", "--raw").lines[0] == "message 1"
+    done = at_server("stream", "view", "A", "--subject", "b")
+    assert (done.status, done.out, done.err) == (0, "", "stream A has no such message\n")
+    stream.purge()
+    assert at_server("stream", "view", "A").err == "stream A has no such message\n"
+
+
+def test_one_message_is_shown(at_server: Run, stream: sync.Stream) -> None:
+    told = at_server("stream", "get", "A", "3", "--json").told
+    assert (told["seq"], told["payload"], told["headers"]) == (3, "message 3", {"Number": ["3"]})
+    assert at_server("stream", "get", "A", "-S", "a.0", "--raw").out == "message 6"
+    done = at_server("stream", "get", "A", "2")
+    assert (done.status, "has no message 2; it has 5, from 1 to 6" in done.err) == (1, True)
+    assert "no message of subject 'b'" in at_server("stream", "get", "A", "-S", "b").err
+    assert "give one of" in at_server("stream", "get", "A").err
+
+
+def test_streams_are_found_by_what_they_are(at_server: Run, js: sync.JetStream) -> None:
+    js.create_stream(name="EMPTY", subjects=["e"])
+    js.create_stream(name="FULL", subjects=["f"])
+    js.create_consumer("FULL", durable_name="c")
+    js.publish("f", b"x")
+    js.create_stream(name="COPY", mirror={"name": "FULL"})
+
+    def found(*words: str) -> list[str]:
+        lines: list[str] = at_server("stream", "find", *words, "--names").lines
+        return lines
+
+    assert found("--empty", "--subject", "e") == ["EMPTY"]
+    assert found("^F") == ["FULL"]
+    assert found("--consumers", "0", "--invert") == ["FULL"]
+    assert found("--mirrored") == ["COPY"]
+    assert found("--created", "1h", "--replicas", "1") == ["COPY", "EMPTY", "FULL"]
+    assert found("--idle", "1h", "--subject", "f") == []
+    assert at_server("stream", "find", "(").status == 2
+
+
+def test_the_report_says_who_holds_what(at_server: Run, js: sync.JetStream) -> None:
+    assert at_server("stream", "report").lines[0].startswith("no streams; ")
+    js.create_stream(name="BIG", subjects=["b"])
+    js.create_stream(name="SMALL", subjects=["s"])
+    js.publish("b", b"x" * 1000)
+    js.create_stream(name="COPY", sources=[{"name": "SMALL"}])
+    rows = at_server("stream", "report", "--json").told
+    assert rows[0]["stream"] == "BIG"
+    assert rows[0]["messages"] == 1
+    names = [row["stream"] for row in at_server("stream", "report", "--by", "name", "--json").told]
+    assert names == ["BIG", "COPY", "SMALL"]
+    assert at_server("stream", "report").lines[-1].split()[:3] == ["COPY", "source", "SMALL"]
+
+
+def test_subjects_are_counted(at_server: Run, stream: sync.Stream) -> None:
+    assert [line.split() for line in at_server("stream", "subjects", "A").lines[1:]] == [
+        ["a.0", "2"],
+        ["a.1", "3"],
+    ]
+    assert at_server("stream", "subjects", "A", "a.1", "--json").told == {"a.1": 3}
+
+
+def test_a_graph_off_the_terminal_is_lines(at_server: Run, js: sync.JetStream) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    done = at_server("stream", "graph", "A", "--interval", "1ms", "--count", "2", "--json")
+    looks = [json.loads(line) for line in done.lines]
+    assert [look["messages"] for look in looks] == [0, 0]
+    assert len(at_server("stream", "graph", "A", "--interval", "1ms", "--count", "1").lines) == 1
+    assert sparkline(deque([0.0, 5.0, 10.0])) == "▁▄█"
+    assert sparkline(deque([0.0, 0.0])) == "▁▁"

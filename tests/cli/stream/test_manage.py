@@ -1,0 +1,115 @@
+"""create, edit, rm, purge, rmm, seal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import sync
+
+Run = Callable[..., Any]
+
+
+def test_a_stream_is_created_from_options(at_server: Run, js: sync.JetStream) -> None:
+    words = "--subjects a.>,b --max-age 7d --max-bytes 1GB --retention work --storage memory"
+    words += (
+        " --dupe-window 1m --max-msgs 5 --discard new --metadata team=a --deny-delete --source S"
+    )
+    done = at_server("stream", "create", "A", *words.split())
+    assert done.status == 0, done.err
+    config = js.stream("A").info().config
+    assert config.subjects == ("a.>", "b")
+    assert (config.max_age, config.max_bytes, config.max_msgs) == (604_800, 1 << 30, 5)
+    assert (config.retention, config.storage, config.discard) == ("workqueue", "memory", "new")
+    assert (config.duplicate_window, config.deny_delete, config.allow_direct) == (60, True, True)
+    assert config.metadata["team"] == "a"
+    assert config.sources[0].name == "S"
+
+
+def test_the_second_run_changes_nothing_and_another_configuration_is_refused(
+    at_server: Run,
+) -> None:
+    assert at_server("stream", "add", "A", "--subjects", "a").status == 0
+    assert at_server("stream", "add", "A", "--subjects", "a").status == 0
+    done = at_server("stream", "add", "A", "--subjects", "b")
+    assert done.status == 1
+    assert "headrace stream edit" in done.err
+
+
+def test_a_stream_moves_by_its_configuration(
+    at_server: Run, js: sync.JetStream, tmp_path: Path
+) -> None:
+    js.create_stream(name="A", subjects=["a.*"], max_age=60)
+    file = tmp_path / "a.json"
+    file.write_text(at_server("stream", "info", "A", "--json").out)
+    assert at_server("stream", "rm", "A", "-f").status == 0
+    assert at_server("stream", "create", "--config", str(file)).status == 0
+    assert js.stream("A").info().config.max_age == 60
+    file.write_text('{"name": "A", "max_agee": 1}')
+    done = at_server("stream", "create", "--config", str(file))
+    assert (done.status, "unknown field" in done.err) == (1, True)
+    done = at_server("stream", "create", "--config", str(tmp_path / "none"))
+    assert "No such file" in done.err
+
+
+def test_editing_shows_what_changes_and_asks(at_server: Run, js: sync.JetStream) -> None:
+    js.create_stream(name="A", subjects=["a"], description="old")
+    words = ("stream", "edit", "A", "--max-msgs", "10", "--description", "new")
+    done = at_server(*words, "--dry-run")
+    assert [line.split() for line in done.lines] == [
+        ["SETTING", "NOW", "THEN"],
+        ["description", "old", "new"],
+        ["max_msgs", "-1", "10"],
+        ["would", "change", "stream", "A", "so"],
+    ]
+    assert (at_server(*words, answer="n\n").status, js.stream("A").info().config.max_msgs) == (
+        1,
+        -1,
+    )
+    assert at_server(*words, answer="y\n").status == 0
+    config = js.stream("A").info().config
+    assert (config.max_msgs, config.description, config.subjects) == (10, "new", ("a",))
+    done = at_server(*words, "--force")
+    assert (done.status, "nothing to change" in done.err) == (1, True)
+
+
+def test_what_destroys_asks_first(at_server: Run, js: sync.JetStream) -> None:
+    stream = js.create_stream(name="A", subjects=["a.*"])
+    for number in range(5):
+        js.publish(f"a.{number % 2}", b"x")
+    done = at_server("stream", "rm", "A", "--dry-run")
+    assert done.out.startswith("would delete stream A with 5 messages (")
+    done = at_server("stream", "rm", "A", answer="no\n")
+    assert (done.status, "nothing was changed" in done.err) == (1, True)
+    assert at_server("stream", "rm", "A").status == 1
+    assert at_server("stream", "purge", "A", "--subject", "a.1", "-f", "--json").told["purged"] == 2
+    assert at_server("stream", "purge", "A", "--keep", "2", "-f", "--json").told["purged"] == 1
+    assert at_server("stream", "rmm", "A", "3", "--force").status == 0
+    assert stream.info().state.messages == 1
+    assert at_server("stream", "seal", "A", answer="y\n").status == 0
+    assert stream.info().config.sealed
+    assert at_server("stream", "rm", "A", "--force").lines == ["deleted stream A"]
+    assert list(js.stream_names()) == []
+
+
+@pytest.mark.parametrize("verb", [("rm",), ("info",), ("edit",), ("view",), ("purge",)])
+def test_a_misspelt_stream_is_met_with_what_was_meant(
+    at_server: Run, js: sync.JetStream, verb: tuple[str, ...]
+) -> None:
+    js.create_stream(name="ORDERS", subjects=["a"])
+    done = at_server("stream", *verb, "ORDRES")
+    assert (done.status, done.err) == (
+        1,
+        "headrace: there is no stream 'ORDRES'; did you mean 'ORDERS'?\n",
+    )
+
+
+def test_a_name_is_needed(at_server: Run) -> None:
+    assert "give the stream a name" in at_server("stream", "create").err
+    shown = at_server("stream", "create", "A", "--subjects", "a", "--validate", "--json").told
+    assert shown["subjects"] == ["a"]
+    assert json.loads(at_server("stream", "ls", "--json").out) == []
