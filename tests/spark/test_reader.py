@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 import peers
+from headrace.api import base
+from headrace.api.times import parse_time
 from headrace.errors import AuthorizationError, ConfigurationError, ConnectFailedError
+from headrace.spark.columns import BatchBuilder
+from headrace.spark.control import Control
+from headrace.spark.direct import DirectGets, DirectRows
 from headrace.spark.link import Link
 from headrace.spark.offsets import DataLossError
 from headrace.spark.options import Connection
@@ -112,6 +117,100 @@ def test_a_work_queue_is_read_without_consuming_it(make_feed: Callable[..., Feed
     assert chunks[0].payloads[0] == b"m101"
     assert all(stamp > 0 for chunk in chunks for stamp in chunk.timestamps_ns)
     assert feed.control.stream_info().state.messages == 1200
+
+
+def test_a_work_queue_that_allows_it_is_read_by_direct_gets(
+    make_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = make_feed(retention="workqueue", allow_direct=True)
+    feed.publish_numbers(1, 2500)
+    gone = {1, 7, 8, 900, 2400, 2500}
+    for sequence in gone:
+        feed.call(f"STREAM.MSG.DELETE.{feed.name}", {"seq": sequence})
+    monkeypatch.setattr(Control, "get_many", None)  # the slow way is not taken
+    chunks = read(feed, plan(feed, 0, 2500))
+    assert sequences(chunks) == sorted(set(range(1, 2501)) - gone)
+    assert [p for c in chunks for p in c.payloads] == [b"m%d" % n for n in sequences(chunks)]
+    assert {s for c in chunks for s in c.subjects} == {f"{feed.name}.n".encode()}
+    assert {h for c in chunks for h in c.headers} == {b""}
+    assert sequences(read(feed, plan(feed, 100, 200))) == list(range(101, 201))
+    assert sequences(read(feed, plan(feed, 2498, 2500))) == [2499]
+    assert sequences(read(feed, plan(feed, 2499, 2500))) == []
+    assert feed.control.stream_info().state.messages == 2494
+
+
+def test_rows_of_direct_gets_are_those_of_single_gets_headers_and_times_included(
+    make_feed: Callable[..., Feed],
+) -> None:
+    feed = make_feed(retention="workqueue", allow_direct=True)
+    blocks = [
+        b"NATS/1.0\r\nA: b\r\n\r\n",
+        b"NATS/1.0\r\nNats-Stream: X\r\nNats-Subject: forged\r\n\r\n",
+        b"NATS/1.0\r\nno colon\r\n\r\n",
+    ]
+    requests = [(f"{feed.name}.h", b"x")] * len(blocks)
+    feed.link.request_many(requests, blocks)
+    feed.publish_numbers(1, 3)
+    direct = read(feed, plan(feed, 0, 6))[0]
+    config = feed.control.stream_info().config
+    feed.call(f"STREAM.UPDATE.{feed.name}", {**base.to_wire(config), "allow_direct": False})
+    single = read(feed, plan(feed, 0, 6))[0]
+    assert direct.times
+    assert [parse_time(time.decode()) for time in direct.times] == single.timestamps_ns
+    assert direct.headers[0] == single.headers[0]
+    assert direct._replace(headers=[], times=[], timestamps_ns=single.timestamps_ns) == (
+        single._replace(headers=[])
+    )
+    columns = ("sequence", "timestamp", "subject", "data")
+    built = [BatchBuilder(columns, feed.name).build(chunk) for chunk in (direct, single)]
+    assert built[0].equals(built[1])
+
+
+def test_a_user_who_may_not_get_directly_reads_a_work_queue_one_by_one(
+    make_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = make_feed(retention="workqueue", allow_direct=True)
+    feed.publish_numbers(1, 10)
+
+    def refused(*_: object) -> None:
+        raise AuthorizationError("the server said: Permissions Violation")
+
+    monkeypatch.setattr(DirectGets, "ask", refused)
+    time = Time()
+    with contextlib.ExitStack() as stack:
+
+        def connect() -> Link:
+            link = feed.connect()
+            stack.callback(link.close)
+            return link
+
+        found = read_range(connect, plan(feed, 0, 10), time.patience(5.0))
+        assert sequences(list(found)) == list(range(1, 11))
+
+
+def test_an_answer_of_a_copy_that_lags_is_not_taken_for_the_end(
+    make_feed: Callable[..., Feed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed = make_feed(retention="workqueue", allow_direct=True)
+    feed.publish_numbers(1, 10)
+    take, answers = DirectGets.take_all, iter([True, False])
+
+    def lagging(gets: DirectGets) -> DirectRows:
+        rows = take(gets)
+        return DirectRows([], [], [], [], []) if next(answers) else rows
+
+    monkeypatch.setattr(DirectGets, "take_all", lagging)
+    time = Time()
+    with contextlib.ExitStack() as stack:
+
+        def connect() -> Link:
+            link = feed.connect()
+            stack.callback(link.close)
+            return link
+
+        found = read_range(connect, plan(feed, 0, 10), time.patience(5.0))
+        assert sequences(list(found)) == list(range(1, 11))
+    assert len(time.slept) == 1
 
 
 def test_messages_that_expire_during_the_read_are_reported(make_feed: Callable[..., Feed]) -> None:

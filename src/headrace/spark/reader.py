@@ -1,15 +1,17 @@
 """Reads exactly the messages ``(lo, hi]`` of a stream, in order, as chunks of rows.
 
-There are two ways, chosen by the stream's retention. One is an ephemeral pull consumer without
-acknowledgements (two requests overlap, so the server never waits for us). Where such a consumer is not
-allowed (work queues), it is one STREAM.MSG.GET per sequence, many in flight. Both continue from their
-position if a connection breaks, and both return the same rows for the same range on every read.
+The way is chosen by the stream's retention. Usually it is an ephemeral pull consumer without acknowledgements
+(two requests overlap, so the server never waits for us). Where such a consumer is not allowed (work queues),
+it is direct gets in batches, if the stream allows those, and otherwise one STREAM.MSG.GET per sequence, many
+in flight. All continue from their position if a connection breaks, and all return the same rows for the same
+range on every read.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import Final, NamedTuple
@@ -19,10 +21,11 @@ from ..api.acks import parse_ack_subject
 from ..api.consumers import ConsumerInfo, PullRequest
 from ..api.names import api_subject
 from ..api.streams import StreamConfig
-from ..errors import ConnectionClosedError, HeadraceError, TimeoutError_
+from ..errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ..message import StoredMessage
 from ..wire import Frame
 from .control import Control, StreamMissingError, settled_head
+from .direct import DirectGets, DirectRows
 from .link import Link
 from .loss import can_lose, may_be_loss
 from .offsets import DataLossError, Offset, StreamHead, check_epoch, reset_of
@@ -44,8 +47,8 @@ ORDINARY: Final = (b"404", b"408")
 class Chunk(NamedTuple):
     """Rows, column by column.
 
-    The position of a row in the stream is either in its ack subject (``acks``, parsed in bulk later) or in
-    ``sequences`` and ``timestamps_ns``; the other is empty.
+    The position of a row in the stream is either in its ack subject (``acks``, parsed in bulk later), or in
+    ``sequences`` and one of ``timestamps_ns`` and ``times`` (RFC 3339); what is not used is empty.
     """
 
     subjects: list[bytes]
@@ -54,6 +57,7 @@ class Chunk(NamedTuple):
     acks: list[bytes]
     sequences: list[int]
     timestamps_ns: list[int]
+    times: list[bytes]
 
 
 class ReadPlan(NamedTuple):
@@ -95,6 +99,10 @@ def read_range(
         reader.release()
 
 
+class _LaggingCopyError(TimeoutError_):
+    """A server that answers has fewer messages than the leader."""
+
+
 class _StalledError(TimeoutError_):
     """The server is up but does not deliver: a retry would only take as long again."""
 
@@ -113,6 +121,7 @@ class _RangeReader:
         self._pattern = ""
         self._sid = b""
         self._limited = False
+        self._may_get_directly = True
 
     def chunks(self) -> Iterator[Chunk]:
         while True:
@@ -157,8 +166,7 @@ class _RangeReader:
             return
         self._limited = can_lose(config)
         if config.retention == "workqueue":
-            window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes))
-            yield from self._get_one_by_one(control, head.first_seq, head.last_seq, window)
+            yield from self._get(control, head, config)
             self._check_after(control)
             return
         if self._last < plan.hi:
@@ -324,6 +332,7 @@ class _RangeReader:
             [frame[3] for frame in frames],
             [],
             [],
+            [],
         )
 
     def _check_expiry(self, control: Control, last: int, rows: int) -> None:
@@ -343,6 +352,44 @@ class _RangeReader:
                 f"{before} were removed while a task was reading them (limits or purge). Read more often, "
                 "keep messages longer, or set failOnDataLoss=false to go on without them"
             )
+
+    def _get(self, control: Control, head: StreamHead, config: StreamConfig) -> Iterator[Chunk]:
+        if not (config.allow_direct and self._may_get_directly):
+            window = max(1, min(GETS_IN_FLIGHT, PULL_BYTES // head.mean_bytes))
+            yield from self._get_one_by_one(control, head.first_seq, head.last_seq, window)
+            return
+        try:
+            yield from self._get_directly(control, head)
+        except AuthorizationError:
+            # Users who may read messages one by one could do so before there were direct gets.
+            self._may_get_directly = False
+            raise ConnectionClosedError("this user may not get messages directly") from None
+
+    def _get_directly(self, control: Control, head: StreamHead) -> Iterator[Chunk]:
+        plan = self._plan
+        batch = max(1, min(plan.rows_per_chunk, PULL_BYTES // head.mean_bytes))
+        gets = DirectGets(control.link, plan.stream, plan.read_timeout_s)
+
+        def ask() -> None:
+            if self._last < plan.hi:
+                gets.ask(self._last + 1, min(batch, plan.hi - self._last), CHUNK_BYTES)
+
+        try:
+            ask()
+            while self._last < plan.hi:
+                chunk = _from_direct(gets.take_all(), plan.hi)
+                if chunk.sequences:
+                    self._patience.restart()
+                    self._last = chunk.sequences[-1]
+                    ask()  # the server works while Spark takes these rows
+                    yield chunk
+                elif self._is_complete(control):
+                    self._last = plan.hi
+                else:
+                    self._patience.pause(_LaggingCopyError("a copy of the stream lags behind"))
+                    ask()
+        finally:
+            gets.close()
 
     def _get_one_by_one(
         self, control: Control, first_seq: int, last_seq: int, window: int
@@ -368,4 +415,19 @@ def _from_stored(rows: list[StoredMessage]) -> Chunk:
         [],
         [row.sequence for row in rows],
         [row.timestamp_ns for row in rows],
+        [],
+    )
+
+
+def _from_direct(rows: DirectRows, hi: int) -> Chunk:
+    """The rows up to ``hi``."""
+    count = bisect_right(rows.sequences, hi)
+    return Chunk(
+        rows.subjects[:count],
+        rows.payloads[:count],
+        rows.headers[:count],
+        [],
+        rows.sequences[:count],
+        [],
+        rows.times[:count],
     )
