@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from functools import lru_cache
 
 from .base import DocumentError
 
@@ -21,12 +22,17 @@ def format_time(timestamp_ns: int) -> str:
     if timestamp_ns == 0:
         return ZERO_TIME
     seconds, fraction = divmod(timestamp_ns, 1_000_000_000)
-    moment = _EPOCH + timedelta(seconds=seconds)
-    # Not strftime("%Y"): it does not pad years before 1000 on every platform.
-    text = moment.replace(tzinfo=None).isoformat(timespec="seconds")
+    text = _whole_seconds(seconds)
     if fraction:
         text += "." + f"{fraction:09d}".rstrip("0")
     return text + "Z"
+
+
+@lru_cache(maxsize=64)  # messages that are sent together were stored within few seconds
+def _whole_seconds(seconds: int) -> str:
+    moment = _EPOCH + timedelta(seconds=seconds)
+    # Not strftime("%Y"): it does not pad years before 1000 on every platform.
+    return moment.replace(tzinfo=None).isoformat(timespec="seconds")
 
 
 def parse_time(text: str) -> int:
