@@ -40,6 +40,9 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     },
     "streams": {
         "stream": Entry("manage streams and look into them", "stream:stream", ("str", "s")),
+        "consumer": Entry("manage consumers and read with them", "consumer:consumer", ("con", "c")),
+        "kv": Entry("keys and values in buckets", "kv:kv"),
+        "object": Entry("objects of any size in buckets", "object:objects", ("obj",)),
         "group": Entry("consumer groups: static and elastic, strict order for each key"),
     },
 }

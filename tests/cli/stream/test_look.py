@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import sync
+from headrace.api.streams import StreamSource
 from headrace.cli.stream.graph import sparkline
 
 Run = Callable[..., Any]
@@ -58,7 +59,7 @@ def test_streams_are_found_by_what_they_are(at_server: Run, js: sync.JetStream) 
     js.create_stream(name="FULL", subjects=["f"])
     js.create_consumer("FULL", durable_name="c")
     js.publish("f", b"x")
-    js.create_stream(name="COPY", mirror={"name": "FULL"})
+    js.create_stream(name="COPY", mirror=StreamSource(name="FULL"))
 
     def found(*words: str) -> list[str]:
         lines: list[str] = at_server("stream", "find", *words, "--names").lines
@@ -78,7 +79,7 @@ def test_the_report_says_who_holds_what(at_server: Run, js: sync.JetStream) -> N
     js.create_stream(name="BIG", subjects=["b"])
     js.create_stream(name="SMALL", subjects=["s"])
     js.publish("b", b"x" * 1000)
-    js.create_stream(name="COPY", sources=[{"name": "SMALL"}])
+    js.create_stream(name="COPY", sources=[StreamSource(name="SMALL")])
     rows = at_server("stream", "report", "--json").told
     assert rows[0]["stream"] == "BIG"
     assert rows[0]["messages"] == 1

@@ -76,6 +76,8 @@ def explain(error: HeadraceError) -> Told:
         return Told(text, ("--timeout 30s waits longer",), UNREACHABLE)
     if isinstance(error, JetStreamApiError):
         return Told(text, _STEPS.get(error.err_code, ()))
+    if isinstance(error, KeyError):  # of a bucket: its text is that of HeadraceError
+        return Told(text, ("headrace kv ls BUCKET        lists its keys",) if "key" in text else ())
     if isinstance(error, ConfigurationError):
         return Told(text, (), USAGE)
     return Told(text)

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
+import click
+
 from ...client import JetStream
 from ...errors import JetStreamApiError
 from .errors import Failure
@@ -41,7 +43,8 @@ async def tell_nearest(js: JetStream, given: Mapping[str, Any], error: JetStream
     ):
         name = given.get(parameter)
         if isinstance(name, str) and name and name not in listed:
-            command = "headrace kv add" if what == "bucket" else "headrace stream create"
+            kind = " ".join(click.get_current_context().command_path.split()[:2])
+            command = f"{kind} add" if what == "bucket" else "headrace stream create"
             raise _failure(what, name, listed, "", f"{command} {name}") from error
 
 

@@ -9,10 +9,11 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
+from ..shared.configuration import config_file, replaced
 from ..shared.errors import Failure
 from ..shared.verbs import Session, online
 from .info import stream_sheet
-from .settings import SETTINGS, changes_of, config_file, replaced
+from .settings import SETTINGS, changes_of
 
 __all__ = ["create"]
 

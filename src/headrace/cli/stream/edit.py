@@ -8,12 +8,12 @@ from typing import Any
 from ...api.base import to_wire
 from ...api.streams import StreamConfig
 from ..shared.asking import may_go_on
+from ..shared.configuration import config_file, differences, replaced
 from ..shared.errors import Failure
 from ..shared.names import STREAM
-from ..shared.output import Table
 from ..shared.verbs import Session, online
 from .info import stream_sheet
-from .settings import SETTINGS, changes_of, config_file, differences, replaced
+from .settings import SETTINGS, changes_of
 
 __all__ = ["edit"]
 
@@ -35,13 +35,10 @@ async def edit(
     config = config_file(file, StreamConfig) if file else before
     after = replaced(config, {**changes_of(given), "name": stream})
     changed = differences(before, after)
-    if not changed:
+    if not changed.rows:
         raise Failure("nothing to change; give settings such as --max-age 7d, or --config FILE")
-    table = Table(("SETTING", "NOW", "THEN"))
-    for row in changed:
-        table.add(*row)
     if session.output.is_text:
-        session.output.show(None, table)
+        session.output.show(None, changed)
     if may_go_on(session.output, f"change stream {stream} so", force=force, dry_run=dry_run):
         info = await found.update(after)
         session.output.show(to_wire(info), stream_sheet(info))

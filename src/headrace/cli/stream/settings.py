@@ -7,20 +7,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
-import msgspec
 
-from ...api.base import D, Document, DocumentError, from_wire, read_json
 from ...api.streams import (
     Placement,
     Republish,
     StreamSource,
     SubjectTransformConfig,
 )
+from ..shared.configuration import key_values
 from ..shared.errors import Failure
 from ..shared.units import DURATION, SIZE
 from ..shared.verbs import Declare
 
-__all__ = ["SETTINGS", "changes_of", "config_file", "key_values"]
+__all__ = ["SETTINGS", "changes_of"]
 
 _STORAGE: Final = {"file": "file", "f": "file", "memory": "memory", "m": "memory"}
 _RETENTION: Final = {
@@ -117,61 +116,3 @@ def _pair(option: str, text: str) -> tuple[str, str]:
             f"{option} {text!r}: accepted is FROM:TO, such as 'orders.*:copy.{{{{wildcard(1)}}}}'"
         )
     return src, dest
-
-
-def key_values(given: tuple[str, ...]) -> dict[str, str]:
-    """``KEY=VALUE`` of the command line. Raises Failure."""
-    found = {}
-    for each in given:
-        key, equals, value = each.partition("=")
-        if not equals or not key:
-            raise Failure(f"--metadata {each!r}: accepted is KEY=VALUE")
-        found[key] = value
-    return found
-
-
-def config_file(path: Path, kind: type[D]) -> D:
-    """A configuration out of a file in JSON: by itself, or as the ``config`` of what info prints.
-
-    Raises Failure: it cannot be read, or has a field that is not known.
-    """
-    try:
-        document = read_json(path.read_bytes())
-        if isinstance(document, dict) and isinstance(document.get("config"), dict):
-            document = document["config"]
-        if not isinstance(document, dict):
-            raise DocumentError("it is no JSON object")
-        return from_wire(document, kind, strict=True)
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}") from None
-    except DocumentError as error:
-        raise Failure(f"{path}: {error}") from None
-
-
-def replaced(config: D, changes: Mapping[str, Any]) -> D:
-    """The configuration with these changes."""
-    return msgspec.structs.replace(config, **changes)
-
-
-def differences(before: Document, after: Document) -> list[tuple[str, str, str]]:
-    """The fields in which two configurations differ, with both values."""
-    from ...api.base import to_wire
-
-    old, new = to_wire(before), to_wire(after)
-    shown: list[tuple[str, str, str]] = []
-    for name in before.__struct_fields__:
-        if getattr(before, name) != getattr(after, name):
-            values = [
-                _shown(getattr(each, name), wire.get(name))
-                for each, wire in ((before, old), (after, new))
-            ]
-            shown.append((name, values[0], values[1]))
-    return shown
-
-
-def _shown(value: Any, wire: Any) -> str:
-    if isinstance(value, tuple) and all(isinstance(each, str) for each in value):
-        return ", ".join(value)
-    if isinstance(value, Document | tuple | dict):
-        return str(wire)
-    return "yes" if value is True else "no" if value is False else str(value)

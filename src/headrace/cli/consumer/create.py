@@ -1,0 +1,56 @@
+"""``headrace consumer create STREAM [CONSUMER]``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...api.base import to_wire
+from ...api.consumers import ConsumerConfig
+from ..shared.configuration import config_file, replaced
+from ..shared.errors import Failure
+from ..shared.names import STREAM
+from ..shared.verbs import Session, online
+from .info import consumer_sheet
+from .settings import SETTINGS, changes_of
+
+__all__ = ["create"]
+
+
+@online(
+    STREAM,
+    click.argument("consumer", required=False),
+    click.option("--ephemeral", is_flag=True, help="removed when nobody uses it"),
+    click.option("--pull", is_flag=True, hidden=True),  # of the nats tool, where it is a choice
+    *SETTINGS,
+)
+async def create(
+    session: Session,
+    stream: str,
+    consumer: str | None,
+    ephemeral: bool,
+    pull: bool,
+    file: Path | None,
+    **given: Any,
+) -> None:
+    """Create a consumer of a stream.
+
+    \b
+    headrace consumer create ORDERS billing
+    headrace consumer create ORDERS returns --filter 'orders.returned' --wait 2m --max-deliver 5
+    headrace consumer create ORDERS worker --pinned-groups main
+
+    It is pulled from, unless --target says where to push. With --ephemeral it needs no name.
+    """
+    config = config_file(file, ConsumerConfig) if file else ConsumerConfig()
+    changes = changes_of(given)
+    if consumer:
+        changes |= {"name": consumer, "durable_name": "" if ephemeral else consumer}
+    elif not ephemeral and not config.name and not config.durable_name:
+        raise Failure("give the consumer a name, or --ephemeral")
+    made = await session.js.create_consumer(stream, replaced(config, changes))
+    found = made.cached_info
+    assert found is not None
+    session.output.show(to_wire(found), consumer_sheet(found))
