@@ -92,14 +92,19 @@ def test_a_wrong_value_is_named_with_what_is_accepted(name: str, value: str, sai
     [
         ({"splitBy": "partition"}, "needs the option 'partitions'"),
         ({"token": "t", "user": "u"}, "either 'token'"),
+        ({"token": "t", "creds": "me.creds"}, "one way to log in"),
+        ({"jwt": "eyJ0"}, "'jwt' needs 'nkeySeed'"),
+        ({"nkeySeed": "SUSECRET"}, "option 'nkeySeed': the NKEY seed"),
+        ({"jetstreamDomain": "hub", "jetstreamApiPrefix": "JS.hub"}, "either 'jetstreamDomain'"),
         ({"tlsCert": "c.pem"}, "belong together"),
         ({"servers": " , "}, "names no server"),
         ({"url": "nats://a", "servers": "nats://b"}, "given twice"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(extra: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said):
+    with pytest.raises(ConfigurationError, match=said) as raised:
         parse_options({"stream": "S", **extra})
+    assert "SECRET" not in str(raised.value)
 
 
 def test_a_missing_stream_says_how_to_name_it() -> None:

@@ -11,7 +11,6 @@ from ..api.base import Document
 from ..api.consumers import ConsumerConfig, ConsumerInfo, CreateConsumerRequest, ResetRequest
 from ..api.envelope import decode_response
 from ..api.messages import GetMessageRequest, GetMessageResponse, SuccessResponse
-from ..api.names import api_subject
 from ..api.streams import StreamConfig, StreamInfo, StreamNamesResponse
 from ..api.times import parse_time
 from ..errors import (
@@ -143,7 +142,7 @@ class Control:
 
     def get_many(self, sequences: range) -> list[StoredMessage]:
         """The existing messages of these sequences, in order; one round trip."""
-        subject = api_subject("STREAM", "MSG", "GET", self.stream)
+        subject = self.link.api("STREAM", "MSG", "GET", self.stream)
         answers = self.link.request_many([(subject, b'{"seq":%d}' % seq) for seq in sequences])
         found = []
         for answer in answers:
@@ -175,7 +174,7 @@ class Control:
         )
         name = config.durable_name or config.name
         tokens = ("CONSUMER", "CREATE", self.stream, *([name] if name else []))
-        return self._created(self.link.request(api_subject(*tokens), body))
+        return self._created(self.link.request(self.link.api(*tokens), body))
 
     def _created(self, answer: Reply) -> ConsumerInfo:
         try:
@@ -223,11 +222,11 @@ class Control:
             )
             for after in (lo, hi)
         ]
-        create = api_subject("CONSUMER", "CREATE", self.stream)
+        create = self.link.api("CONSUMER", "CREATE", self.stream)
         answers = self.link.request_many([(create, body) for body in bodies])
         infos = [self._created(answer) for answer in answers]
         self.link.request_many(
-            [(api_subject("CONSUMER", "DELETE", self.stream, info.name), b"") for info in infos]
+            [(self.link.api("CONSUMER", "DELETE", self.stream, info.name), b"") for info in infos]
         )
         return max(0, infos[0].num_pending - infos[1].num_pending)
 
@@ -271,5 +270,5 @@ class Control:
         return True
 
     def _call(self, tokens: tuple[str, ...], body: bytes, kind: type[D]) -> D:
-        answer = self.link.request(api_subject(*tokens), body)
+        answer = self.link.request(self.link.api(*tokens), body)
         return decode_response(answer.payload, kind)

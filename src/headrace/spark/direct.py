@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ..api.names import api_subject
 from ..errors import ConnectionClosedError, HeadraceError, NoRespondersError, ProtocolError
 from ..wire import Frame
 from .link import Link
@@ -35,7 +34,7 @@ class DirectGets:
 
     def __init__(self, link: Link, stream: str, timeout_s: float) -> None:
         self._link = link
-        self._subject = api_subject("DIRECT", "GET", stream)
+        self._subject = link.api("DIRECT", "GET", stream)
         self._timeout_s = timeout_s
         self._inbox, self._sid = link.subscribe()
 

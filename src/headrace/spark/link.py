@@ -14,7 +14,6 @@ import time
 from typing import Final, NamedTuple
 
 from ..client.net.handshake import (
-    Credentials,
     ServerAddress,
     ServerInfo,
     connect_command,
@@ -61,7 +60,7 @@ class Link:
         self._sock = sock
         self._parser = parser
         self._held: list[Frame] = []
-        self._inbox = f"_INBOX.{secrets.token_hex(8)}".encode()
+        self._inbox = f"{connection.inbox_prefix}.{secrets.token_hex(8)}".encode()
         self._numbers = itertools.count(1)
         self._live: set[bytes] = set()
         self.closed = False
@@ -76,6 +75,10 @@ class Link:
             ConfigurationError: a server URL or a certificate file is wrong.
         """
         addresses = parse_servers(list(connection.servers))
+        if any(address.websocket for address in addresses):
+            raise ConfigurationError(
+                "jetstream source: 'servers' has a WebSocket URL; accepted: nats:// and tls://"
+            )
         context = _tls_context(connection, addresses)
         reasons = []
         for address in addresses:
@@ -86,6 +89,10 @@ class Link:
             except (OSError, ConnectionClosedError, TimeoutError_) as error:
                 reasons.append(f"{address}: {_reason(error)}")
         raise ConnectFailedError("cannot reach a NATS server; " + "; ".join(reasons))
+
+    def api(self, *tokens: str) -> str:
+        """The subject of a JetStream API call, as this connection reaches it."""
+        return ".".join((self._connection.api_prefix, *tokens))
 
     def close(self) -> None:
         """Close the connection; further calls raise ConnectionClosedError."""
@@ -250,7 +257,7 @@ class Link:
 
 def _tls_context(connection: Connection, addresses: list[ServerAddress]) -> ssl.SSLContext | None:
     """The TLS context, if any option requires TLS."""
-    wanted = connection.tls or connection.tls_ca or connection.tls_cert
+    wanted = connection.tls or connection.tls_first or connection.tls_ca or connection.tls_cert
     if not wanted and not any(address.tls for address in addresses):
         return None
     try:
@@ -272,24 +279,31 @@ def _handshake(
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         deadline = time.monotonic() + connection.connect_timeout_s
+        if connection.tls_first:
+            sock = _encrypted(sock, connection, address, context)
         parser = Parser.for_client()
         info = parse_info(_await(sock, parser, INFO, deadline)[1])
-        secure = connection.tls or address.tls or info.tls_required
-        if secure:
-            context = context or ssl.create_default_context()
-            sock = context.wrap_socket(
-                sock, server_hostname=connection.tls_hostname or address.host
-            )
-        credentials = Credentials(connection.user, connection.password, connection.token)
-        command = connect_command(
-            info, credentials or address.credentials, name="headrace-spark", tls=secure
-        )
+        secure = connection.tls or connection.tls_first or address.tls or info.tls_required
+        if secure and not connection.tls_first:
+            sock = _encrypted(sock, connection, address, context)
+        credentials = connection.credentials(info.nonce) or address.credentials
+        command = connect_command(info, credentials, name="headrace-spark", tls=secure)
         sock.sendall(command + b"PING\r\n")
         _await(sock, parser, PONG, deadline)
     except BaseException:
         sock.close()
         raise
     return Link(connection, sock, parser, info)
+
+
+def _encrypted(
+    sock: socket.socket,
+    connection: Connection,
+    address: ServerAddress,
+    context: ssl.SSLContext | None,
+) -> ssl.SSLSocket:
+    context = context or ssl.create_default_context()
+    return context.wrap_socket(sock, server_hostname=connection.tls_hostname or address.host)
 
 
 def _await(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> Frame:

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 from ..api import base
 from ..api.acks import parse_ack_subject
 from ..api.consumers import ConsumerInfo, PullRequest
-from ..api.names import api_subject
 from ..api.streams import StreamConfig
 from ..errors import AuthorizationError, ConnectionClosedError, HeadraceError, TimeoutError_
 from ..message import StoredMessage
@@ -235,7 +234,7 @@ class _RangeReader:
         if pending == 0 and self._is_complete(control):
             return
         inbox, self._sid = link.subscribe()
-        subject = api_subject("CONSUMER", "MSG", "NEXT", plan.stream, self._consumer)
+        subject = link.api("CONSUMER", "MSG", "NEXT", plan.stream, self._consumer)
         asked = 0
         quiet_since = time.monotonic()
         while True:

@@ -6,7 +6,6 @@ import time
 
 from ..api import base
 from ..api.consumers import PullRequest
-from ..api.names import api_subject
 from .control import Control
 
 
@@ -24,7 +23,7 @@ class Tail:
             description="headrace: a Spark query waiting for news",
         )
         self._name = info.name
-        self._subject = api_subject("CONSUMER", "MSG", "NEXT", control.stream, info.name)
+        self._subject = control.link.api("CONSUMER", "MSG", "NEXT", control.stream, info.name)
         self._inbox, self._sid = control.link.subscribe()
 
     def stands_at(self, control: Control, seq: int) -> bool:

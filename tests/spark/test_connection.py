@@ -1,0 +1,125 @@
+"""Ways to log in and to reach JetStream, on the reference server."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import peers
+from headrace.errors import AuthorizationError, ConfigurationError
+from headrace.spark import link as link_module
+from headrace.spark.control import Control
+from headrace.spark.link import Link
+from headrace.spark.options import parse_options
+from headrace.spark.planning import Slice
+from headrace.spark.tasks import read_slice
+from headrace.wire import INFO, Frame, Parser
+from token_forge import Key, credentials, token
+
+pytestmark = pytest.mark.peer
+Serve = Callable[..., peers.ServerProcess]
+ALL = {"subs": -1, "data": -1, "payload": -1}
+ACCOUNT_LIMITS = {
+    **ALL, "mem_storage": -1, "disk_storage": -1, "streams": -1, "consumer": -1, "conn": -1,
+    "imports": -1, "exports": -1, "wildcards": True,
+}  # fmt: skip
+
+
+def reads(server: peers.ServerProcess, **given: str) -> int:
+    """Make a stream with two messages, if there is none, and read it as a task does. How many rows?"""
+    options = parse_options({"stream": "S", "servers": server.url, **given})
+    link = Link.open(options.connection)
+    try:
+        link.request(link.api("STREAM", "CREATE", "S"), b'{"name":"S","subjects":["s"]}')
+        before = Control(link, "S").head()[0].last_seq
+        for _ in range(2):
+            link.request("s", b"x")
+        piece = Slice(before, before + 2, epoch=Control(link, "S").head()[0].epoch)
+    finally:
+        link.close()
+    return sum(batch.num_rows for batch in read_slice(options, ("sequence", "data"), piece))
+
+
+def test_a_key_a_domain_and_inboxes_of_ones_own(nats_server: Serve, tmp_path: Path) -> None:
+    user, stranger = Key("U"), Key("U")
+    server = nats_server(
+        jetstream=False,
+        config=f"""
+        jetstream {{ store_dir: "{tmp_path}/js", domain: hub }}
+        authorization {{ users [
+            {{ nkey: {user.public}, permissions {{ subscribe: ["_SPARK.>"] }} }}
+        ] }}
+        """,
+    )
+    keyed = {"nkeySeed": user.seed, "inboxPrefix": "_SPARK"}
+    assert reads(server, **keyed) == 2
+    assert reads(server, **keyed, jetstreamDomain="hub") == 2
+    assert reads(server, **keyed, jetstreamApiPrefix="$JS.hub.API") == 2
+    with pytest.raises(AuthorizationError, match="Permissions"):
+        reads(server, nkeySeed=user.seed)
+    with pytest.raises(AuthorizationError, match="refused"):
+        reads(server, nkeySeed=stranger.seed)
+
+
+def test_a_credentials_file_or_its_parts(nats_server: Serve, tmp_path: Path) -> None:
+    operator, system, account, user = Key("O"), Key("A"), Key("A"), Key("U")
+    (tmp_path / "op.jwt").write_text(token(operator, operator, "operator"))
+    server = nats_server(
+        config=f"""
+        operator: "{tmp_path}/op.jwt"
+        system_account: {system.public}
+        resolver: MEMORY
+        resolver_preload {{
+            {system.public}: {token(operator, system, "account", limits=ALL)}
+            {account.public}: {token(operator, account, "account", limits=ACCOUNT_LIMITS)}
+        }}
+        """
+    )
+    jwt = token(account, user, "user", **ALL)
+    (tmp_path / "user.creds").write_text(credentials(jwt, user))
+    assert reads(server, creds=str(tmp_path / "user.creds")) == 2
+    assert reads(server, jwt=jwt, nkeySeed=user.seed) == 2
+    with pytest.raises(ConfigurationError, match="credentials file"):
+        reads(server, creds=str(tmp_path / "nowhere.creds"))
+
+
+def test_tls_first_with_a_client_certificate(
+    nats_server: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("openssl") is None:
+        peers.missing_peer("openssl", "install it")
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
+            "-nodes", "-keyout", "key.pem", "-out", "cert.pem", "-days", "2", "-subj", "/CN=spark",
+            "-addext", "subjectAltName=DNS:broker.example",
+        ],
+        cwd=tmp_path, check=True, capture_output=True,
+    )  # fmt: skip
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    server = nats_server(
+        config=f"""tls {{ cert_file: "{cert}", key_file: "{key}", ca_file: "{cert}", verify: true,
+                          handshake_first: "300ms" }}"""  # those who wait get its greeting then
+    )
+    awaited: list[tuple[bytes, bool]] = []
+    wait = link_module._await
+
+    def spy(sock: socket.socket, parser: Parser, op: bytes, deadline: float) -> Frame:
+        awaited.append((op, isinstance(sock, ssl.SSLSocket)))
+        return wait(sock, parser, op, deadline)
+
+    monkeypatch.setattr(link_module, "_await", spy)
+    given = {"tlsCa": cert, "tlsCert": cert, "tlsKey": key, "tlsHostname": "broker.example"}
+    assert reads(server, **given, tlsFirst="true") == 2
+    assert awaited[0] == (INFO, True)
+
+
+def test_a_websocket_is_refused_with_what_is_accepted() -> None:
+    with pytest.raises(ConfigurationError, match="accepted: nats:// and tls://"):
+        Link.open(parse_options({"stream": "S", "servers": "ws://127.0.0.1:1"}).connection)
