@@ -12,6 +12,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .api.consumers import ConsumerConfig, ConsumerInfo
+    from .api.error_codes import ErrorCode
     from .api.keywords import ConsumerFields, OrderedConsumerFields, StreamFields
     from .api.messages import PubAck
     from .api.streams import (
@@ -59,10 +60,12 @@ if TYPE_CHECKING:
     from .embedded import Broker
     from .errors import (
         AuthorizationError,
+        BucketNotFoundError,
         BufferFullError,
         ConfigurationError,
         ConnectFailedError,
         ConnectionClosedError,
+        ConsumerNotFoundError,
         DisconnectedError,
         HeadraceError,
         HeartbeatMissedError,
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
         PullError,
         ServerError,
         SlowConsumerError,
+        StreamNotFoundError,
     )
     from .errors import TimeoutError_ as TimeoutError  # noqa: A004
 
@@ -85,6 +89,7 @@ __all__ = [
     "Broker",
     "BrokerOptions",
     "BrokerSettings",
+    "BucketNotFoundError",
     "BufferFullError",
     "ConfigurationError",
     "ConnectFailedError",
@@ -95,11 +100,13 @@ __all__ = [
     "ConsumerConfig",
     "ConsumerFields",
     "ConsumerInfo",
+    "ConsumerNotFoundError",
     "Consumption",
     "Context",
     "DirectBatch",
     "DisconnectedError",
     "Entry",
+    "ErrorCode",
     "ExternalStream",
     "HeadraceError",
     "HeartbeatMissedError",
@@ -143,6 +150,7 @@ __all__ = [
     "StreamFields",
     "StreamInfo",
     "StreamMessage",
+    "StreamNotFoundError",
     "StreamSource",
     "SubjectTransformConfig",
     "Subscription",
@@ -155,21 +163,22 @@ __all__ = [
 
 _HOMES = {  # of what is neither an error nor in ``headrace.client``
     "Broker": "embedded",
-    "ConsumerConfig": "api.consumers",
-    "ConsumerInfo": "api.consumers",
-    "ExternalStream": "api.streams",
-    "PubAck": "api.messages",
-    "StreamConfig": "api.streams",
-    "StreamConsumerSource": "api.streams",
-    "StreamInfo": "api.streams",
-    "StreamSource": "api.streams",
-    "SubjectTransformConfig": "api.streams",
     "BrokerOptions": "broker.server",
     "BrokerSettings": "broker.server.config.keywords",
     "ConnectOptions": "client.net.connect_options",
+    "ConsumerConfig": "api.consumers",
     "ConsumerFields": "api.keywords",
+    "ConsumerInfo": "api.consumers",
+    "ErrorCode": "api.error_codes",
+    "ExternalStream": "api.streams",
     "OrderedConsumerFields": "api.keywords",
+    "PubAck": "api.messages",
+    "StreamConfig": "api.streams",
+    "StreamConsumerSource": "api.streams",
     "StreamFields": "api.keywords",
+    "StreamInfo": "api.streams",
+    "StreamSource": "api.streams",
+    "SubjectTransformConfig": "api.streams",
 }
 
 

@@ -14,6 +14,9 @@ HeadraceError
 ├── TimeoutError_               no answer came in time (also a builtin TimeoutError)
 ├── NoRespondersError           the subject of a request has no subscriber
 ├── JetStreamApiError           the server rejected it: code, err_code, description
+│   ├── ConsumerNotFoundError   … as there is no such consumer
+│   └── StreamNotFoundError     … as there is no such stream
+│       └── BucketNotFoundError … and so no such bucket, of keys and values or of objects
 ├── PullError                   a pull request ended with an error status
 ├── HeartbeatMissedError        a pull was silent for twice its idle heartbeat
 ├── SlowConsumerError           messages arrived faster than they were processed, and were dropped
@@ -31,10 +34,12 @@ import builtins
 
 __all__ = [
     "AuthorizationError",
+    "BucketNotFoundError",
     "BufferFullError",
     "ConfigurationError",
     "ConnectFailedError",
     "ConnectionClosedError",
+    "ConsumerNotFoundError",
     "DisconnectedError",
     "HeadraceError",
     "HeartbeatMissedError",
@@ -52,6 +57,7 @@ __all__ = [
     "StoreFullError",
     "StoreLockedError",
     "StoreReadError",
+    "StreamNotFoundError",
     "TimeoutError_",
 ]
 
@@ -123,7 +129,7 @@ class JetStreamApiError(HeadraceError):
 
     Attributes:
         code: the HTTP-like status (400, 404, 500, 503).
-        err_code: the JetStream error number, for example 10059.
+        err_code: the JetStream error number, for example 10059; ``headrace.ErrorCode`` has their names.
         description: the server's sentence.
     """
 
@@ -135,6 +141,18 @@ class JetStreamApiError(HeadraceError):
 
     def __str__(self) -> str:
         return f"{self.description} (code {self.code}, err_code {self.err_code})"
+
+
+class ConsumerNotFoundError(JetStreamApiError):
+    """There is no consumer of this name (``err_code`` 10014)."""
+
+
+class StreamNotFoundError(JetStreamApiError):
+    """There is no stream of this name (``err_code`` 10059)."""
+
+
+class BucketNotFoundError(StreamNotFoundError):
+    """There is no bucket of this name: no stream stands behind it (``err_code`` 10059)."""
 
 
 class PullError(HeadraceError):

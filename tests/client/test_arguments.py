@@ -115,11 +115,11 @@ async def test_pulls_say_what_they_accept(stream: Stream) -> None:
 
 
 async def test_a_lifetime_that_the_bucket_does_not_allow_is_explained(js: JetStream) -> None:
-    bucket = await js.create_key_value("ARGS", storage="memory")
+    bucket = await js.create_key_value("ARGS", storage="memory", message_ttl=False)
     for call in (bucket.put, bucket.create):
         with pytest.raises(JetStreamApiError) as caught:
             await call("key", b"x", ttl=5)
-        assert "marker_ttl" in caught.value.__notes__[0]
+        assert "message_ttl" in caught.value.__notes__[0]
     await js.delete_key_value("ARGS")
 
 

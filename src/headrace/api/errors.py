@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..errors import JetStreamApiError
+from ..errors import ConsumerNotFoundError, JetStreamApiError, StreamNotFoundError
 
 
 class ErrorSpec(NamedTuple):
@@ -27,14 +27,24 @@ class ErrorSpec(NamedTuple):
 
     def as_exception(self) -> JetStreamApiError:
         """The exception that the client raises for it."""
-        return JetStreamApiError(self.code, self.err_code, self.description)
+        return _exception(self.code, self.err_code, self.description)
 
 
 def api_error(error: dict[str, Any]) -> JetStreamApiError:
     """The exception for the ``error`` object of a response."""
-    return JetStreamApiError(
+    return _exception(
         int(error.get("code", 0)), int(error.get("err_code", 0)), str(error.get("description", ""))
     )
+
+
+def _exception(code: int, err_code: int, description: str) -> JetStreamApiError:
+    """Of the class that says what is missing, where there is one."""
+    kind = JetStreamApiError
+    if err_code == Errors.STREAM_NOT_FOUND.err_code:
+        kind = StreamNotFoundError
+    elif err_code == Errors.CONSUMER_NOT_FOUND.err_code:
+        kind = ConsumerNotFoundError
+    return kind(code, err_code, description)
 
 
 _Row = ErrorSpec

@@ -14,13 +14,14 @@ from ..api.streams import StreamConfig, StreamInfo
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
 from .jetstream.calls import Api, check_name
-from .jetstream.configuration import seconds, time_text
+from .jetstream.configuration import known_bucket, seconds, time_text
 from .jetstream.consumer import Consumer
 from .jetstream.consumers import Consumers
 from .jetstream.ordered import OrderedConsumer
 from .jetstream.stream import Stream
 from .jetstream.streams import Streams
-from .kv.config import KeyValueOptions, KeyValueStatus, bucket_config, stream_name_of
+from .kv import buckets
+from .kv.config import KeyValueOptions, KeyValueStatus, stream_name_of
 from .kv.keyvalue import KeyValue
 from .message import HeadersLike
 from .net.leaders import delivery_seconds
@@ -281,11 +282,11 @@ class JetStream:
         return await self._streams.put_either(config, values)
 
     async def stream(self, name: str) -> Stream:
-        """An existing stream. Raises JetStreamApiError (10059) if there is none of this name."""
+        """An existing stream. Raises StreamNotFoundError if there is none of this name."""
         return await self._streams.get(name)
 
     async def delete_stream(self, name: str) -> None:
-        """Delete a stream. Raises JetStreamApiError (10059) if there is none of this name.
+        """Delete a stream. Raises StreamNotFoundError if there is none of this name.
 
         A lost answer is not repeated: the stream may have been made anew since. After TimeoutError or
         DisconnectedError it may be gone or not.
@@ -303,7 +304,7 @@ class JetStream:
     # Consumers, without asking for the stream first
 
     async def consumer(self, stream: str, name: str) -> Consumer:
-        """An existing consumer. Raises JetStreamApiError (10014, 10059) if there is none."""
+        """An existing consumer. Raises ConsumerNotFoundError, or StreamNotFoundError."""
         return await Consumers(self._api, stream).get(name)
 
     async def create_consumer(
@@ -349,36 +350,40 @@ class JetStream:
     # Key-values
 
     async def key_value(self, bucket: str) -> KeyValue:
-        """An existing bucket. Raises JetStreamApiError (10059) if there is none of this name."""
-        return KeyValue(self._api, await self._streams.get(stream_name_of(bucket)), bucket)
+        """An existing bucket. Raises BucketNotFoundError if there is none of this name."""
+        with known_bucket(bucket):
+            stream = await self._streams.get(stream_name_of(bucket))
+        return KeyValue(self._api, stream, bucket)
 
     async def create_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
         """Create a bucket, or return the one there is if it is the same.
 
         What ``options`` are there is said in ``KeyValueOptions``: ``history``, ``ttl``, ``marker_ttl``, …
-        Raises JetStreamApiError (10058) if there is one with other settings.
+        ``direct`` and ``message_ttl``, in which clients differ, may be other in the one there is where
+        they are not named. Raises JetStreamApiError (10058) if it has other settings.
         """
-        config = bucket_config(bucket, options)
-        return KeyValue(self._api, await self._streams.put("CREATE", config), bucket)
+        return KeyValue(self._api, await buckets.create(self._streams, bucket, options), bucket)
 
     async def update_key_value(self, bucket: str, **options: Unpack[KeyValueOptions]) -> KeyValue:
-        """Give a bucket these settings; what is not named gets its default.
+        """Give a bucket these settings; what is not named gets its default, but for ``direct`` and
+        ``message_ttl``, which stay as they are.
 
-        Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
+        Raises BucketNotFoundError; JetStreamApiError if it cannot be changed so.
         """
-        config = bucket_config(bucket, options)
-        return KeyValue(self._api, await self._streams.put("UPDATE", config), bucket)
+        return KeyValue(self._api, await buckets.update(self._streams, bucket, options), bucket)
 
     async def create_or_update_key_value(
         self, bucket: str, **options: Unpack[KeyValueOptions]
     ) -> KeyValue:
-        """Make sure that a bucket exists with these settings."""
-        config = bucket_config(bucket, options)
-        return KeyValue(self._api, await self._streams.put_either(config), bucket)
+        """Make sure that a bucket exists with these settings, whichever client made it; as
+        ``create_key_value`` and ``update_key_value``."""
+        stream = await buckets.create_or_update(self._streams, bucket, options)
+        return KeyValue(self._api, stream, bucket)
 
     async def delete_key_value(self, bucket: str) -> None:
-        """Delete a bucket with everything in it. Raises JetStreamApiError (10059)."""
-        await self._streams.delete(stream_name_of(bucket))
+        """Delete a bucket with everything in it. Raises BucketNotFoundError."""
+        with known_bucket(bucket):
+            await self._streams.delete(stream_name_of(bucket))
 
     async def key_values(self) -> AsyncIterator[str]:
         """The name of each bucket."""
@@ -395,8 +400,10 @@ class JetStream:
     # Objects
 
     async def object_store(self, bucket: str) -> ObjectStore:
-        """An existing bucket of objects. Raises JetStreamApiError (10059) if there is none."""
-        return ObjectStore(self._api, await self._streams.get(object_stream_name(bucket)), bucket)
+        """An existing bucket of objects. Raises BucketNotFoundError if there is none."""
+        with known_bucket(bucket):
+            stream = await self._streams.get(object_stream_name(bucket))
+        return ObjectStore(self._api, stream, bucket)
 
     async def create_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
@@ -414,10 +421,11 @@ class JetStream:
     ) -> ObjectStore:
         """Give a bucket of objects these settings; what is not named gets its default.
 
-        Raises JetStreamApiError: there is no such bucket (10059), or it cannot be changed so.
+        Raises BucketNotFoundError; JetStreamApiError if it cannot be changed so.
         """
         config = object_bucket_config(bucket, options)
-        return ObjectStore(self._api, await self._streams.put("UPDATE", config), bucket)
+        with known_bucket(bucket):
+            return ObjectStore(self._api, await self._streams.put("UPDATE", config), bucket)
 
     async def create_or_update_object_store(
         self, bucket: str, **options: Unpack[ObjectStoreOptions]
@@ -427,8 +435,9 @@ class JetStream:
         return ObjectStore(self._api, await self._streams.put_either(config), bucket)
 
     async def delete_object_store(self, bucket: str) -> None:
-        """Delete a bucket with every object in it. Raises JetStreamApiError (10059)."""
-        await self._streams.delete(object_stream_name(bucket))
+        """Delete a bucket with every object in it. Raises BucketNotFoundError."""
+        with known_bucket(bucket):
+            await self._streams.delete(object_stream_name(bucket))
 
     async def object_stores(self) -> AsyncIterator[str]:
         """The name of each bucket of objects."""

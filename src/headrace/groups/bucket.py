@@ -97,7 +97,10 @@ class Records(Generic[G]):
         except GroupNotFoundError:
             pass
         try:
-            await self._js.create_key_value(self.bucket, num_replicas=replicas)
+            # As the other implementations make it.
+            await self._js.create_key_value(
+                self.bucket, num_replicas=replicas, direct=True, message_ttl=False
+            )
         except JetStreamApiError as error:
             if error.err_code != _EXISTS:  # somebody else was first, with other settings
                 raise
@@ -247,8 +250,9 @@ class Records(Generic[G]):
     def _missing(self, error: JetStreamApiError) -> GroupNotFoundError:
         """What to raise where the server has no such bucket, or not any more."""
         self._kv = None
+        said = error.description.rpartition(": ")[2]  # the server's words
         return GroupNotFoundError(
-            f"the {self.word} consumer group KV bucket doesn't exist: {error.description}; "
+            f"the {self.word} consumer group KV bucket doesn't exist: {said}; "
             "the first group that is created makes it"
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal, TypeVar
@@ -14,7 +15,7 @@ import msgspec
 from ...api.base import Document
 from ...api.streams import ExternalStream, StreamConfig, StreamSource
 from ...api.times import format_time
-from ...errors import ConfigurationError
+from ...errors import BucketNotFoundError, ConfigurationError, StreamNotFoundError
 
 D = TypeVar("D", bound=Document)
 
@@ -47,6 +48,17 @@ def bucket_name(bucket: str) -> str:
     return bucket
 
 
+@contextmanager
+def known_bucket(bucket: str) -> Iterator[None]:
+    """What misses the stream behind a bucket misses the bucket. Raises BucketNotFoundError."""
+    try:
+        yield
+    except StreamNotFoundError as error:
+        raise BucketNotFoundError(
+            error.code, error.err_code, f"there is no bucket {bucket!r}: {error.description}"
+        ) from error
+
+
 def bucket_stream(
     what: str, known: Iterable[str], options: Mapping[str, Any], **more: Any
 ) -> StreamConfig:
@@ -70,7 +82,6 @@ def bucket_stream(
         metadata=dict(options.get("metadata", {})),
         discard="new",
         allow_rollup_hdrs=True,
-        allow_direct=True,
         **more,
     )
 

@@ -52,7 +52,7 @@ class Stream:
     # The stream itself
 
     async def info(self, *, subjects: str = "", deleted: bool = False) -> StreamInfo:
-        """Configuration and state. Raises JetStreamApiError (10059) if the stream is gone.
+        """Configuration and state. Raises StreamNotFoundError if the stream is gone.
 
         Args:
             subjects: a pattern; the state then counts messages per matching subject.
@@ -259,7 +259,7 @@ class Stream:
         return await self._consumers.create(config, values, "")
 
     async def consumer(self, name: str) -> Consumer:
-        """An existing consumer. Raises JetStreamApiError (10014) if there is none of this name."""
+        """An existing consumer. Raises ConsumerNotFoundError if there is none of this name."""
         return await self._consumers.get(name)
 
     async def ordered_consumer(
@@ -275,7 +275,7 @@ class Stream:
         return ordered
 
     async def delete_consumer(self, name: str) -> None:
-        """Delete a consumer. Raises JetStreamApiError (10014) if there is none of this name."""
+        """Delete a consumer. Raises ConsumerNotFoundError if there is none of this name."""
         await self._consumers.delete(name)
 
     def consumers(self) -> AsyncIterator[ConsumerInfo]:

@@ -33,6 +33,9 @@ class Streams:
         await stream.info()
         return stream
 
+    async def info(self, name: str) -> StreamInfo:
+        return await Stream(self._api, check_name("stream", name)).info()
+
     async def put(
         self,
         verb: Literal["CREATE", "UPDATE"],

@@ -68,6 +68,13 @@ class KeyValueOptions(TypedDict, total=False):
     compression: bool
     """Whether the server compresses it on disk."""
 
+    direct: bool
+    """Whether every server that keeps it may answer ``get``, not only its leader: faster, and in a cluster
+    perhaps a little old. False, the default, as nats-py's; True of a mirror. nats.go's buckets have it."""
+
+    message_ttl: bool
+    """Whether single keys may have a ttl; True, the default, as nats-py's. It cannot be taken back."""
+
     metadata: Mapping[str, str]
 
 
@@ -128,6 +135,8 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
         raise ConfigurationError("a bucket is a mirror, or it has sources, but not both")
     ttl, marker_ttl = seconds(options.get("ttl", 0.0)), seconds(options.get("marker_ttl", 0.0))
     copies = mirror is not None or bool(sources)
+    if marker_ttl > 0 and not options.get("message_ttl", True):
+        raise ConfigurationError("marker_ttl needs message_ttl, which is given as False")
     window = min(ttl or DUPLICATE_WINDOW_MAX_S, DUPLICATE_WINDOW_MAX_S)
     return bucket_stream(
         "a bucket",
@@ -143,7 +152,8 @@ def bucket_config(bucket: str, options: KeyValueOptions) -> StreamConfig:
         sources=tuple(_source(bucket, source) for source in sources),
         deny_delete=True,
         duplicate_window=0.0 if copies else window,
-        allow_msg_ttl=marker_ttl > 0,
+        allow_direct=options.get("direct", mirror is not None),
+        allow_msg_ttl=options.get("message_ttl", mirror is None) or marker_ttl > 0,
         subject_delete_marker_ttl=marker_ttl,
     )
 

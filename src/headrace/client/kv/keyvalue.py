@@ -15,6 +15,7 @@ from ...api.streams import StreamInfo
 from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
 from ...wire.headers import Headers, parse_headers
 from ..jetstream.calls import Api
+from ..jetstream.configuration import known_bucket
 from ..jetstream.message import JetStreamMessage
 from ..jetstream.stored_message import StreamMessage, if_found
 from ..jetstream.stream import Stream
@@ -95,12 +96,13 @@ class KeyValue:
         return f"<KeyValue {self.bucket!r}>"
 
     async def info(self) -> StreamInfo:
-        """What the server says of the stream behind the bucket."""
-        return await self._stream.info()
+        """What the server says of the stream behind the bucket. Raises BucketNotFoundError if it is gone."""
+        with known_bucket(self.bucket):
+            return await self._stream.info()
 
     async def status(self) -> KeyValueStatus:
-        """The bucket's settings, and how much is in it."""
-        return KeyValueStatus.of(await self._stream.info())
+        """The bucket's settings, and how much is in it. Raises BucketNotFoundError if it is gone."""
+        return KeyValueStatus.of(await self.info())
 
     # Reading
 
@@ -270,7 +272,9 @@ class KeyValue:
 
     def _conflict(self, key: str, error: JetStreamApiError) -> Exception:
         if error.err_code == _TTL_DISABLED:
-            error.add_note(f"bucket {self.bucket!r} was made without marker_ttl, which a ttl needs")
+            error.add_note(
+                f"bucket {self.bucket!r} was made without message_ttl, which a ttl needs"
+            )
         if error.err_code not in _CHANGED:
             return error
         return KeyExistsError(

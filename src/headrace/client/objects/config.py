@@ -47,5 +47,6 @@ def object_bucket_config(bucket: str, options: ObjectStoreOptions) -> StreamConf
         ObjectStoreOptions.__annotations__,
         options,
         name=object_stream_name(bucket),
+        allow_direct=True,
         subjects=(f"$O.{bucket}.C.>", f"$O.{bucket}.M.>"),
     )

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from ...errors import ConfigurationError, DisconnectedError, TimeoutError_
 from ..jetstream.calls import Api
+from ..jetstream.configuration import known_bucket
 from ..jetstream.message import JetStreamMessage
 from ..jetstream.stored_message import if_found
 from ..jetstream.stream import Stream
@@ -67,8 +68,9 @@ class ObjectStore:
         return f"<ObjectStore {self.bucket!r}>"
 
     async def status(self) -> ObjectStoreStatus:
-        """The bucket's settings, and how much is in it."""
-        return ObjectStoreStatus.of(self.bucket, await self._stream.info())
+        """The bucket's settings, and how much is in it. Raises BucketNotFoundError if it is gone."""
+        with known_bucket(self.bucket):
+            return ObjectStoreStatus.of(self.bucket, await self._stream.info())
 
     async def seal(self) -> None:
         """Let nothing be changed any more; for good."""

@@ -1,0 +1,91 @@
+"""What is missing says so by its class, whatever was asked of it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+import headrace
+from headrace import BucketNotFoundError, ConsumerNotFoundError, ErrorCode, StreamNotFoundError
+from headrace.api.errors import Errors, ErrorSpec
+from headrace.client import JetStream, Stream
+
+Call = Callable[[JetStream, str], Awaitable[Any]]
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda js, name: js.stream("NONE"),
+        lambda js, name: js.delete_stream("NONE"),
+        lambda js, name: js.update_stream(name="NONE"),
+        lambda js, name: js.consumer("NONE", "c"),
+        lambda js, name: js.create_consumer("NONE", durable_name="c"),
+        lambda js, name: js.delete_consumer("NONE", "c"),
+    ],
+)
+async def test_a_stream(js: JetStream, call: Call) -> None:
+    with pytest.raises(StreamNotFoundError, match="stream not found") as caught:
+        await call(js, "")
+    assert caught.value.err_code == ErrorCode.STREAM_NOT_FOUND
+    assert not isinstance(caught.value, BucketNotFoundError)
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda js, name: js.consumer(name, "none"),
+        lambda js, name: js.delete_consumer(name, "none"),
+    ],
+)
+async def test_a_consumer(js: JetStream, stream: Stream, call: Call) -> None:
+    with pytest.raises(ConsumerNotFoundError) as caught:
+        await call(js, stream.name)
+    assert caught.value.err_code == ErrorCode.CONSUMER_NOT_FOUND
+
+
+@pytest.mark.peer
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda js, name: js.key_value("NONE"),
+        lambda js, name: js.update_key_value("NONE"),
+        lambda js, name: js.delete_key_value("NONE"),
+        lambda js, name: js.object_store("NONE"),
+        lambda js, name: js.update_object_store("NONE"),
+        lambda js, name: js.delete_object_store("NONE"),
+    ],
+)
+async def test_a_bucket(js: JetStream, call: Call) -> None:
+    with pytest.raises(BucketNotFoundError, match="there is no bucket 'NONE'") as caught:
+        await call(js, "")
+    assert (caught.value.code, caught.value.err_code) == (404, 10059)
+
+
+@pytest.mark.peer
+async def test_a_bucket_that_was_deleted(js: JetStream) -> None:
+    kv = await js.create_key_value("GONE", storage="memory")
+    await js.delete_key_value("GONE")
+    objects = await js.create_object_store("GONE", storage="memory")
+    await js.delete_object_store("GONE")
+    for ask in (kv.info, kv.status, objects.status):
+        with pytest.raises(BucketNotFoundError, match="'GONE'"):
+            await ask()
+
+
+def test_every_error_has_a_name() -> None:
+    rows = {name: row for name, row in vars(Errors).items() if isinstance(row, ErrorSpec)}
+    assert {code.name: code.value for code in ErrorCode} == {n: r.err_code for n, r in rows.items()}
+    assert ErrorCode(10071).name == "STREAM_WRONG_LAST_SEQUENCE"
+
+
+def test_they_are_one_family_and_survive_a_process_boundary() -> None:
+    error = BucketNotFoundError(404, 10059, "there is no bucket 'B'")
+    assert isinstance(error, StreamNotFoundError | headrace.JetStreamApiError)
+    copied = pickle.loads(pickle.dumps(error))
+    assert (type(copied), str(copied)) == (BucketNotFoundError, str(error))
