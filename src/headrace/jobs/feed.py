@@ -60,7 +60,7 @@ async def _feed(runtime: Runtime, config: FeedConfig) -> None:
         )
         prefix = _prefix(config.stream, created)
         while not runtime.draining.is_set():
-            batch: Batch = await consumer.fetch(config.batch, max_wait=_WAIT_S, eager=True)
+            batch: Batch = await consumer.fetch(config.batch, max_wait=_WAIT_S)
             if not batch:
                 continue
             messages = [message_of(prefix, message) for message in batch]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 import peers
-from headrace.client import Batch, Consumer, JetStream, Stream, connect
+from headrace.client import Batch, Connection, Consumer, JetStream, Stream, connect
 from headrace.errors import (
     ConfigurationError,
     ConnectionClosedError,
@@ -48,7 +48,7 @@ async def test_a_fetch_brings_what_was_asked_for_in_order(
     await ack_pending(consumer, 0)
     assert (await consumer.info()).num_pending == 1_500
     assert sequences(await consumer.fetch(1_000, no_wait=True)) == list(range(1_001, 2_001))
-    rest = await consumer.fetch(1_000, eager=True)
+    rest = await consumer.fetch(1_000)
     assert len(rest) == 500
     assert rest.status is not None
     assert rest.status.code == 404
@@ -67,14 +67,51 @@ async def test_nothing_there_is_an_empty_batch(js: JetStream, stream: Stream) ->
         await consumer.next(0.1)
 
 
-async def test_an_eager_fetch_returns_with_the_first_messages(
-    js: JetStream, stream: Stream
-) -> None:
+async def test_a_fetch_does_not_wait_for_more_than_is_there(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 3)
     consumer = await stream.create_consumer(durable_name="c")
-    fetching = asyncio.create_task(consumer.fetch(10, max_wait=5, eager=True))
+    batch = await asyncio.wait_for(consumer.fetch(10, max_wait=60), 5)
+    assert (len(batch), batch.status is not None and batch.status.code) == (3, 404)
+    ordered = await stream.ordered_consumer()
+    assert len(await asyncio.wait_for(ordered.fetch(10, max_wait=60), 5)) == 3
+
+
+async def test_a_fetch_waits_for_the_first_message(js: JetStream, stream: Stream) -> None:
+    consumer = await stream.create_consumer(durable_name="c")
+    fetching = asyncio.create_task(consumer.fetch(10, max_wait=60))
     await until_pulling(consumer)
     await js.publish(f"{stream.name}.a")
-    assert len(await asyncio.wait_for(fetching, 2)) == 1
+    assert len(await asyncio.wait_for(fetching, 5)) == 1
+
+
+async def test_a_fetch_that_is_not_eager_waits_for_all(js: JetStream, stream: Stream) -> None:
+    await fill(js, stream, 1)
+    consumer = await stream.create_consumer(durable_name="c")
+    fetching = asyncio.create_task(consumer.fetch(3, max_wait=60, eager=False))
+    await until_delivered(consumer, 1)
+    await fill(js, stream, 2)
+    assert len(await asyncio.wait_for(fetching, 5)) == 3
+
+
+async def test_a_fetch_behind_others_waits_in_its_turn(
+    connection: Connection, js: JetStream, stream: Stream
+) -> None:
+    """A server refuses a pull that would not wait while others wait for more than there is."""
+    await fill(js, stream, 10)
+    consumer = await stream.create_consumer(durable_name="c", max_ack_pending=5)
+    held = await consumer.fetch(5)
+    first = asyncio.create_task(consumer.fetch(10, max_wait=60, eager=False))
+    await until_pulling(consumer)
+    pulls = connection.stats().pulls
+    second = asyncio.create_task(consumer.fetch(10, max_wait=60))
+    await until_pulling(consumer, 2)
+    assert connection.stats().pulls == pulls + 2  # refused once, then it waited
+    await held.ack()
+    await until_delivered(consumer, 10)
+    await consumer.delete()
+    batches = [await asyncio.wait_for(task, 5) for task in (first, second)]
+    assert sorted(n for batch in batches for n in sequences(batch)) == [6, 7, 8, 9, 10]
+    assert all(batches)
 
 
 async def test_a_fetch_of_bytes_stops_before_more(js: JetStream, stream: Stream) -> None:
@@ -121,7 +158,7 @@ async def test_a_consumer_deleted_meanwhile_ends_the_fetch(js: JetStream, stream
 async def test_messages_before_an_error_are_handed_out(js: JetStream, stream: Stream) -> None:
     await fill(js, stream, 3)
     consumer = await stream.create_consumer(durable_name="c")
-    fetching = asyncio.create_task(consumer.fetch(10, max_wait=5))
+    fetching = asyncio.create_task(consumer.fetch(10, max_wait=5, eager=False))
     await until_delivered(consumer, 3)
     await consumer.delete()
     batch = await asyncio.wait_for(fetching, 2)
@@ -144,14 +181,14 @@ async def test_a_stalled_no_wait_ends_by_our_own_clock(js: JetStream, stream: St
 
 async def test_a_cancelled_fetch_sends_its_messages_back(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c", ack_wait=30)
-    fetching = asyncio.create_task(consumer.fetch(10, max_wait=10))
+    fetching = asyncio.create_task(consumer.fetch(10, max_wait=10, eager=False))
     await until_pulling(consumer)
     await fill(js, stream, 3)
     await until_delivered(consumer, 3)
     fetching.cancel()
     with pytest.raises(asyncio.CancelledError):
         await fetching
-    batch = await consumer.fetch(3, max_wait=2)
+    batch = await consumer.fetch(3, max_wait=2, eager=False)
     assert sorted(sequences(batch)) == [1, 2, 3]
     assert [message.metadata.delivered for message in batch] == [2, 2, 2]
     assert (await consumer.info()).num_waiting == 0
@@ -274,7 +311,7 @@ async def test_a_fetch_goes_on_after_a_reconnect(
         stream = await js.create_stream(name="S", subjects=["s.>"])
         consumer = await stream.create_consumer(durable_name="c")
         await js.publish("s.a", b"1")
-        fetching = asyncio.create_task(consumer.fetch(2, max_wait=10))
+        fetching = asyncio.create_task(consumer.fetch(2, max_wait=10, eager=False))
         await until_delivered(consumer, 1)
         await elapse(0.3, "nats-server writes down a little later that it has delivered")
         server.kill()

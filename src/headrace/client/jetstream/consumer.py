@@ -77,10 +77,10 @@ class Consumer:
         max_wait: float = MAX_WAIT_DEFAULT_S,
         heartbeat: float | None = None,
         no_wait: bool = False,
-        eager: bool = False,
+        eager: bool = True,
         **priority: Unpack[PriorityOptions],
     ) -> Batch:
-        """Up to ``max_messages`` messages, waiting up to ``max_wait`` seconds for all of them.
+        """What is there, up to ``max_messages`` messages, waiting up to ``max_wait`` seconds for the first.
 
         Nothing to deliver is an empty batch, not an error.
 
@@ -88,7 +88,7 @@ class Consumer:
             heartbeat: fail when the server is silent for twice as long; None: on for waits of more
                 than 30 seconds, 0: off.
             no_wait: only what is there now.
-            eager: wait for the first message, then take only what is there.
+            eager: False waits up to ``max_wait`` for all of ``max_messages``, as ``Fetch`` of nats.go.
             priority: ``group``, ``min_pending``, ``min_ack_pending``, ``priority`` of a consumer with
                 priority groups.
 
@@ -113,7 +113,7 @@ class Consumer:
         max_wait: float = MAX_WAIT_DEFAULT_S,
         heartbeat: float | None = None,
         no_wait: bool = False,
-        eager: bool = False,
+        eager: bool = True,
         **priority: Unpack[PriorityOptions],
     ) -> Batch:
         """As ``fetch``, up to ``max_bytes``: subject, ack subject, headers and payload count.
@@ -252,7 +252,7 @@ class Consumer:
     # The consumer itself
 
     async def info(self) -> ConsumerInfo:
-        """What the server says of it now. Raises JetStreamApiError (10014) if it is gone."""
+        """What the server says of it now. Raises ConsumerNotFoundError if it is gone."""
         self.cached_info = await self._call(ConsumerInfo, "INFO", repeatable=True)
         return self.cached_info
 
@@ -273,7 +273,7 @@ class Consumer:
         return self.cached_info
 
     async def delete(self) -> None:
-        """Delete it. Raises JetStreamApiError (10014) if it is gone. A lost answer is not repeated: it
+        """Delete it. Raises ConsumerNotFoundError if it is gone. A lost answer is not repeated: it
         may have been made anew since."""
         await self._call(SuccessResponse, "DELETE")
 
@@ -347,7 +347,7 @@ class Consumer:
             batch=batch,
             max_bytes=max_bytes,
             expires=0.0 if no_wait else max_wait,
-            no_wait=no_wait or eager,
+            no_wait=no_wait or (eager and batch > 1),
             idle_heartbeat=0.0 if no_wait else heartbeat,
             **priority,
         )

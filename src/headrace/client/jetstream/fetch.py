@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from ...api.consumers import PullRequest
+from ...api.names import REQUESTS_PENDING
 from ...errors import (
     ConnectionClosedError,
     HeartbeatMissedError,
@@ -110,6 +111,11 @@ class Fetch:
             return self._status.code in LAST_WORDS
         return not self._plan.max_bytes and len(self._frames) == self._plan.max_messages
 
+    @property
+    def _is_eager(self) -> bool:
+        """Whether it waits, but for the first messages only."""
+        return self._plan.request.no_wait and self._plan.request.expires > 0
+
     def _pull(self, request: PullRequest) -> bytes:
         self._pulls += 1
         if self._plan.pin.id:
@@ -159,6 +165,8 @@ class Fetch:
         elif meaning is Meaning.UNPINNED:
             self._plan.pin.lost()
             self._finish(status)
+        elif status.key == REQUESTS_PENDING and self._is_eager and not self._frames:
+            self._pull_again(no_wait=False)  # behind others; refused at once it would be no waiting
         elif meaning is Meaning.ENDED:
             self._finish(status)
         elif status.code == 503:
@@ -213,12 +221,15 @@ class Fetch:
 
     def connection_restored(self) -> None:
         self._last_heard = self._session.loop.time()
-        self._pull_again()
+        if self._is_eager and self._frames:
+            self._finish()
+        else:
+            self._pull_again()
 
     def connection_closed(self, reason: Exception) -> None:
         self._finish(error=ConnectionClosedError(str(reason)))
 
-    def _pull_again(self) -> None:
+    def _pull_again(self, *, no_wait: bool | None = None) -> None:
         """Ask for the rest, in the time that is left."""
         plan = self._plan
         remaining = self._deadline - self._session.loop.time()
@@ -230,6 +241,7 @@ class Fetch:
         again = msgspec.structs.replace(
             request,
             batch=plan.max_messages - len(self._frames),
+            no_wait=request.no_wait if no_wait is None else no_wait,
             max_bytes=plan.max_bytes - self._bytes if plan.max_bytes else 0,
             expires=remaining if request.expires else 0.0,
             idle_heartbeat=heartbeat if 2 * heartbeat <= remaining else 0.0,

@@ -86,9 +86,9 @@ class OrderedConsumer:
         max_wait: float = 5.0,
         heartbeat: float | None = None,
         no_wait: bool = False,
-        eager: bool = False,
+        eager: bool = True,
     ) -> Batch:
-        """The next messages, up to ``max_messages``, waiting up to ``max_wait`` seconds for them.
+        """The next messages, up to ``max_messages``, waiting up to ``max_wait`` seconds for the first.
 
         Arguments and errors are those of ``Consumer.fetch``, except that a missing consumer is replaced.
         """
@@ -105,7 +105,7 @@ class OrderedConsumer:
         max_wait: float = 5.0,
         heartbeat: float | None = None,
         no_wait: bool = False,
-        eager: bool = False,
+        eager: bool = True,
     ) -> Batch:
         """As ``fetch``, up to ``max_bytes``; see ``Consumer.fetch_bytes``."""
         return await self._fetch(
