@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigurationError
+from headrace.spark.decoding.options import DECODING_OPTIONS
 from headrace.spark.options import (
     CONNECTION_OPTIONS,
     OPTIONS,
@@ -14,6 +15,7 @@ from headrace.spark.options import (
     StartPosition,
     parse_options,
 )
+from headrace.spark.options.snapshot import SNAPSHOT_OPTIONS
 
 
 def test_only_the_stream_is_required() -> None:
@@ -189,7 +191,13 @@ def test_every_option_has_a_sentence_of_documentation() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "table"), [("source", SOURCE_OPTIONS), ("connection", CONNECTION_OPTIONS)]
+    ("name", "table"),
+    [
+        ("source", SOURCE_OPTIONS),
+        ("snapshot", SNAPSHOT_OPTIONS),
+        ("decoding", DECODING_OPTIONS),
+        ("connection", CONNECTION_OPTIONS),
+    ],
 )
 def test_the_documentation_lists_every_option_as_it_is(
     name: str, table: tuple[Option, ...]

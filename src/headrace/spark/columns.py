@@ -14,6 +14,8 @@ from ..errors import ConfigurationError, ProtocolError
 from ..subjects import SubjectFilter, partition
 from ..wire import parse_headers
 from .bad_messages import BadMessage, refuse
+from .decoding.decoder import Columns as DecodedColumns
+from .decoding.decoder import Decoder, MalformedError
 from .options import PartitionRule
 
 if TYPE_CHECKING:
@@ -32,34 +34,57 @@ COLUMNS: Final = {
     "partition": "int",
 }
 HEADERS_COLUMN: Final = {"headers": "map<string,array<string>>"}
+KEY_COLUMN: Final = {"key": "string"}  # of a key-value bucket
 _V1_TOKENS: Final = 9
+
+
+def own_columns(*, include_headers: bool, bucket: str = "") -> dict[str, str]:
+    """The source's own columns, and their types as Spark writes them."""
+    columns = (KEY_COLUMN if bucket else {}) | COLUMNS
+    return columns | HEADERS_COLUMN if include_headers else columns
 
 
 def ddl(*, include_headers: bool) -> str:
     """The source's schema as Spark writes it."""
-    columns = COLUMNS | HEADERS_COLUMN if include_headers else COLUMNS
+    columns = own_columns(include_headers=include_headers)
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 class Wanted(NamedTuple):
-    """A column of a user's schema: its name in the user's case, its type, and whether it may be null."""
+    """A column of a user's schema: its name in the user's case, its type, and whether it may be null.
+
+    ``source`` is the source's own column that it shows, by default that of its name; "" for one of the
+    decoded value, which then has an Arrow ``type``.
+    """
 
     name: str
     kind: str
     nullable: bool = True
+    source: str | None = None
+    type: pa.DataType | None = None
+
+    @property
+    def column(self) -> str:
+        """The source's own column that it shows; "" for one of the decoded value."""
+        return self.name.lower() if self.source is None else self.source
 
 
-def check_columns(wanted: Sequence[Wanted], *, include_headers: bool) -> tuple[Wanted, ...]:
+def check_columns(
+    wanted: Sequence[Wanted], *, include_headers: bool, bucket: str = ""
+) -> tuple[Wanted, ...]:
     """The columns that a user's schema requests, in its order. Names are case-insensitive, as in Spark.
 
     Raises:
         ConfigurationError: a column is unknown, has another type, or may be null though the schema says no.
     """
-    known = COLUMNS | HEADERS_COLUMN if include_headers else COLUMNS
-    for given, kind, nullable in wanted:
-        name = given.lower()
+    known = own_columns(include_headers=include_headers, bucket=bucket)
+    for one in wanted:
+        given, kind, nullable, name = one.name, one.kind, one.nullable, one.column
+        if not name:
+            continue
         if name not in known:
             hint = "; set includeHeaders=true for it" if name in HEADERS_COLUMN else ""
+            hint = "; it is there with the option bucket" if name in KEY_COLUMN else hint
             raise ConfigurationError(
                 f"jetstream source: no column {given!r}{hint}; there are: "
                 + ", ".join(f"{n} {k}" for n, k in known.items())
@@ -94,6 +119,8 @@ class BatchBuilder:
         rule: PartitionRule | None = None,
         selection: Selection | None = None,
         on_bad: Callable[[Sequence[BadMessage]], None] = refuse,
+        decoder: Decoder | None = None,
+        key_begins: int = 0,
     ) -> None:
         import pyarrow as pa
 
@@ -108,8 +135,11 @@ class BatchBuilder:
         if selection.subjects:
             self._matches = SubjectFilter(s.encode() for s in selection.subjects).matches
         fields = [c if isinstance(c, Wanted) else Wanted(c, COLUMNS.get(c, "")) for c in columns]
-        self._columns = tuple(field.name.lower() for field in fields)
-        types = [_arrow_type(name, pa) for name in self._columns]
+        self._columns = tuple(field.column for field in fields)
+        self._names = tuple(field.name for field in fields)
+        self._decoder = decoder
+        self._key_begins = key_begins
+        types = [field.type or _arrow_type(field.column, pa) for field in fields]
         self.schema = pa.schema(
             pa.field(field.name, kind, field.nullable)
             for field, kind in zip(fields, types, strict=True)
@@ -141,16 +171,26 @@ class BatchBuilder:
         mask = None
         if keep is not None:
             mask = pa.array(keep, pa.bool_()).take(subjects.indices)
+            if self._decoder is not None:  # what is not selected need not fit
+                left_out = {row for row, selected in enumerate(mask.to_pylist()) if not selected}
+                if left_out:
+                    return self._build(_without(chunk, left_out))
+                mask = None
         arrays: dict[str, Any] = {}
         sequences, timestamps = _positions(chunk, pa, pc)
         rows = len(chunk.subjects)
+        value = self._decode(chunk, sequences)
         for name in self._columns:
-            if name == "subject":
+            if not name or name in arrays:
+                continue
+            if name in ("subject", "key"):
                 try:
                     texts = subjects.dictionary.cast(pa.string())
                 except pa.ArrowInvalid:
                     bad = _bad_subjects(distinct, subjects.indices.to_pylist())
                     raise _UnreadableRowsError(bad, mask) from None
+                if name == "key":
+                    texts = pc.utf8_slice_codeunits(texts, self._key_begins)
                 arrays[name] = texts.take(subjects.indices)
             elif name == "data":
                 arrays[name] = pa.array(chunk.payloads, pa.binary())
@@ -172,8 +212,22 @@ class BatchBuilder:
                 if bad:
                     raise _UnreadableRowsError(bad, mask)
                 arrays[name] = pa.array(maps, _arrow_type(name, pa))
-        batch = pa.RecordBatch.from_arrays([arrays[n] for n in self._columns], schema=self.schema)
+        if value is not None and value.rows is not None:
+            arrays = {name: array.take(value.rows) for name, array in arrays.items()}
+        columns = [
+            arrays[column] if column or value is None else value.arrays[name]
+            for column, name in zip(self._columns, self._names, strict=True)
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         return batch if mask is None else batch.filter(mask)
+
+    def _decode(self, chunk: Chunk, sequences: pa.Array) -> DecodedColumns | None:
+        if self._decoder is None:
+            return None
+        try:
+            return self._decoder.decode(chunk.payloads, chunk.headers, sequences)
+        except MalformedError as error:
+            raise _UnreadableRowsError(error.reasons, None) from None
 
     def _partition_numbers(self, subjects: list[bytes]) -> list[int | None]:
         """The partition of each distinct subject; None if its token is not a partition number."""
@@ -225,6 +279,7 @@ def _arrow_type(name: str, pa: Any) -> pa.DataType:
         "stream": pa.string(),
         "partition": pa.int32(),
         "headers": pa.map_(pa.string(), pa.list_(pa.string())),
+        "key": pa.string(),
     }
     return kinds[name]
 

@@ -22,8 +22,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .columns import Wanted, check_columns, ddl
 from .control import Control
+from .decoding.columns import Layout, layout_of, source_schema
 from .driver import Driver
 from .link import Link
 from .loss import may_be_loss, stored_after
@@ -56,28 +56,22 @@ class JetStreamDataSource(DataSource):
     def name(cls) -> str:
         return "jetstream"
 
-    def schema(self) -> str:
-        options = parse_options(self.options)
-        return ddl(include_headers=options.include_headers)
+    def schema(self) -> str | StructType:
+        return source_schema(parse_options(self.options))
 
     def reader(self, schema: StructType) -> JetStreamBatchReader:
         options = parse_options(self.options, streaming=False)
-        return JetStreamBatchReader(options, _columns(options, schema))
+        return JetStreamBatchReader(options, layout_of(options, schema))
 
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:  # noqa: N802
         options = parse_options(self.options, streaming=True)
-        return JetStreamStreamReader(options, _columns(options, schema))
-
-
-def _columns(options: SourceOptions, schema: StructType) -> tuple[Wanted, ...]:
-    wanted = [Wanted(f.name, f.dataType.simpleString(), f.nullable) for f in schema.fields]
-    return check_columns(wanted, include_headers=options.include_headers)
+        return JetStreamStreamReader(options, layout_of(options, schema))
 
 
 class JetStreamBatchReader(DataSourceReader):
     """A bounded range of the stream."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[Wanted, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: Layout) -> None:
         self._options = options
         self._columns = columns
 
@@ -87,6 +81,8 @@ class JetStreamBatchReader(DataSourceReader):
         try:
             control = Control(link, options.stream)
             head, config = control.head()
+            if options.last_per_subject:
+                return [SlicePartition(Slice(0, head.last_seq, epoch=head.epoch))]
             lo = locate(control, options.starting, head, as_end=False)
             hi = min(locate(control, options.ending, head, as_end=True), head.last_seq)
             if hi <= lo:
@@ -109,7 +105,7 @@ class JetStreamBatchReader(DataSourceReader):
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches, each an exact range that can be read again."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[Wanted, ...]) -> None:
+    def __init__(self, options: SourceOptions, columns: Layout) -> None:
         self._options = options
         self._columns = columns
         self._driver: Driver | None = None

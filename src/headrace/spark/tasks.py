@@ -16,11 +16,13 @@ from ..errors import HeadraceError
 from ..subjects import is_subset
 from .bad_messages import BadMessages
 from .columns import BatchBuilder, Selection, Wanted
+from .decoding.columns import Layout
 from .link import Link
 from .options import Connection, SourceOptions
 from .patience import Patience
 from .planning import Slice
 from .reader import ReadPlan, read_range
+from .snapshot import SnapshotPlan, read_snapshot
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +31,7 @@ _idle: dict[tuple[int, Connection], list[Link]] = {}
 
 
 def read_slice(
-    options: SourceOptions, columns: Sequence[str | Wanted], piece: Slice
+    options: SourceOptions, columns: Sequence[str | Wanted] | Layout, piece: Slice
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task. If there are none, one empty batch, so that Spark knows the types."""
     key = (os.getpid(), options.connection)  # a forked process must not share a socket
@@ -53,13 +55,17 @@ def read_slice(
         connect,
         Patience(options.reconnect_timeout_s, "the stream of dead letters"),
     )
+    layout = columns if isinstance(columns, Layout) else Layout(tuple(columns))
+    decoder = layout.decoder(options, connect)
     builder = BatchBuilder(
-        columns,
+        layout.columns,
         options.stream,
         partitions=options.partitions,
         rule=options.partition_rule,
         selection=Selection(options.subjects, piece.partitions),
         on_bad=bad.take,
+        decoder=decoder,
+        key_begins=len(f"$KV.{options.bucket}."),
     )
     plan = ReadPlan(
         options.stream,
@@ -75,17 +81,35 @@ def read_slice(
         options.reconnect_timeout_s,
     )
     try:
-        for chunk in read_range(connect, plan):
+        chunks = (
+            read_snapshot(connect, _snapshot_plan(options, piece))
+            if options.last_per_subject
+            else read_range(connect, plan)
+        )
+        for chunk in chunks:
             batch = builder.build(chunk)
-            if batch.num_rows:
-                yield batch
+            for first in range(0, batch.num_rows, options.rows_per_batch):
+                yield batch.slice(first, options.rows_per_batch)
         bad.report()
+        if decoder is not None:
+            decoder.report()
     except HeadraceError:
         for link in lent:
             link.close()
         raise
     finally:
         _idle.setdefault(key, []).extend(link for link in lent if not link.closed)
+
+
+def _snapshot_plan(options: SourceOptions, piece: Slice) -> SnapshotPlan:
+    return SnapshotPlan(
+        options.stream,
+        options.subjects[0] if len(options.subjects) == 1 else ">",
+        options.rows_per_batch,
+        options.read_timeout_s,
+        options.reconnect_timeout_s,
+        piece.epoch,
+    )
 
 
 def server_filter(options: SourceOptions, piece: Slice, config: StreamConfig) -> str:

@@ -9,7 +9,9 @@ from typing import Any, Final, Literal, NamedTuple
 
 from ...api.times import format_time, parse_time
 from ...subjects import is_valid_subject
+from ..decoding.options import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
 from .table import Accepted, Option
 from .values import RefusedError, at_least, flag, name, one_of, patterns, seconds
 
@@ -70,6 +72,9 @@ class SourceOptions:
     read_timeout_s: float
     reconnect_timeout_s: float
     rows_per_batch: int
+    decoding: DecodingOptions
+    last_per_subject: bool = False
+    bucket: str = ""
 
 
 def _position(value: str, words: tuple[str, ...]) -> StartPosition:
@@ -182,7 +187,7 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
 
 ACCEPTED: Final = Accepted(
     "jetstream source",
-    (CONNECTION_OPTIONS, SOURCE_OPTIONS),
+    (CONNECTION_OPTIONS, SOURCE_OPTIONS, SNAPSHOT_OPTIONS, DECODING_OPTIONS),
     {**CONNECTION_ALIASES, "path": "stream", "subject": "subjects"},
 )
 OPTIONS: Final = ACCEPTED.options
@@ -200,6 +205,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         ConfigurationError: an option is unknown, wrong or missing, or two contradict each other.
     """
     values = ACCEPTED.collect(raw)
+    check_snapshot(values, ACCEPTED, streaming=streaming)
     if not values["stream"]:
         raise ACCEPTED.error('option \'stream\' is missing; add .option("stream", "NAME")')
     _check_together(values, streaming)
@@ -228,6 +234,9 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         read_timeout_s=values["readTimeout"],
         reconnect_timeout_s=values["reconnectTimeout"],
         rows_per_batch=values["rowsPerBatch"],
+        decoding=decoding_of(values, ACCEPTED),
+        last_per_subject=values["lastPerSubject"] or bool(values["bucket"]),
+        bucket=values["bucket"],
     )
 
 

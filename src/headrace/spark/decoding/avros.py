@@ -1,0 +1,205 @@
+"""Avro payloads: one record each, written with a schema that the reader knows or looks up."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ...errors import ConfigurationError
+from .decoded import Format
+from .rows import Rows
+from .schemas import NoSchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+_KEPT: Final = (
+    "decimal",
+    "date",
+    "timestamp-millis",
+    "timestamp-micros",
+    "local-timestamp-millis",
+    "local-timestamp-micros",
+)
+_NULL: Final = "null"
+
+
+def fastavro() -> Any:
+    """The package. Raises ConfigurationError if it is not installed."""
+    try:
+        import fastavro
+    except ImportError:
+        raise ConfigurationError(
+            'jetstream source: valueFormat=avro needs fastavro: pip install "headrace[avro]"'
+        ) from None
+    return fastavro
+
+
+def parse(text: bytes | str) -> Any:
+    """An Avro schema without the logical types that no column has. Raises ConfigurationError."""
+    package = fastavro()
+    try:
+        found = package.parse_schema(_plain(json.loads(text)))
+    except (ValueError, KeyError, TypeError, package.schema.SchemaParseException) as error:
+        raise ConfigurationError(
+            f"jetstream source: an Avro schema cannot be read: {type(error).__name__}: {error}"
+        ) from None
+    if not isinstance(found, dict) or found.get("type") != "record":
+        raise ConfigurationError(
+            "jetstream source: an Avro schema must be a record, to make columns"
+        )
+    return found
+
+
+def _plain(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    dropped = schema.get("logicalType") not in (None, *_KEPT)
+    return {
+        key: _plain(value) if key in ("type", "items", "values", "fields") else value
+        for key, value in schema.items()
+        if not (dropped and key == "logicalType")
+    }
+
+
+def avro_format(
+    schema: pa.Schema, reader: bytes, split: Callable[[bytes, bytes], tuple[bytes | None, bytes]]
+) -> Format:
+    """A format that reads with the schema ``reader``.
+
+    ``split(payload, headers)`` returns the writer's schema (None: it is the reader's) and the value.
+    """
+    package = fastavro()
+    full = parse(reader)
+    wanted = {field.name for field in schema}
+    pruned = {**full, "fields": [field for field in full["fields"] if field["name"] in wanted]}
+    reads_all = len(pruned["fields"]) == len(full["fields"])
+    writers: dict[bytes, Any] = {}
+
+    def decode_one(payload: bytes, block: bytes) -> dict[str, Any]:
+        text, value = split(payload, block)
+        if text is None:
+            writer = full
+        elif text in writers:
+            writer = writers[text]
+        else:
+            writer = writers[text] = parse(text)
+        stream = _Exact(value)
+        same = reads_all and (writer is full or text == reader)
+        found: dict[str, Any] = package.schemaless_reader(stream, writer, None if same else pruned)
+        if stream.tell() != len(value):
+            raise ValueError(f"{len(value) - stream.tell()} bytes are left after the record")
+        return found
+
+    from fastavro.read import SchemaResolutionError
+
+    refused = (
+        NoSchemaError,
+        SchemaResolutionError,
+        ValueError,
+        EOFError,
+        IndexError,
+        KeyError,
+        TypeError,
+        OverflowError,
+        MemoryError,
+        RecursionError,
+        AttributeError,
+    )
+    return Rows(schema, decode_one, refused)
+
+
+class _Exact(io.BytesIO):
+    """Bytes that are there or not: a field that is skipped may otherwise be cut off unnoticed."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        found = super().read(size)
+        if size is not None and len(found) < size:
+            raise EOFError("the record ends in the middle")
+        return found
+
+
+def spark_schema(text: bytes) -> StructType:
+    """The columns of a schema, as Spark's own Avro reader makes them. Raises ConfigurationError."""
+    from pyspark.sql import types as t
+
+    found = _type(parse(text), {}, ())
+    assert isinstance(found, t.StructType)
+    return found
+
+
+def _type(schema: Any, named: dict[str, Any], within: Sequence[str]) -> DataType:
+    from pyspark.sql import types as t
+
+    if isinstance(schema, list):
+        return _union(schema, named, within)
+    if isinstance(schema, str):
+        if schema in named:
+            return _type(named[schema], named, within)
+        schema = {"type": schema}
+    kind = schema["type"]
+    if isinstance(kind, list | dict):
+        return _type(kind, named, within)
+    if "name" in schema:
+        named[schema["name"]] = schema
+    logical = schema.get("logicalType", "")
+    if logical == "decimal":
+        return t.DecimalType(schema["precision"], schema.get("scale", 0))
+    if logical:
+        local = logical.startswith("local-")
+        return t.DateType() if logical == "date" else _time(local=local)
+    if kind == "record":
+        name = schema["name"]
+        if name in within:
+            raise ConfigurationError(f"jetstream source: Avro record {name!r} contains itself")
+        inner = (*within, name)
+        fields = [
+            t.StructField(f["name"], _type(f["type"], named, inner)) for f in schema["fields"]
+        ]
+        return t.StructType(fields)
+    if kind == "array":
+        return t.ArrayType(_type(schema["items"], named, within))
+    if kind == "map":
+        return t.MapType(t.StringType(), _type(schema["values"], named, within))
+    simple: dict[str, DataType] = {
+        "boolean": t.BooleanType(),
+        "int": t.IntegerType(),
+        "long": t.LongType(),
+        "float": t.FloatType(),
+        "double": t.DoubleType(),
+        "bytes": t.BinaryType(),
+        "fixed": t.BinaryType(),
+        "string": t.StringType(),
+        "enum": t.StringType(),
+        _NULL: t.StringType(),
+    }
+    if kind not in simple:
+        return _type(named[kind], named, within)
+    return simple[kind]
+
+
+def _time(*, local: bool) -> DataType:
+    from pyspark.sql import types as t
+
+    return t.TimestampNTZType() if local else t.TimestampType()
+
+
+def _union(schema: list[Any], named: dict[str, Any], within: Sequence[str]) -> DataType:
+    from pyspark.sql import types as t
+
+    kinds = [_type(one, named, within) for one in schema if one != _NULL]
+    if len(kinds) == 1:
+        return kinds[0]
+    if kinds and all(isinstance(kind, t.IntegerType | t.LongType) for kind in kinds):
+        return t.LongType()
+    if kinds and all(isinstance(kind, t.FloatType | t.DoubleType) for kind in kinds):
+        return t.DoubleType()
+    raise ConfigurationError(
+        "jetstream source: an Avro union of several types makes no column; name the columns that you want "
+        "with .schema(...)"
+    )

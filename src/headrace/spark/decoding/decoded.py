@@ -1,0 +1,43 @@
+"""What a format makes of payloads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Misfit(NamedTuple):
+    """A value that did not fit: why, and what is rescued of it."""
+
+    reason: str
+    rescued: str
+
+
+class Decoded(NamedTuple):
+    """The value's columns.
+
+    ``rows`` has, for each row of them, the number of its message; None if each message made one row.
+    ``misfits`` are by the number of the message, each of which has at least one row.
+    """
+
+    columns: Sequence[pa.Array]
+    rows: Sequence[int] | None
+    misfits: dict[int, Misfit]
+
+
+class Format(Protocol):
+    """Decodes many payloads at once; ``headers`` are their raw header blocks."""
+
+    def decode(self, payloads: list[bytes], headers: list[bytes]) -> Decoded: ...
+
+
+SHOWN_CHARACTERS = 80
+
+
+def shown(payload: bytes) -> str:
+    """The beginning of a payload, for error texts."""
+    text = payload.decode(errors="backslashreplace")
+    return repr(text if len(text) <= SHOWN_CHARACTERS else text[:SHOWN_CHARACTERS] + "…")

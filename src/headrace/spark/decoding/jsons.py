@@ -1,0 +1,204 @@
+"""JSON payloads, a whole chunk in one call of Arrow's reader.
+
+What that reader refuses is looked for in smaller pieces, and in the end document by document: there a field
+that does not fit becomes null and is rescued, and the others stay. A document decodes to the same row
+whatever it was in one chunk with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from .decoded import Decoded, Misfit, shown
+from .values import Fit, MisfitError, fit_for, plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PIECE_ROWS: Final = 500  # of a chunk with a misfit, so many documents are tried together
+_BLOCK_BYTES_MIN: Final = 1024
+_JSON_SPACE: Final = b" \t\r\n"
+
+
+class JsonFormat:
+    """Decodes documents into the fields of ``schema``; other fields are ignored.
+
+    Attributes:
+        one_by_one: how many documents Arrow's reader did not decode.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._readable = _readable(schema)
+        self._fits: list[tuple[str, Fit]] = [(field.name, fit_for(field.type)) for field in schema]
+        self._decimals = any(_has_decimal(field.type) for field in schema)
+        self.one_by_one = 0
+
+    def decode(self, payloads: list[bytes], headers: list[bytes]) -> Decoded:
+        columns = self._together(payloads)
+        if columns is not None:
+            return Decoded(columns, None, {})
+        import pyarrow as pa
+
+        pieces: list[Sequence[pa.Array]] = []
+        misfits: dict[int, Misfit] = {}
+        for begin in range(0, len(payloads), PIECE_ROWS):
+            piece = payloads[begin : begin + PIECE_ROWS]
+            columns = self._together(piece) if len(piece) < len(payloads) else None
+            if columns is None:
+                columns = self._one_by_one(piece, begin, misfits)
+            pieces.append(columns)
+        merged = [pa.concat_arrays(list(parts)) for parts in zip(*pieces, strict=True)]
+        return Decoded(merged, None, misfits)
+
+    def _together(self, payloads: list[bytes]) -> list[pa.Array] | None:
+        """The columns of documents of which none is out of the ordinary; None if one is."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+        import pyarrow.json
+
+        if not payloads:
+            return [pa.array([], field.type) for field in self._schema]
+        if self._readable is None:
+            return None
+        # If each begins with { and ends with }, no boundary of payloads can be inside a document: after a }
+        # JSON wants a comma or an end, and a line break ends a string. So as many rows as payloads means
+        # one for each.
+        whole = pa.array(payloads, pa.binary())
+        braces = pc.and_(pc.starts_with(whole, b"{"), pc.ends_with(whole, b"}"))
+        if not pc.all(braces).as_py():
+            payloads = [payload.strip(_JSON_SPACE) for payload in payloads]
+            if not all(payload[:1] == b"{" and payload[-1:] == b"}" for payload in payloads):
+                return None
+        text = b"\n".join(payloads)
+        try:
+            text.decode()  # Arrow's reader does not look
+            table = pyarrow.json.read_json(
+                pa.BufferReader(text),
+                read_options=pyarrow.json.ReadOptions(
+                    use_threads=False, block_size=max(len(text) + 1, _BLOCK_BYTES_MIN)
+                ),
+                parse_options=pyarrow.json.ParseOptions(
+                    explicit_schema=self._readable,
+                    newlines_in_values=True,
+                    unexpected_field_behavior="ignore",
+                ),
+            )
+            if table.num_rows != len(payloads):
+                return None
+            if self._readable is not self._schema:
+                table = table.cast(self._schema)
+        except (UnicodeDecodeError, pa.ArrowInvalid):
+            return None
+        return [_one_array(column) for column in table.columns]
+
+    def _one_by_one(
+        self, payloads: list[bytes], first: int, misfits: dict[int, Misfit]
+    ) -> list[pa.Array]:
+        import pyarrow as pa
+
+        self.one_by_one += len(payloads)
+        rows: list[list[Any]] = []
+        for number, payload in enumerate(payloads, first):
+            values, misfit = self._decode_one(payload)
+            rows.append(values)
+            if misfit is not None:
+                misfits[number] = misfit
+        columns = zip(*rows, strict=True)
+        return [pa.array(c, f.type) for c, f in zip(columns, self._schema, strict=True)]
+
+    def _decode_one(self, payload: bytes) -> tuple[list[Any], Misfit | None]:
+        try:
+            found = json.loads(payload.decode(), parse_float=Decimal if self._decimals else None)
+        except (ValueError, RecursionError):
+            if (alone := self._alone(payload)) is not None:
+                return alone, None
+            return self._whole_misfit(payload, f"not a JSON document: {shown(payload)}")
+        if not isinstance(found, dict):
+            return self._whole_misfit(payload, f"not a JSON object: {shown(payload)}")
+        values: list[Any] = []
+        rescued: dict[str, Any] = {}
+        for name, fit in self._fits:
+            value = found.get(name)
+            try:
+                values.append(fit(value))
+            except (MisfitError, RecursionError):
+                values.append(None)
+                rescued[name] = value
+        if not rescued:
+            return values, None
+        if (alone := self._alone(payload)) is not None:
+            return alone, None
+        name = next(iter(rescued))
+        reason = f"field {name!r} is no {self._schema.field(name).type}: {shown(payload)}"
+        return values, Misfit(reason, _dump(rescued, payload))
+
+    def _alone(self, payload: bytes) -> list[Any] | None:
+        """The values of a document that only Arrow's reader accepts; None if it does not."""
+        columns = self._together([payload])
+        try:
+            return None if columns is None else [column[0].as_py() for column in columns]
+        except (OverflowError, ValueError):
+            return None  # a time that Python does not have
+
+    def _whole_misfit(self, payload: bytes, reason: str) -> tuple[list[Any], Misfit]:
+        text = payload.decode(errors="backslashreplace")
+        return [None] * len(self._fits), Misfit(reason, text)
+
+
+def _dump(rescued: dict[str, Any], payload: bytes) -> str:
+    try:
+        text = json.dumps(rescued, separators=(",", ":"), ensure_ascii=False, default=plain)
+        text.encode()
+    except (ValueError, RecursionError):
+        return payload.decode(errors="backslashreplace")
+    return text
+
+
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _readable(schema: pa.Schema) -> pa.Schema | None:
+    """The schema as Arrow's reader knows it; None if it has a type that the reader does not know.
+
+    Dates are read as text: the reader takes only numbers for them.
+    """
+    import pyarrow as pa
+
+    if any(_is_unknown(field.type) for field in schema):
+        return None
+    readable = pa.schema([_readable_field(field) for field in schema])
+    return schema if readable == schema else readable
+
+
+def _is_unknown(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_map(kind) or pa.types.is_binary(kind):
+        return True
+    return any(_is_unknown(kind.field(i).type) for i in range(kind.num_fields))
+
+
+def _readable_field(field: pa.Field) -> pa.Field:
+    import pyarrow as pa
+
+    kind = field.type
+    if pa.types.is_date(kind):
+        return field.with_type(pa.string())
+    if pa.types.is_list(kind):
+        return field.with_type(pa.list_(_readable_field(kind.value_field)))
+    if pa.types.is_struct(kind):
+        return field.with_type(pa.struct([_readable_field(one) for one in kind]))
+    return field
+
+
+def _has_decimal(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_decimal(kind):
+        return True
+    return any(_has_decimal(kind.field(i).type) for i in range(kind.num_fields))

@@ -1,0 +1,129 @@
+"""The options of decoding, and what they amount to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from ..options.table import Accepted, Option
+from ..options.values import RefusedError, name, one_of, text
+
+ValueFormat = Literal["raw", "string", "json", "arrow", "avro", "protobuf"]
+Mode = Literal["permissive", "dropmalformed", "failfast"]
+SchemaIdFrom = Literal["header", "confluent"]
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingOptions:
+    """How payloads become columns.
+
+    ``value_schema`` is the user's text, DDL or JSON; "" where ``.schema(...)`` or the format tells the
+    columns. ``schema_bucket`` has the schemas of writers, under ``schema_prefix`` and their ids.
+    """
+
+    value_format: ValueFormat = "raw"
+    value_schema: str = ""
+    mode: Mode = "permissive"
+    metadata_prefix: str = ""
+    avro_schema: str = ""
+    descriptor_file: str = ""
+    message_name: str = ""
+    schema_bucket: str = ""
+    schema_prefix: str = ""
+    schema_id_from: SchemaIdFrom = "header"
+
+
+def _prefix(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
+        raise RefusedError("letters, digits and _, such as _ or meta_")
+    return value
+
+
+def _key_prefix(value: str) -> str:
+    if not re.fullmatch(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*", value):
+        raise RefusedError("the beginning of a key, without the last dot, such as orders")
+    return value
+
+
+# fmt: off
+DECODING_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("valueFormat", "raw",
+        "What payloads are: raw (the column data), string, json, arrow, avro or protobuf.",
+        one_of("raw", "string", "json", "arrow", "avro", "protobuf")),
+    Option("valueSchema", "",
+        "The columns of the value, as DDL or as JSON; instead of it .schema(...) may name all columns.",
+        text),
+    Option("mode", "permissive",
+        "What to do with a value that does not fit: permissive (null, and _rescued has it), dropmalformed "
+        "(no row), or failfast (it is a bad message, and onBadMessage says what happens).",
+        one_of("permissive", "dropmalformed", "failfast")),
+    Option("metadataPrefix", "",
+        "Put before the names of the source's own columns, where the value has columns of these names.",
+        _prefix),
+    Option("avroSchema", "", "The schema to read Avro with, as JSON.", text),
+    Option("descFilePath", "",
+        "A protobuf descriptor set, as protoc --include_imports --descriptor_set_out writes it.", text),
+    Option("messageName", "", "The full name of the protobuf message.", text),
+    Option("schemaBucket", "", "A key-value bucket with the schemas of writers, each under its id.", name),
+    Option("schemaPrefix", "", "The keys of the schemas begin with this and a dot; default: the id alone.",
+        _key_prefix),
+    Option("schemaIdFrom", "header",
+        "Where a message has its schema's id: header (schema-id), or confluent (a zero and four bytes before "
+        "the value, which are then taken off).", one_of("header", "confluent")),
+)
+# fmt: on
+
+
+def decoding_of(values: Mapping[str, Any], accepted: Accepted) -> DecodingOptions:
+    """The decoding of collected options.
+
+    Raises:
+        ConfigurationError: two options contradict each other, or one is missing.
+    """
+    value_format: ValueFormat = values["valueFormat"]
+    _check_belongs(values, accepted, value_format)
+    bucket: str = values["schemaBucket"]
+    if value_format == "avro" and not (values["avroSchema"] or bucket):
+        raise accepted.error(
+            "valueFormat=avro needs 'avroSchema', or 'schemaBucket' with the schemas"
+        )
+    if value_format == "protobuf":
+        if not values["messageName"]:
+            raise accepted.error("valueFormat=protobuf needs 'messageName'")
+        if bool(values["descFilePath"]) == bool(bucket):
+            raise accepted.error(
+                "valueFormat=protobuf needs either 'descFilePath', or 'schemaBucket' with descriptor sets"
+            )
+    return DecodingOptions(
+        value_format=value_format,
+        value_schema=values["valueSchema"].strip(),
+        mode=values["mode"],
+        metadata_prefix=values["metadataPrefix"],
+        avro_schema=values["avroSchema"],
+        descriptor_file=values["descFilePath"],
+        message_name=values["messageName"],
+        schema_bucket=bucket,
+        schema_prefix=values["schemaPrefix"],
+        schema_id_from=values["schemaIdFrom"],
+    )
+
+
+_OF_FORMATS: Final[Mapping[str, tuple[str, ...]]] = {
+    "valueSchema": ("json", "arrow"),
+    "avroSchema": ("avro",),
+    "descFilePath": ("protobuf",),
+    "messageName": ("protobuf",),
+    "schemaBucket": ("json", "arrow", "avro", "protobuf"),
+}
+
+
+def _check_belongs(values: Mapping[str, Any], accepted: Accepted, value_format: str) -> None:
+    for option, formats in _OF_FORMATS.items():
+        if values[option] and value_format not in formats:
+            raise accepted.error(
+                f"{option!r} is for valueFormat={' or '.join(formats)}, not for {value_format}"
+            )
+    if values["schemaPrefix"] and not values["schemaBucket"]:
+        raise accepted.error("'schemaPrefix' needs 'schemaBucket'")

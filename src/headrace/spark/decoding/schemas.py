@@ -1,0 +1,124 @@
+"""The schemas of writers: where a message says which one it was written with, and the bucket they lie in."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from typing import Final
+
+from ...api import base
+from ...api.envelope import decode_response
+from ...api.messages import GetMessageRequest, GetMessageResponse
+from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
+from ...wire import parse_headers
+from ..control import StreamMissingError
+from ..link import Link
+from ..patience import Patience, may_pass
+from ..snapshot import DELETIONS, SnapshotPlan, read_snapshot
+
+HEADER: Final = "schema-id"
+_MESSAGE_NOT_FOUND: Final = 10037
+_STREAM_NOT_FOUND: Final = 10059
+_CONFLUENT_BYTES: Final = 5
+_ID: Final = re.compile(r"[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*")
+
+
+class NoSchemaError(ValueError):
+    """A message does not say which schema it was written with, or nobody knows it."""
+
+
+def id_of_header(block: bytes) -> str:
+    """The id in the header ``schema-id``. Raises NoSchemaError."""
+    for name, value in parse_headers(block).items() if block else ():
+        if name.lower() == HEADER:
+            found = value.strip()
+            if not _ID.fullmatch(found):
+                raise NoSchemaError(f"header {HEADER} is {found!r}, which is no key of a bucket")
+            return found
+    raise NoSchemaError(f"no header {HEADER}")
+
+
+def split_confluent(payload: bytes) -> tuple[str, bytes]:
+    """The id before a value, and the value. Raises NoSchemaError."""
+    if len(payload) < _CONFLUENT_BYTES or payload[0] != 0:
+        raise NoSchemaError("no zero byte and schema id before the value")
+    return str(int.from_bytes(payload[1:_CONFLUENT_BYTES], "big")), payload[_CONFLUENT_BYTES:]
+
+
+class SchemaBucket:
+    """The schemas in a key-value bucket, each under its id; one that was read is kept.
+
+    Args:
+        bucket, prefix: where they are.
+        connect: opens (or lends) a link; it is used for nothing else meanwhile.
+        patience: how long to wait for a server that is away.
+    """
+
+    def __init__(
+        self, bucket: str, prefix: str, connect: Callable[[], Link], patience: Patience
+    ) -> None:
+        self._stream = f"KV_{bucket}"
+        self._bucket = bucket
+        self._subject = f"$KV.{bucket}.{prefix}." if prefix else f"$KV.{bucket}."
+        self._connect = connect
+        self._patience = patience
+        self._link: Link | None = None
+        self._known: dict[str, bytes] = {}
+
+    def get(self, schema_id: str) -> bytes:
+        """The schema of this id. Raises NoSchemaError."""
+        found = self._known.get(schema_id)
+        if found is None:
+            found = self._known[schema_id] = self._fetch(schema_id)
+        return found
+
+    def newest(self) -> bytes:
+        """The schema that was stored last. Raises ConfigurationError if there is none."""
+        plan = SnapshotPlan(self._stream, f"{self._subject}>", 1000, 5.0, 5.0)
+        newest = b""
+        try:
+            for chunk in read_snapshot(self._connect, plan, self._patience):
+                newest = chunk.payloads[-1]  # in the order of the stream
+        except StreamMissingError:
+            raise self._missing() from None
+        if not newest:
+            raise ConfigurationError(
+                f"jetstream source: bucket {self._bucket!r} has no schema under {self._subject[4:]}*"
+            )
+        return newest
+
+    def _fetch(self, schema_id: str) -> bytes:
+        request = base.encode(GetMessageRequest(last_by_subj=self._subject + schema_id))
+        while True:
+            try:
+                if self._link is None or self._link.closed:
+                    self._link = self._connect()
+                subject = self._link.api("STREAM", "MSG", "GET", self._stream)
+                answer = self._link.request(subject, request)
+                message = decode_response(answer.payload, GetMessageResponse).message
+            except HeadraceError as error:
+                code = error.err_code if isinstance(error, JetStreamApiError) else 0
+                if code == _MESSAGE_NOT_FOUND:
+                    raise self._unknown(schema_id) from None
+                if code == _STREAM_NOT_FOUND:
+                    raise self._missing() from None
+                if not may_pass(error):
+                    raise
+                if self._link is not None:
+                    self._link.close()
+                self._patience.pause(error)
+            else:
+                self._patience.restart()
+                break
+        if any(sign in base64.b64decode(message.hdrs) for sign in DELETIONS):
+            raise self._unknown(schema_id)
+        return base64.b64decode(message.data)
+
+    def _unknown(self, schema_id: str) -> NoSchemaError:
+        return NoSchemaError(f"no schema {schema_id!r} in bucket {self._bucket!r}")
+
+    def _missing(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"jetstream source: there is no bucket {self._bucket!r} for 'schemaBucket'"
+        )

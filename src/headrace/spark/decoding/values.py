@@ -1,0 +1,153 @@
+"""Fits Python values into the types of columns, one value at a time: where a whole column does not fit.
+
+The rules are those of Spark's ``from_json``, as far as the readers of whole columns have the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Fit: TypeAlias = Callable[[Any], Any]
+
+
+class MisfitError(ValueError):
+    """A value that a type cannot hold."""
+
+
+def fit_for(kind: pa.DataType) -> Fit:
+    """A function that makes of a value one that Arrow takes for ``kind``; None stays None.
+
+    Raises (the function): MisfitError.
+    """
+    fit = _fit_for(kind)
+    return lambda value: None if value is None else fit(value)
+
+
+def _fit_for(kind: pa.DataType) -> Fit:
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_struct(kind):
+        fields = [(field.name, fit_for(field.type)) for field in kind]
+        return lambda value: _struct(value, fields)
+    if types.is_map(kind):
+        key, item = fit_for(kind.key_type), fit_for(kind.item_type)
+        return lambda value: [(key(k), item(v)) for k, v in _is_a(value, Mapping).items()]
+    if types.is_list(kind):
+        element = fit_for(kind.value_type)
+        return lambda value: [element(one) for one in _is_a(value, list)]
+    if types.is_integer(kind):
+        bound = 1 << (kind.bit_width - 1)
+        return lambda value: _integer(value, bound)
+    if types.is_floating(kind):
+        return lambda value: float(_number(value))
+    if types.is_decimal(kind):
+        return lambda value: _decimal(value, kind.precision, kind.scale)
+    if types.is_boolean(kind):
+        return lambda value: _is_a(value, bool)
+    if types.is_string(kind):
+        return _string
+    if types.is_binary(kind):
+        return _binary
+    if types.is_date(kind):
+        return _date
+    if types.is_timestamp(kind):
+        return _timestamp if kind.tz else _local_timestamp
+    raise TypeError(f"no value can be fitted into {kind}")
+
+
+def _is_a(value: Any, kind: Any) -> Any:
+    if not isinstance(value, kind):
+        raise MisfitError
+    return value
+
+
+def _struct(value: Any, fields: list[tuple[str, Fit]]) -> dict[str, Any]:
+    found = _is_a(value, Mapping)
+    return {name: fit(found.get(name)) for name, fit in fields}
+
+
+def _integer(value: Any, bound: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -bound <= value < bound:
+        raise MisfitError
+    return value
+
+
+def _number(value: Any) -> int | float | Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise MisfitError
+    return value
+
+
+def _decimal(value: Any, precision: int, scale: int) -> Decimal:
+    """Only what is exact: rounding money silently is nobody's wish."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal | str):
+        raise MisfitError
+    try:
+        number = Decimal(repr(value) if isinstance(value, float) else value)
+        _, digits, exponent = number.normalize().as_tuple()
+    except InvalidOperation:
+        raise MisfitError from None
+    if not isinstance(exponent, int):
+        raise MisfitError
+    if number and (-exponent > scale or len(digits) + exponent > precision - scale):
+        raise MisfitError
+    return number
+
+
+def _string(value: Any) -> str:
+    """Text; of anything else the JSON text, as ``from_json`` gives it."""
+    if not isinstance(value, str):
+        if isinstance(value, bytes):
+            raise MisfitError
+        value = json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=plain)
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        raise MisfitError from None
+    return str(value)
+
+
+def plain(value: Any) -> Any:
+    """What ``json.dumps`` does not know, as something that it knows."""
+    return float(value) if isinstance(value, Decimal) else str(value)
+
+
+def _binary(value: Any) -> bytes:
+    """Bytes; of text what it is in base64, as ``from_json`` takes it."""
+    if isinstance(value, bytes):
+        return value
+    try:
+        return base64.b64decode(_is_a(value, str), validate=True)
+    except ValueError:
+        raise MisfitError from None
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    try:
+        return date.fromisoformat(_is_a(value, str))
+    except ValueError:
+        raise MisfitError from None
+
+
+def _timestamp(value: Any) -> datetime:
+    """A time; one without a zone is UTC."""
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(_is_a(value, str))
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
+        raise MisfitError from None
+
+
+def _local_timestamp(value: Any) -> datetime:
+    return _timestamp(value).replace(tzinfo=None)

@@ -1,0 +1,49 @@
+"""The options of reading the latest message of each subject."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .table import Accepted, Option
+from .values import flag, name
+
+STREAM_PREFIX: Final = "KV_"
+
+# fmt: off
+SNAPSHOT_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("lastPerSubject", "false",
+        "Read the latest message of each subject instead of a range, without deleted keys. For batch reads.",
+        flag),
+    Option("bucket", "",
+        "Read this key-value bucket as a table: lastPerSubject of its stream, with a column key. For batch "
+        "reads.", name),
+)
+# fmt: on
+
+
+def check_snapshot(values: dict[str, Any], accepted: Accepted, *, streaming: bool | None) -> None:
+    """Check these options together with the others; a bucket names its stream.
+
+    Raises:
+        ConfigurationError: two options contradict each other.
+    """
+    bucket = values["bucket"]
+    if not (values["lastPerSubject"] or bucket):
+        return
+    option = "bucket" if bucket else "lastPerSubject"
+    if streaming:
+        raise accepted.error(
+            f"{option!r} is for batch reads; a streaming query reads every change, of the stream "
+            + (repr(STREAM_PREFIX + bucket) if bucket else "itself")
+        )
+    if bucket and values["stream"] not in ("", STREAM_PREFIX + bucket):
+        raise accepted.error("give either 'bucket' or 'stream'")
+    if bucket:
+        values["stream"] = STREAM_PREFIX + bucket
+    bounded = values["startingTimestamp"] or values["endingTimestamp"]
+    kinds = values["startingOffsets"].kind, values["endingOffsets"].kind
+    if bounded or kinds != ("earliest", "latest") or values["splitBy"] != "sequence":
+        raise accepted.error(
+            f"{option!r} reads each subject once: leave out startingOffsets, endingOffsets, their "
+            "timestamps and splitBy"
+        )

@@ -1,0 +1,96 @@
+"""Decoded values inside a real Spark session."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .conftest import Feed
+from .test_source import batch, best_server, run_available
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def server_url(request: pytest.FixtureRequest) -> str:
+    return best_server(request)
+
+
+DOCUMENTS = [
+    b'{"id":1,"at":"2024-01-02T03:04:05Z","tags":["a","b"],"who":{"name":"x","age":3}}',
+    b'{"id":"two","on":"2024-02-29"}',
+    b"poison",
+]
+COLUMNS = "id bigint, at timestamp, on date, tags array<string>, who struct<name: string>"
+
+
+def test_json_is_read_with_the_schema_of_the_reader_or_of_an_option(
+    spark: SparkSession, feed: Feed, checkpoint: str
+) -> None:
+    feed.publish(["a", "b", "c"], lambda index: DOCUMENTS[index])
+    df = batch(spark, feed, valueFormat="json", valueSchema=COLUMNS)
+    assert df.columns[:5] == ["subject", "sequence", "timestamp", "stream", "partition"]
+    assert df.columns[5:] == ["id", "at", "on", "tags", "who", "_rescued"]
+    first, second, third = df.orderBy("sequence").collect()
+    assert (first.id, first.tags, first.who.name) == (1, ["a", "b"], "x")
+    text = df.where("id = 1").selectExpr("date_format(at, 'yyyy-MM-dd HH:mm:ss') AS text")
+    assert [row.text for row in text.collect()] == ["2024-01-02 03:04:05"]
+    assert (second.id, str(second.on), second._rescued) == (None, "2024-02-29", '{"id":"two"}')
+    assert (third.id, third._rescued) == (None, "poison")
+
+    seen: list[Any] = []
+
+    def sink(df: DataFrame, batch_id: int) -> None:
+        seen.extend(tuple(row) for row in df.collect())
+
+    reader = spark.readStream.format("jetstream").option("servers", feed.url)
+    streamed = (
+        reader.schema("sequence bigint, id bigint, who struct<age: int>")
+        .options(valueFormat="json", mode="dropmalformed")
+        .load(feed.name)
+    )
+    run_available(streamed, checkpoint, sink)
+    assert [(row[0], row[1], row[2].age) for row in seen] == [(1, 1, 3)]
+    with pytest.raises(Exception, match="needs to know the columns"):
+        batch(spark, feed, valueFormat="json").collect()
+
+
+def example(name: str, feed: Feed, spark: SparkSession, **names: str) -> dict[str, Any]:
+    """Run the example of this name in the documentation, on our stream; its variables."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
+    found = re.search(rf"<!-- run: {name} -->\n```python\n(.*?)```", page, re.DOTALL)
+    assert found, name
+    code = found[1].replace("nats://127.0.0.1:4222", feed.url)
+    for old, new in names.items():
+        code = code.replace(f'"{old}"', f'"{new}"')
+    variables: dict[str, Any] = {"spark": spark}
+    exec(code, variables)
+    return variables
+
+
+def test_the_examples_of_the_documentation_run(
+    spark: SparkSession, feed: Feed, checkpoint: str
+) -> None:
+    document = b'{"id":1,"amount":%d.25,"customer":{"name":"ann"}}'
+    feed.publish(["a", "b"], lambda index: document % (index * 200))
+    late = example("valueSchema", feed, spark, ORDERS=feed.name)["late"].collect()
+    assert [(row.name, row._rescued) for row in late] == [("ann", None)]
+    seen: list[Any] = []
+    streamed = example("schema", feed, spark, ORDERS=feed.name)["orders"]
+    run_available(streamed, checkpoint, lambda df, n: seen.extend(df.collect()))
+    assert [(row.sequence, str(row.amount)) for row in seen] == [(1, "0.25"), (2, "200.25")]
+
+    stream = f"KV_B{feed.name}"
+    config = {"name": stream, "subjects": [f"$KV.B{feed.name}.>"], "max_msgs_per_subject": 1}
+    assert "error" not in feed.call(f"STREAM.CREATE.{stream}", config)
+    for price in (b'{"price":1.5}', b'{"price":2.5}'):
+        feed.link.request(f"$KV.B{feed.name}.tea", price)
+    prices = example("bucket", feed, spark, PRICES=f"B{feed.name}")["prices"].collect()
+    assert [(row.key, row.price) for row in prices] == [("tea", 2.5)]
+    feed.call(f"STREAM.DELETE.{stream}")
