@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from headrace.spark.decoding.options import DECODING_OPTIONS
 from headrace.spark.options import (
     CONNECTION_OPTIONS,
     OPTIONS,
+    POSITION_OPTIONS,
     SOURCE_OPTIONS,
     Option,
     StartPosition,
@@ -70,6 +72,12 @@ def test_an_unknown_option_names_the_one_that_was_probably_meant(wrong: str, rig
         ("startingOffsets", "newest", "earliest, latest or a stream sequence"),
         ("endingOffsets", "earliest", "latest or a stream sequence"),
         ("startingTimestamp", "yesterday", "2013-01-01T05:00:00Z"),
+        ("stream", "A,b c", "a name without blanks"),
+        ("startingOffsets", '{"S": "newest"}', "earliest, latest or a stream sequence"),
+        ("startingOffsets", "{S: 1}", "JSON with a position per stream"),
+        ("startingOffsetsByTimestamp", '{"S": "yesterday"}', "2013-01-01T05:00:00Z"),
+        ("startingOffsetsByTimestampStrategy", "fail", "error or latest"),
+        ("maxBytesPerTrigger", "0", "at least 1"),
         ("maxOffsetsPerTrigger", "0", "at least 1"),
         ("maxTasks", "many", "a whole number"),
         ("failOnDataLoss", "yes", "true or false"),
@@ -100,11 +108,18 @@ def test_a_wrong_value_is_named_with_what_is_accepted(name: str, value: str, sai
         ({"jetstreamDomain": "hub", "jetstreamApiPrefix": "JS.hub"}, "either 'jetstreamDomain'"),
         ({"tlsCert": "c.pem"}, "belong together"),
         ({"servers": " , "}, "names no server"),
+        (
+            {"startingOffsets": '{"S": 1, "T": 2}'},
+            "names stream 'T', which the query does not read",
+        ),
+        ({"stream": "S,T", "startingOffsets": '{"S": 1}'}, "no position for stream 'T'"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "is more than 'maxOffsetsPer"),
+        ({"minPartitions": "9", "maxTasks": "8"}, "is more than 'maxTasks'"),
         ({"url": "nats://a", "servers": "nats://b"}, "given twice"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(extra: dict[str, str], said: str) -> None:
-    with pytest.raises(ConfigurationError, match=said) as raised:
+    with pytest.raises(ConfigurationError, match=re.escape(said)) as raised:
         parse_options({"stream": "S", **extra})
     assert "SECRET" not in str(raised.value)
 
@@ -136,6 +151,32 @@ def test_a_timestamp_is_milliseconds_or_a_date_and_goes_before_offsets() -> None
     by_text = parse_options({"stream": "S", "startingTimestamp": "2013-01-01T05:00:00.5Z"})
     assert by_number.starting == by_text.starting
     assert by_text.starting == StartPosition("time", time="2013-01-01T05:00:00.5Z")
+
+
+def test_positions_are_chosen_as_by_kafka_for_each_stream() -> None:
+    offsets = {"stream": "S,T", "startingOffsets": '{"S": -2, "T": 7}', "endingOffsets": "9"}
+    by_offset = parse_options(offsets)
+    assert [each.starting for each in by_offset.ranges] == [
+        StartPosition("earliest"),
+        StartPosition("sequence", 7),
+    ]
+    assert [each.ending.sequence for each in by_offset.ranges] == [9, 9]
+    assert by_offset.of("T").starting.sequence == 7
+    times = {"startingOffsetsByTimestamp": '{"S": 1357016400500, "T": "2014-01-01T00:00:00Z"}'}
+    by_time = parse_options({**offsets, **times})
+    assert [each.starting.time for each in by_time.ranges] == [
+        "2013-01-01T05:00:00.5Z",
+        "2014-01-01T00:00:00Z",
+    ]
+    one_time = parse_options({**offsets, **times, "startingTimestamp": "2015-01-01T00:00:00Z"})
+    assert {each.starting.time for each in one_time.ranges} == {"2015-01-01T00:00:00Z"}
+    assert {each.ending.sequence for each in one_time.ranges} == {9}
+
+
+def test_a_stream_that_begins_at_latest_needs_a_durable_also_among_others() -> None:
+    given = {"stream": "S,T", "startingOffsets": '{"S": 1, "T": -1}'}
+    with pytest.raises(ConfigurationError, match="'durable'"):
+        parse_options(given, streaming=True)
 
 
 @pytest.mark.parametrize(
@@ -194,6 +235,7 @@ def test_every_option_has_a_sentence_of_documentation() -> None:
     ("name", "table"),
     [
         ("source", SOURCE_OPTIONS),
+        ("position", POSITION_OPTIONS),
         ("snapshot", SNAPSHOT_OPTIONS),
         ("decoding", DECODING_OPTIONS),
         ("connection", CONNECTION_OPTIONS),

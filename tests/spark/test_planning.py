@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from headrace.spark.planning import (
     Count,
     end_of_batch,
+    share_out,
     split_by_count,
     split_by_partition,
     split_by_sequence,
@@ -134,3 +135,23 @@ def test_a_dense_range_is_not_counted_more_than_once() -> None:
     asked.clear()
     assert len(split_by_count(0, 1000, max_tasks=1, min_messages=100, count=count)) == 1
     assert asked == []
+
+
+weights = st.dictionaries(st.sampled_from("abcdefgh"), st.integers(0, 10**7), min_size=1)
+
+
+@given(st.integers(1, 10**7), weights)
+def test_shares_are_the_total_at_most_and_everybody_gets_some_of_enough(
+    total: int, given: dict[str, int]
+) -> None:
+    shares = share_out(total, given)
+    assert shares.keys() == given.keys()
+    assert 0 <= sum(shares.values()) <= total
+    wanting = [name for name in given if given[name]]
+    assert all(shares[name] == 0 for name in given if name not in wanting)
+    assert sum(shares[name] > 0 for name in wanting) == min(len(wanting), total)
+
+
+def test_shares_are_in_proportion() -> None:
+    assert share_out(100, {"a": 300, "b": 100}) == {"a": 75, "b": 25}
+    assert share_out(2, {"a": 5, "b": 1, "c": 9}) == {"a": 1, "b": 0, "c": 1}

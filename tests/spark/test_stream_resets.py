@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.api.streams import StreamConfig
 from headrace.errors import ConfigurationError
-from headrace.spark.control import Control
-from headrace.spark.driver import Driver
-from headrace.spark.offsets import DataLossError, Offset, StreamHead
+from headrace.spark.driver import Driver, Look
+from headrace.spark.offsets import DataLossError, Offset
 from headrace.spark.options import parse_options
 
 from .conftest import Feed
@@ -87,9 +85,9 @@ def test_a_stream_made_again_while_a_query_waits_is_not_taken_for_the_old_one(
     feed.publish_numbers(1, 10)
 
     class Meddled(Driver):
-        def _wait(self, control: Control, config: StreamConfig, seq: int) -> StreamHead | None:
+        def wait(self, look: Look, timeout_s: float) -> bool:
             made_again(feed, 20)
-            return control.head()[0]
+            return True
 
     one = Meddled(
         parse_options(

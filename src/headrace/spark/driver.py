@@ -1,21 +1,17 @@
-"""The driver side of a streaming query: one object that lives as long as the query runs.
+"""The driver side of one stream of a streaming query: it lives as long as the query runs.
 
-Spark calls it from one thread of a separate process. The driver compensates for what Spark's interface does
+The driver compensates for what Spark's interface does
 not guarantee: the position after ``latestOffset(start)`` is the only sign that a batch is committed
-(``commit`` comes one batch late, and never for the last), the first offset is requested twice, an idle
-query polls without a pause, and at the end the process gets SIGTERM and nothing else.
+(``commit`` comes one batch late, and never for the last), the first offset is requested twice, and an idle
+query polls without a pause.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
-from types import FrameType
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from ..api.streams import StreamConfig
 from ..errors import HeadraceError
@@ -39,8 +35,32 @@ POLL_WITHOUT_EVENT_S = 0.05
 TAIL_LEFT_S = 5.0  # how long the consumer of a wait outlives a query that was stopped
 
 
+class Look(NamedTuple):
+    """A stream as it is after ``start``: it ends at ``last``, or the query wants no more.
+
+    ``anew``: it took the place of the one the query read before, and ``start`` is where its batch begins.
+    """
+
+    start: Offset
+    last: int
+    head: StreamHead
+    config: StreamConfig
+    since_ns: int
+    anew: bool = False
+
+    @property
+    def ahead(self) -> int:
+        """How many sequences there are to read."""
+        return max(0, self.last - self.start.seq)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.ahead == 0 and not self.anew
+
+
 class Driver:
-    """Offsets and plans of one streaming query."""
+    """Offsets and plans of one stream."""
 
     def __init__(
         self,
@@ -72,33 +92,73 @@ class Driver:
         head, _ = self._retry(lambda control: control.head())
         self._target = Offset(head.last_seq, head.epoch)
 
-    def latest_offset(self, start: Offset, max_rows: int | None) -> Offset:
-        """The end of the next batch after ``start``; ``start`` itself if nothing arrived for a while.
+    def look(self, start: Offset, before: Look | None = None) -> Look:
+        """What the stream has after ``start``, which is committed: progress is shown there.
+
+        ``before`` is an earlier look, which knows the stream's epoch if ``start`` does not.
 
         Raises:
             DataLossError: the stream is not the one ``start`` belongs to, and ``onStreamReset`` is fail.
         """
-        head, config = self._head_for(start)
-        if self._is_reset(start, head):
-            return self._begin_anew(head, config, max_rows)
+        known = start
+        if before is not None and not start.epoch:
+            known = start._replace(epoch=before.head.epoch)
+        head, config = self._head_for(known)
+        if self._is_reset(known, head):
+            return self._begin_anew(head, config)
         self._show_progress(start, config)
         since_ns = self._since(start, head)
-        if self._target is None and head.last_seq <= start.seq:
-            news = self._retry(lambda control: self._wait(control, config, start.seq))
-            if news is not None and news.epoch != head.epoch:
-                return self.latest_offset(start._replace(epoch=head.epoch), max_rows)
-            head = news or head
         last = head.last_seq if self._target is None else min(head.last_seq, self._target.seq)
-        self.latest = Offset(max(last, start.seq), head.epoch)
-        end = self._end(start.seq, last, head, config, max_rows)
+        last = max(last, start.seq)
+        self.latest = Offset(last, head.epoch)
+        return Look(start, last, head, config, since_ns)
+
+    def wait(self, look: Look, timeout_s: float) -> bool:
+        """Wait for a message after this look; whether there may be one. False after ``timeout_s``."""
+        return self._retry(lambda control: self._wait(control, look.config, look.last, timeout_s))
+
+    def count(self, look: Look) -> int:
+        """How many messages there are of the subjects that are read."""
+        subjects = self._options.subjects
+
+        def ask(control: Control) -> int:
+            return counter(control, look.head, look.config, subjects)(look.start.seq, look.last)
+
+        return self._retry(ask)
+
+    def end(self, look: Look, max_rows: int | None) -> Offset:
+        """The end of a batch with at most so many messages; the start itself if there are none."""
+        start, head = look.start, look.head
+        end = self._end(start.seq, look.last, head, look.config, max_rows)
+        if look.anew:
+            since_ns = stored_after(head, end) if _needs_time(look.config) else 0
+            return Offset(end, head.epoch, since_ns, start.seq)
         if end == start.seq:
             return start  # the same text, or Spark would make an empty batch of it
-        if end == head.last_seq:
-            since_ns = head.now_ns
-        return Offset(end, head.epoch, since_ns if _needs_time(config) else 0)
+        since_ns = head.now_ns if end == head.last_seq else look.since_ns
+        return Offset(end, head.epoch, since_ns if _needs_time(look.config) else 0)
 
-    def plan(self, start: Offset, end: Offset) -> list[Slice]:
-        """The tasks of the batch ``(start, end]``."""
+    def latest_offset(self, start: Offset, max_rows: int | None) -> Offset:
+        """The end of the next batch after ``start``; ``start`` itself if nothing arrived for a while.
+
+        Raises:
+            DataLossError: as ``look``.
+        """
+        look = self.look(start)
+        timeout_s = self._options.poll_timeout_s
+        if look.is_idle and self._target is None and self.wait(look, timeout_s):
+            look = self.look(start, look)
+        return self.end(look, max_rows)
+
+    def plan(
+        self,
+        start: Offset,
+        end: Offset,
+        *,
+        max_tasks: int | None = None,
+        min_tasks: int | None = None,
+    ) -> list[Slice]:
+        """The tasks of the batch ``(start, end]``, so many if other streams leave that many."""
         head, config = self._head_for(end)
         options = self._options
         if self._is_reset(end, head):
@@ -110,7 +170,17 @@ class Driver:
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
         self._say_gaps(lo, hi, head, config)
         return self._retry(
-            lambda control: plan_tasks(options, lo, hi, since_ns, control, head, config)
+            lambda control: plan_tasks(
+                options,
+                lo,
+                hi,
+                since_ns,
+                control,
+                head,
+                config,
+                max_tasks=max_tasks,
+                min_tasks=min_tasks,
+            )
         )
 
     def _say_gaps(self, lo: int, hi: int, head: StreamHead, config: StreamConfig) -> None:
@@ -132,16 +202,6 @@ class Driver:
                 hi,
             )
 
-    def install_sigterm(self) -> None:
-        """Exit quietly when Spark ends the query; it gives no other sign.
-
-        Only if no other code handles the signal, and only in the main thread, where Python allows it.
-        """
-        if threading.current_thread() is not threading.main_thread():
-            return
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, self._on_sigterm)
-
     def close(self) -> None:
         """Close the connection; this also removes the ephemeral consumer of the wait."""
         if self._control is not None:
@@ -153,11 +213,10 @@ class Driver:
             self._control.link.close()
         self._control = self._tail = None
 
-    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
-        # The main thread may be anywhere, also inside a request: only close and exit.
+    def hang_up(self) -> None:
+        """Close the connection without a word, from a signal handler."""
         if self._control is not None:
             self._control.link.close()
-        os._exit(0)
 
     def _find_start(self, control: Control) -> Offset:
         head, config = control.head()
@@ -185,8 +244,8 @@ class Driver:
             _LOG.warning("%s; going on with %s of it", reason, self._options.on_stream_reset)
         return bool(reason)
 
-    def _begin_anew(self, head: StreamHead, config: StreamConfig, max_rows: int | None) -> Offset:
-        """The end of the first batch of a stream that took the place of the one read before."""
+    def _begin_anew(self, head: StreamHead, config: StreamConfig) -> Look:
+        """The first look at a stream that took the place of the one read before."""
         from_end = self._options.on_stream_reset == LATEST
         begin = head.last_seq if from_end else max(0, head.first_seq - 1)
         self._known, self._tail, self._progress_started = (0, 0), None, False
@@ -194,9 +253,7 @@ class Driver:
             self._target = Offset(head.last_seq, head.epoch)
         self._show_progress(Offset(begin, head.epoch), config)
         self.latest = Offset(head.last_seq, head.epoch)
-        end = self._end(begin, head.last_seq, head, config, max_rows)
-        since_ns = stored_after(head, end) if _needs_time(config) else 0
-        return Offset(end, head.epoch, since_ns, begin)
+        return Look(Offset(begin, head.epoch), head.last_seq, head, config, 0, anew=True)
 
     def _end(
         self, seq: int, last: int, head: StreamHead, config: StreamConfig, max_rows: int | None
@@ -231,22 +288,19 @@ class Driver:
             self._progress_started = True
         self._retry(lambda control: progress.show(control, start.seq))
 
-    def _wait(self, control: Control, config: StreamConfig, seq: int) -> StreamHead | None:
-        """Wait for a message after ``seq``, at most the poll timeout. Returns the new head; None for none."""
-        timeout_s = self._options.poll_timeout_s
+    def _wait(self, control: Control, config: StreamConfig, seq: int, timeout_s: float) -> bool:
+        """Wait for a message after ``seq``."""
         if config.retention == "workqueue":
             # A work queue must not have another consumer, so it is polled.
             deadline = time.monotonic() + timeout_s
-            while (head := control.head()[0]).last_seq <= seq and time.monotonic() < deadline:
+            while (behind := control.head()[0].last_seq <= seq) and time.monotonic() < deadline:
                 time.sleep(min(POLL_WITHOUT_EVENT_S, timeout_s))
-            return head
+            return not behind
         if self._tail is None or not self._tail.stands_at(control, seq):
             if self._tail is not None:
                 self._tail.close(control)
-            self._tail = Tail(control, seq, timeout_s + TAIL_LEFT_S)
-        if not self._tail.wait(timeout_s):
-            return None
-        return control.head()[0]
+            self._tail = Tail(control, seq, self._options.poll_timeout_s + TAIL_LEFT_S)
+        return self._tail.wait(timeout_s)
 
     def _retry(self, call: Callable[[Control], T]) -> T:
         """Call with a live connection, and again on a new one while the server may come back."""

@@ -7,7 +7,8 @@ so the dictionary's keys are always in the same (sorted) order.
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias, TypeGuard
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from ..errors import ConfigurationError, HeadraceError
 
@@ -84,6 +85,32 @@ class Offset(NamedTuple):
         if not _is_count(since) or not (begin is None or _is_count(begin)):
             raise ConfigurationError(f"the checkpoint's offset has no valid time or begin: {raw!r}")
         return cls(seq, epoch, since, begin)
+
+
+def read_offsets(raw: object, streams: Sequence[str]) -> dict[str, Offset]:
+    """The offset of each stream, from what ``write_offsets`` wrote. An offset without names, of a query of
+    one stream, is the first one's.
+
+    Raises:
+        ConfigurationError: it is no offset of this source; the text says what was found.
+    """
+    if not isinstance(raw, dict) or "s" not in raw:
+        return {streams[0]: Offset.from_dict(raw)}
+    each = raw["s"]
+    if not isinstance(each, dict) or not all(isinstance(one, dict) for one in each.values()):
+        raise ConfigurationError(f"not an offset of the jetstream source: {raw!r}")
+    return {name: Offset.from_dict({**one, "v": raw.get("v")}) for name, one in each.items()}
+
+
+def write_offsets(offsets: Mapping[str, Offset], streams: Sequence[str]) -> dict[str, Any]:
+    """The form Spark keeps in its checkpoint: one offset, or one for each of several streams."""
+    if len(streams) == 1:
+        return dict(offsets[streams[0]].to_dict())
+    each = {}
+    for name in sorted(offsets):
+        each[name] = dict(offsets[name].to_dict())
+        del each[name]["v"]
+    return {"s": each, "v": VERSION}
 
 
 def _is_count(value: object) -> TypeGuard[int]:

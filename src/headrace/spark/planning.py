@@ -7,7 +7,7 @@ Sequences are not messages: a stream may have removed most of them, and a query 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 Count: TypeAlias = Callable[[int, int], int]
@@ -19,7 +19,7 @@ class Slice(NamedTuple):
     """One task: the sequences ``(lo, hi]``, and of them only these partitions (empty: all).
 
     ``since_ns``: every message of the batch was stored at or after this time (0: not known). ``epoch``: when
-    the stream that was planned for was created.
+    the stream that was planned for was created. ``stream``: its name, in a query of several.
     """
 
     lo: int
@@ -27,6 +27,7 @@ class Slice(NamedTuple):
     partitions: tuple[int, ...] = ()
     since_ns: int = 0
     epoch: str = ""
+    stream: str = ""
 
     @property
     def width(self) -> int:
@@ -59,6 +60,25 @@ def end_of_batch(lo: int, last: int, max_messages: int, count: Count) -> int:
         if have and have * NEARLY[1] >= max_messages * NEARLY[0]:
             break
     return left
+
+
+def share_out(total: int, weights: Mapping[str, int]) -> dict[str, int]:
+    """Divide ``total`` in proportion to the weights; the sum is ``total`` at most.
+
+    Who has any weight gets at least one. If there are more of these than ``total``, the heaviest get one.
+    """
+    order = sorted(weights, key=lambda name: -weights[name])
+    sum_of = sum(weights.values()) or 1
+    shares = {name: max(min(1, weights[name]), total * weights[name] // sum_of) for name in weights}
+    excess = sum(shares.values()) - total
+    for name in order:  # the small ones were rounded up at the cost of the large ones
+        taken = min(max(0, excess), max(0, shares[name] - 1))
+        shares[name] -= taken
+        excess -= taken
+    for name in reversed(order):
+        if excess > 0 and shares[name]:
+            shares[name], excess = 0, excess - 1
+    return shares
 
 
 def split_by_count(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ..api.streams import StreamConfig
 from ..errors import ConfigurationError
 from .control import Control
-from .offsets import StreamHead
+from .link import Link
+from .loss import may_be_loss, stored_after
+from .offsets import Offset, StreamHead, check_range
 from .options import SourceOptions, StartPosition
-from .planning import Count, Slice, split_by_count, split_by_partition
+from .planning import Count, Slice, share_out, split_by_count, split_by_partition
 
 
 def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:
@@ -32,7 +36,13 @@ def locate(control: Control, position: StartPosition, head: StreamHead, *, as_en
         deliver_policy="by_start_time", opt_start_time=position.time, inactive_threshold=5.0
     )
     control.delete_consumer(info.name)
-    return info.delivered.stream_seq
+    found = info.delivered.stream_seq
+    if position.must_exist and not as_end and found >= head.last_seq:
+        raise ConfigurationError(
+            f"jetstream source: stream {control.stream!r} has no message stored at or after {position.time}; "
+            "set startingOffsetsByTimestampStrategy=latest to begin with the next one"
+        )
+    return found
 
 
 def counter(
@@ -56,23 +66,88 @@ def plan_tasks(
     control: Control,
     head: StreamHead,
     config: StreamConfig,
+    *,
+    max_tasks: int | None = None,
+    min_tasks: int | None = None,
 ) -> list[Slice]:
-    """Split ``(lo, hi]``, stored at or after ``since_ns``, as the options say, without a gap at its start."""
+    """Split ``(lo, hi]``, stored at or after ``since_ns``, as the options say, without a gap at its start.
+
+    ``max_tasks`` and ``min_tasks`` are what other streams of the query leave of the options'.
+    """
+    most = options.max_tasks if max_tasks is None else max_tasks
+    least = options.min_tasks if min_tasks is None else min_tasks
     # Of one subject the server leaves out the others, if they are many; of several the reader does.
     subjects = options.subjects if len(options.subjects) == 1 else ()
     if hi > lo and (subjects or head.messages < head.last_seq - head.first_seq + 1):
         first = control.next_stored(lo + 1, subjects[0] if subjects else ">")
         lo = min(first - 1, hi) if first else hi
     if options.split_by == "partition":
-        slices = split_by_partition(
-            lo, hi, partitions=options.partitions, max_tasks=options.max_tasks
-        )
+        slices = split_by_partition(lo, hi, partitions=options.partitions, max_tasks=most)
     else:
+        fair = -(-(hi - lo) // least) if least > 1 else options.min_messages_per_task
         slices = split_by_count(
             lo,
             hi,
-            max_tasks=options.max_tasks,
-            min_messages=options.min_messages_per_task,
+            max_tasks=max(most, least),
+            min_messages=max(1, min(options.min_messages_per_task, fair)),
             count=counter(control, head, config, subjects),
         )
-    return [piece._replace(since_ns=since_ns, epoch=head.epoch) for piece in slices]
+    name = options.stream
+    return [piece._replace(since_ns=since_ns, epoch=head.epoch, stream=name) for piece in slices]
+
+
+def plan_batch(options: SourceOptions) -> list[Slice]:
+    """The tasks of a batch read: of each stream what the options say, as it is now.
+
+    Raises:
+        DataLossError: messages of the range were removed, and ``failOnDataLoss`` is set.
+    """
+    link = Link.open(options.connection)
+    try:
+        found = [_bounds(each, Control(link, each.stream)) for each in options.each()]
+        if options.last_per_subject:
+            return [
+                Slice(
+                    0, bounds.head.last_seq, epoch=bounds.head.epoch, stream=bounds.control.stream
+                )
+                for bounds in found
+            ]
+        widths = {bounds.control.stream: bounds.hi - bounds.lo for bounds in found}
+        most = share_out(options.max_tasks, widths)
+        least = share_out(options.min_tasks, widths)
+        return [
+            piece
+            for each, bounds in zip(options.each(), found, strict=True)
+            if bounds.hi > bounds.lo
+            for piece in plan_tasks(
+                each,
+                *bounds,
+                max_tasks=max(1, most[each.stream]),
+                min_tasks=max(1, least[each.stream]),
+            )
+        ]
+    finally:
+        link.close()
+
+
+class _Bounds(NamedTuple):
+    """What a batch read takes of a stream: the sequences ``(lo, hi]``, as ``plan_tasks`` wants them."""
+
+    lo: int
+    hi: int
+    since_ns: int
+    control: Control
+    head: StreamHead
+    config: StreamConfig
+
+
+def _bounds(options: SourceOptions, control: Control) -> _Bounds:
+    head, config = control.head()
+    lo = locate(control, options.starting, head, as_end=False)
+    hi = min(locate(control, options.ending, head, as_end=True), head.last_seq)
+    since_ns = stored_after(head, lo)
+    if hi > lo:
+        fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
+        start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
+        lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
+    return _Bounds(lo, max(lo, hi), since_ns, control, head, config)

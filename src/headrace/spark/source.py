@@ -18,19 +18,17 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
+    ReadMaxBytes,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 
-from .control import Control
 from .decoding.columns import Layout, layout_of, source_schema
-from .driver import Driver
-from .link import Link
-from .loss import may_be_loss, stored_after
-from .offsets import Offset, check_range
 from .options import SourceOptions, parse_options
 from .planning import Slice
-from .plans import locate, plan_tasks
+from .plans import plan_batch
+from .query import Query
 from .tasks import read_slice
 
 if TYPE_CHECKING:
@@ -69,32 +67,14 @@ class JetStreamDataSource(DataSource):
 
 
 class JetStreamBatchReader(DataSourceReader):
-    """A bounded range of the stream."""
+    """A bounded range of each stream."""
 
     def __init__(self, options: SourceOptions, columns: Layout) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        options = self._options
-        link = Link.open(options.connection)
-        try:
-            control = Control(link, options.stream)
-            head, config = control.head()
-            if options.last_per_subject:
-                return [SlicePartition(Slice(0, head.last_seq, epoch=head.epoch))]
-            lo = locate(control, options.starting, head, as_end=False)
-            hi = min(locate(control, options.ending, head, as_end=True), head.last_seq)
-            if hi <= lo:
-                return []
-            since_ns = stored_after(head, lo)
-            fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
-            start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
-            lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
-            pieces = plan_tasks(options, lo, hi, since_ns, control, head, config)
-        finally:
-            link.close()
-        return [SlicePartition(piece) for piece in pieces]
+        return [SlicePartition(piece) for piece in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For an empty list Spark would create one partition without a value.
@@ -108,39 +88,41 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: SourceOptions, columns: Layout) -> None:
         self._options = options
         self._columns = columns
-        self._driver: Driver | None = None
+        self._query: Query | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": self._options, "_columns": self._columns, "_driver": None}
+        return {"_options": self._options, "_columns": self._columns, "_query": None}
 
     @property
-    def driver(self) -> Driver:
-        if self._driver is None:
-            self._driver = Driver(self._options)
-            self._driver.install_sigterm()
-        return self._driver
+    def query(self) -> Query:
+        if self._query is None:
+            self._query = Query(self._options)
+            self._query.install_sigterm()
+        return self._query
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        limit = self._options.max_offsets_per_trigger
-        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+        # Spark has no limit of several kinds: the query knows them all, and Spark says whether they hold.
+        pace = self._options.pace
+        if pace.max_rows:
+            return ReadMaxRows(pace.max_rows)
+        if pace.max_bytes:
+            return ReadMaxBytes(pace.max_bytes)
+        return ReadMinRows(pace.min_rows) if pace.min_rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.driver.freeze_target()
+        self.query.freeze_target()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return dict(self.driver.initial_offset().to_dict())
+        return self.query.initial_offset()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return dict(self.driver.latest_offset(Offset.from_dict(start), max_rows).to_dict())
+        return self.query.latest_offset(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        latest = self.driver.latest
-        return dict(latest.to_dict()) if latest is not None else None
+        return self.query.latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        pieces = self.driver.plan(Offset.from_dict(start), Offset.from_dict(end))
-        return [SlicePartition(piece) for piece in pieces]
+        return [SlicePartition(piece) for piece in self.query.plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SlicePartition):

@@ -33,7 +33,9 @@ _idle: dict[tuple[int, Connection], list[Link]] = {}
 def read_slice(
     options: SourceOptions, columns: Sequence[str | Wanted] | Layout, piece: Slice
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task. If there are none, one empty batch, so that Spark knows the types."""
+    """The rows of one task."""
+    if piece.stream:
+        options = options.of(piece.stream)
     key = (os.getpid(), options.connection)  # a forked process must not share a socket
     lent: list[Link] = []
 

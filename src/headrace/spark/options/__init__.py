@@ -1,21 +1,21 @@
 """The options of ``format("jetstream")``: one table per concern, checked together.
 
 Names follow Spark's Kafka source where the meaning is the same. ``table`` collects and checks, ``values``
-reads single values; ``connection`` is common to reading and writing, ``source`` is for reading.
+reads single values; ``connection`` is common to reading and writing, ``positions`` and ``source`` are for
+reading.
 """
 
 from __future__ import annotations
 
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from .positions import EARLIEST, LATEST, POSITION_OPTIONS, StartPosition, StreamRange
 from .source import (
-    EARLIEST,
-    LATEST,
     OPTIONS,
     SOURCE_OPTIONS,
     BadMessageRule,
+    Pace,
     PartitionRule,
     SourceOptions,
-    StartPosition,
     parse_options,
 )
 from .table import Accepted, Option
@@ -27,15 +27,18 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "OPTIONS",
+    "POSITION_OPTIONS",
     "SOURCE_OPTIONS",
     "Accepted",
     "BadMessageRule",
     "Connection",
     "Option",
+    "Pace",
     "PartitionRule",
     "RefusedError",
     "SourceOptions",
     "StartPosition",
+    "StreamRange",
     "connection_of",
     "parse_options",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from .positions import StartPosition
 from .table import Accepted, Option
 from .values import flag, name
 
@@ -36,13 +37,19 @@ def check_snapshot(values: dict[str, Any], accepted: Accepted, *, streaming: boo
             f"{option!r} is for batch reads; a streaming query reads every change, of the stream "
             + (repr(STREAM_PREFIX + bucket) if bucket else "itself")
         )
-    if bucket and values["stream"] not in ("", STREAM_PREFIX + bucket):
+    own = (STREAM_PREFIX + bucket,)
+    if bucket and values["stream"] not in ("", own):
         raise accepted.error("give either 'bucket' or 'stream'")
     if bucket:
-        values["stream"] = STREAM_PREFIX + bucket
-    bounded = values["startingTimestamp"] or values["endingTimestamp"]
-    kinds = values["startingOffsets"].kind, values["endingOffsets"].kind
-    if bounded or kinds != ("earliest", "latest") or values["splitBy"] != "sequence":
+        values["stream"] = own
+    bounded = any(
+        values[which + kind]
+        for which in ("starting", "ending")
+        for kind in ("Timestamp", "OffsetsByTimestamp")
+    )
+    everything = (StartPosition("earliest"), StartPosition("latest"))
+    offsets = (values["startingOffsets"], values["endingOffsets"])
+    if bounded or offsets != everything or values["splitBy"] != "sequence":
         raise accepted.error(
             f"{option!r} reads each subject once: leave out startingOffsets, endingOffsets, their "
             "timestamps and splitBy"

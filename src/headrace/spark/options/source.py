@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
-from ...api.times import format_time, parse_time
 from ...subjects import is_valid_subject
 from ..decoding.options import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from .positions import EARLIEST, LATEST, POSITION_OPTIONS, StartPosition, StreamRange, ranges_of
 from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
 from .table import Accepted, Option
-from .values import RefusedError, at_least, flag, name, one_of, patterns, seconds
+from .values import RefusedError, at_least, flag, name, one_of, patterns, seconds, texts
 
 SplitBy = Literal["sequence", "partition"]
 OnStreamReset = Literal["fail", "earliest", "latest"]
-
-EARLIEST: Final = "earliest"
-LATEST: Final = "latest"
-
-
-class StartPosition(NamedTuple):
-    """Where reading begins or ends: ``earliest``, ``latest``, a ``sequence`` or a ``time`` (RFC 3339)."""
-
-    kind: Literal["earliest", "latest", "sequence", "time"]
-    sequence: int = 0
-    time: str = ""
 
 
 class PartitionRule(NamedTuple):
@@ -39,6 +28,18 @@ class PartitionRule(NamedTuple):
 
     token: int = 1
     hashed: tuple[int, ...] = ()
+
+
+class Pace(NamedTuple):
+    """How much one micro-batch takes, of all streams together. None: as much as there is.
+
+    With fewer than ``min_rows`` there is no batch yet, until ``max_delay_s`` seconds after the last one.
+    """
+
+    max_rows: int | None = None
+    max_bytes: int | None = None
+    min_rows: int | None = None
+    max_delay_s: float = 900.0
 
 
 class BadMessageRule(NamedTuple):
@@ -53,18 +54,17 @@ class SourceOptions:
     """Every option, checked. Sequences are inclusive, as JetStream counts them."""
 
     connection: Connection
-    stream: str
+    ranges: tuple[StreamRange, ...]
     subjects: tuple[str, ...]
     durable: str
-    starting: StartPosition
-    ending: StartPosition
-    max_offsets_per_trigger: int | None
+    pace: Pace
     fail_on_data_loss: bool
     on_stream_reset: OnStreamReset
     on_bad_message: BadMessageRule
     split_by: SplitBy
     partitions: int
     partition_rule: PartitionRule
+    min_tasks: int
     max_tasks: int
     min_messages_per_task: int
     include_headers: bool
@@ -76,37 +76,34 @@ class SourceOptions:
     last_per_subject: bool = False
     bucket: str = ""
 
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """The names of the streams that are read."""
+        return tuple(each.stream for each in self.ranges)
 
-def _position(value: str, words: tuple[str, ...]) -> StartPosition:
-    lowered = value.strip().lower()
-    if lowered == EARLIEST and EARLIEST in words:
-        return StartPosition("earliest")
-    if lowered == LATEST:
-        return StartPosition("latest")
-    if re.fullmatch(r"\d+", lowered):
-        return StartPosition("sequence", int(lowered))
-    raise RefusedError(f"{', '.join(words)} or a stream sequence such as 1000")
+    @property
+    def stream(self) -> str:
+        """The name of the stream, where there is one."""
+        return self.ranges[0].stream
 
+    @property
+    def starting(self) -> StartPosition:
+        """Where a new query begins in it."""
+        return self.ranges[0].starting
 
-def _start(value: str) -> StartPosition:
-    return _position(value, (EARLIEST, LATEST))
+    @property
+    def ending(self) -> StartPosition:
+        """Where a batch read ends in it."""
+        return self.ranges[0].ending
 
+    def each(self) -> Iterator[SourceOptions]:
+        """The same options for each stream alone."""
+        for one in self.ranges:
+            yield replace(self, ranges=(one,))
 
-def _end(value: str) -> StartPosition:
-    return _position(value, (LATEST,))
-
-
-def _timestamp(value: str) -> StartPosition:
-    """Milliseconds since the epoch, as for Kafka, or RFC 3339."""
-    text = value.strip()
-    if re.fullmatch(r"\d+", text):
-        return StartPosition("time", time=format_time(int(text) * 1_000_000))
-    try:
-        return StartPosition("time", time=format_time(parse_time(text)))
-    except ValueError:
-        raise RefusedError(
-            "milliseconds since the epoch, or a time such as 2013-01-01T05:00:00Z"
-        ) from None
+    def of(self, stream: str) -> SourceOptions:
+        """The same options for one of the streams."""
+        return next(each for each in self.each() if each.stream == stream)
 
 
 def _bad_messages(value: str) -> BadMessageRule:
@@ -133,26 +130,28 @@ def _rule(value: str) -> PartitionRule:
     raise RefusedError("token, token=K, hash or hash=K,L (K, L: numbers of subject tokens, from 1)")
 
 
+def _streams(value: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name(part) for part in texts(value) or ("",)))
+
+
 # fmt: off
 SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
-    Option("stream", "", "The stream to read. Required.", name),
+    Option("stream", "", "The stream to read, or several, separated by commas. Required.", _streams),
     Option("subjects", "", "Read only these subjects (wildcards allowed); default: all.", patterns),
     Option("durable", "", "A durable consumer on which this query shows its progress. It delivers nothing.",
         name),
-    Option("startingOffsets", EARLIEST,
-        "Where a new query begins: earliest, latest or the first stream sequence to read. For streaming, "
-        "latest needs durable, which records the position.", _start),
-    Option("startingTimestamp", "",
-        "Begin at the first message stored at or after this time; overrides startingOffsets.", _timestamp),
-    Option("endingOffsets", LATEST,
-        "Where a batch read ends: latest, or the last stream sequence to read. Not for streaming.",
-        _end),
-    Option("endingTimestamp", "",
-        "End a batch read before the first message stored at or after this time. Not for streaming.",
-        _timestamp),
     Option("maxOffsetsPerTrigger", "",
         "At most this many messages per micro-batch, of the subjects that are read; default: all.",
         at_least(1)),
+    Option("maxBytesPerTrigger", "",
+        "At most about this many bytes per micro-batch. An estimate by the mean size of a stream's messages; "
+        "a batch has at least one message.", at_least(1)),
+    Option("minOffsetsPerTrigger", "",
+        "Wait for this many messages before the next micro-batch begins. Ignored under availableNow.",
+        at_least(1)),
+    Option("maxTriggerDelay", "15m",
+        "How long after a micro-batch the next one waits for minOffsetsPerTrigger; then it takes what there "
+        "is.", seconds),
     Option("failOnDataLoss", "true",
         "Fail when messages were removed before they were read; false: continue without them.", flag),
     Option("onStreamReset", "",
@@ -173,6 +172,9 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
     Option("maxTasks", "",
         "At most this many tasks per batch; default 16, for splitBy=partition one per partition.",
         at_least(1)),
+    Option("minPartitions", "",
+        "At least this many tasks per batch, however few messages there are; not for splitBy=partition.",
+        at_least(1)),
     Option("minMessagesPerTask", "50000", "Limits the tasks so that each reads at least this many messages.",
         at_least(1)),
     Option("includeHeaders", "false", "Add the column headers.", flag),
@@ -187,8 +189,15 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
 
 ACCEPTED: Final = Accepted(
     "jetstream source",
-    (CONNECTION_OPTIONS, SOURCE_OPTIONS, SNAPSHOT_OPTIONS, DECODING_OPTIONS),
-    {**CONNECTION_ALIASES, "path": "stream", "subject": "subjects"},
+    (SOURCE_OPTIONS, POSITION_OPTIONS, SNAPSHOT_OPTIONS, DECODING_OPTIONS, CONNECTION_OPTIONS),
+    {
+        **CONNECTION_ALIASES,
+        "path": "stream",
+        "streams": "stream",
+        "subject": "subjects",
+        "maxmessagespertrigger": "maxOffsetsPerTrigger",
+        "minmessagespertrigger": "minOffsetsPerTrigger",
+    },
 )
 OPTIONS: Final = ACCEPTED.options
 
@@ -208,26 +217,30 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
     check_snapshot(values, ACCEPTED, streaming=streaming)
     if not values["stream"]:
         raise ACCEPTED.error('option \'stream\' is missing; add .option("stream", "NAME")')
-    _check_together(values, streaming)
-    starting: StartPosition = values["startingTimestamp"] or values["startingOffsets"]
-    ending: StartPosition = values["endingTimestamp"] or values["endingOffsets"]
+    ranges = ranges_of(values, values["stream"], ACCEPTED)
+    _check_together(values, ranges, streaming)
     split_by: SplitBy = values["splitBy"]
     partitions: int = values["partitions"] or 0
     return SourceOptions(
         connection=connection_of(values, ACCEPTED),
-        stream=values["stream"],
+        ranges=ranges,
         subjects=() if ">" in values["subjects"] else values["subjects"],
         durable=values["durable"],
-        starting=starting,
-        ending=ending,
-        max_offsets_per_trigger=values["maxOffsetsPerTrigger"] or None,
+        pace=Pace(
+            values["maxOffsetsPerTrigger"] or None,
+            values["maxBytesPerTrigger"] or None,
+            values["minOffsetsPerTrigger"] or None,
+            values["maxTriggerDelay"],
+        ),
         fail_on_data_loss=values["failOnDataLoss"],
         on_stream_reset=_reset_rule(values, streaming),
         on_bad_message=values["onBadMessage"],
         split_by=split_by,
         partitions=partitions,
         partition_rule=values["partitionBy"],
-        max_tasks=values["maxTasks"] or (partitions if split_by == "partition" else 16),
+        min_tasks=values["minPartitions"] or 1,
+        max_tasks=values["maxTasks"]
+        or (partitions if split_by == "partition" else max(16, values["minPartitions"] or 1)),
         min_messages_per_task=values["minMessagesPerTask"],
         include_headers=values["includeHeaders"],
         poll_timeout_s=values["pollTimeout"],
@@ -247,20 +260,31 @@ def _reset_rule(values: Mapping[str, Any], streaming: bool | None) -> OnStreamRe
     return rule or ("fail" if values["failOnDataLoss"] else "earliest")
 
 
-def _check_together(values: Mapping[str, Any], streaming: bool | None) -> None:
+def _check_together(
+    values: Mapping[str, Any], ranges: Sequence[StreamRange], streaming: bool | None
+) -> None:
     if values["splitBy"] == "partition" and not values["partitions"]:
         raise ACCEPTED.error(
             "splitBy=partition needs the option 'partitions', the number of partitions"
         )
+    least, most = values["minOffsetsPerTrigger"], values["maxOffsetsPerTrigger"]
+    if least and most and least > most:
+        raise ACCEPTED.error("'minOffsetsPerTrigger' is more than 'maxOffsetsPerTrigger'")
+    if (
+        values["minPartitions"]
+        and values["maxTasks"]
+        and values["minPartitions"] > values["maxTasks"]
+    ):
+        raise ACCEPTED.error("'minPartitions' is more than 'maxTasks'")
     if streaming is not True:
         return
-    if values["endingTimestamp"] or values["endingOffsets"].kind != "latest":
+    if any(each.ending.kind != "latest" for each in ranges):
         raise ACCEPTED.error(
-            "'endingOffsets' and 'endingTimestamp' are for batch reads; a stream has no end"
+            "'endingOffsets', 'endingTimestamp' and 'endingOffsetsByTimestamp' are for batch reads; a stream "
+            "has no end"
         )
-    from_latest = values["startingOffsets"].kind == "latest" and not values["startingTimestamp"]
-    if from_latest and not values["durable"]:
+    if any(each.starting.kind == "latest" for each in ranges) and not values["durable"]:
         raise ACCEPTED.error(
-            "startingOffsets=latest needs the option 'durable': Spark keeps no note of "
-            "where a stream began until the first batch is committed, the durable consumer does"
+            "startingOffsets=latest needs the option 'durable': Spark keeps no note of where a stream began "
+            "until the first batch is committed, the durable consumer does"
         )
