@@ -47,11 +47,12 @@ def either_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[peers.ServerProcess]:
     """Our broker, and nats-server: one process each for all commands."""
-    directory = tmp_path_factory.mktemp("cli")
+    directory, monitoring = tmp_path_factory.mktemp("cli"), peers.free_port()
     if request.param == "headrace":
-        server = peers.start_headrace(directory, flags=["--sync", "os"])
+        server = peers.start_headrace(directory, flags=["--sync", "os", "-m", str(monitoring)])
     else:
-        server = peers.start_nats_server(directory)
+        server = peers.start_nats_server(directory, flags=["-m", str(monitoring)])
+    server.monitoring_port = monitoring
     yield server
     server.stop()
 

@@ -45,6 +45,10 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "object": Entry("objects of any size in buckets", "object:objects", ("obj",)),
         "group": Entry("consumer groups: static and elastic, strict order for each key"),
     },
+    "servers": {
+        "server": Entry("look at a server: info, checks, reports, top", "server:server", ("srv",)),
+        "events": Entry("show what the server tells of itself", "server.events:events", ("event",)),
+    },
 }
 """Every command, in the order of the help."""
 

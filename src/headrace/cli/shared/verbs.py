@@ -26,7 +26,7 @@ from .nearest import tell_nearest
 from .output import Output, output_options
 from .where import CONNECTION, Where, connection_options, given_above, where
 
-__all__ = ["Declare", "Session", "offline", "online", "run_loop"]
+__all__ = ["Declare", "Session", "command_of", "connected", "offline", "online", "run_loop"]
 
 Declare = Callable[[Any], Any]
 """What ``click.argument(…)`` and ``click.option(…)`` return."""
@@ -81,7 +81,7 @@ def online(
             return run_loop(run())
 
         extra = [*output_options(), *connection_options()]
-        return _command(function, callback, name, declare, extra, destroys)
+        return command_of(function, callback, name, declare, extra, destroys)
 
     return make
 
@@ -97,7 +97,7 @@ def offline(
             output = Output.of(json=values.pop("json"), yaml=values.pop("yaml"))
             return function(output, **values)
 
-        return _command(function, callback, name, declare, output_options(), destroys)
+        return command_of(function, callback, name, declare, output_options(), destroys)
 
     return make
 
@@ -126,14 +126,15 @@ def run_loop(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def _command(
+def command_of(
     function: Callable[..., object],
     callback: Callable[..., Any],
     name: str | None,
     declare: tuple[Declare, ...],
     options: list[click.Option],
-    destroys: bool,
+    destroys: bool = False,
 ) -> click.Command:
+    """The command; ``function`` has its name and its help, ``callback`` runs it."""
     for decorate in reversed(declare):
         callback = decorate(callback)
     own: list[click.Parameter] = list(reversed(getattr(callback, "__click_params__", [])))

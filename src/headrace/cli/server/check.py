@@ -1,0 +1,273 @@
+"""``headrace server check connection|jetstream|stream|consumer|kv|server``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, Final
+
+import click
+
+from ...errors import HeadraceError
+from ..shared.errors import Failure
+from ..shared.lazy import LazyGroup, Verb
+from ..shared.output import Output
+from ..shared.units import DURATION, moment_of
+from ..shared.verbs import Declare, Session, command_of, connected, run_loop
+from ..shared.where import CONNECTION, connection_options, given_above, where
+from .pages import MONITOR, page
+from .verdict import Verdict
+
+__all__ = ["check", "connection", "consumer", "jetstream", "kv", "server", "stream"]
+
+check = LazyGroup(
+    "check",
+    {
+        "connection": Verb("that the server answers, and how fast", "server.check:connection"),
+        "jetstream": Verb("how full the account is", "server.check:jetstream"),
+        "stream": Verb("messages, subjects and copies of a stream", "server.check:stream"),
+        "consumer": Verb("what waits for a consumer", "server.check:consumer"),
+        "kv": Verb("that a bucket or a key is there", "server.check:kv"),
+        "server": Verb("load and health of the server", "server.check:server"),
+    },
+    "Checks for monitoring systems. Status: 0 fine, 1 warning, 2 critical.",
+)
+
+_FORMATS: Final = ("nagios", "prometheus", "json", "text")
+
+
+def _limits(name: str, text: str, kind: Any = float) -> tuple[Declare, Declare]:
+    """``--NAME-warn`` and ``--NAME-critical``."""
+    return (
+        click.option(f"--{name}-warn", type=kind, default=None, help=f"{text}: warning"),
+        click.option(f"--{name}-critical", type=kind, default=None, help=f"{text}: critical"),
+    )
+
+
+def _checking(
+    *declare: Declare, name: str
+) -> Callable[[Callable[..., Awaitable[None]]], click.Command]:
+    """Make a check of a function that is handed a session and a verdict to fill."""
+
+    def make(function: Callable[..., Awaitable[None]]) -> click.Command:
+        @click.pass_context
+        @wraps(function)
+        def callback(context: click.Context, /, **values: Any) -> int:
+            own = {key: value for key, value in values.items() if key not in CONNECTION}
+            form = own.pop("format")
+            verdict = Verdict(name if "stream" not in own else f"{name} {own['stream']}")
+
+            async def run() -> None:
+                async with connected(where(given_above(context)), Output("json")) as session:
+                    await function(session, verdict, **own)
+
+            try:
+                run_loop(run())
+            except HeadraceError as error:
+                verdict.criticals.append(str(error))
+            except Failure as failure:
+                verdict.criticals.append(failure.told.text)
+            return verdict.tell(form)
+
+        form = click.Option(
+            ["--format"], type=click.Choice(_FORMATS), default="nagios", help="(nagios)"
+        )
+        return command_of(function, callback, name, declare, [form, *connection_options()])
+
+    return make
+
+
+@_checking(
+    *_limits("connect", "seconds to connect", DURATION),
+    *_limits("rtt", "seconds there and back", DURATION),
+    name="connection",
+)
+async def connection(
+    session: Session,
+    verdict: Verdict,
+    connect_warn: float | None,
+    connect_critical: float | None,
+    rtt_warn: float | None,
+    rtt_critical: float | None,
+) -> None:
+    """Check that the server answers, and how fast."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with connected(session.where, session.output):
+        verdict.judge("connect_time", loop.time() - began, connect_warn, connect_critical, unit="s")
+    began = loop.time()
+    await session.connection.flush()
+    verdict.judge("rtt", loop.time() - began, rtt_warn, rtt_critical, unit="s")
+    verdict.fine.append(f"connected to {session.connection.server}")
+
+
+@_checking(
+    click.option("--store-warn", type=float, default=75.0, help="per cent of the disk (75)"),
+    click.option("--store-critical", type=float, default=90.0, help="per cent of the disk (90)"),
+    click.option("--mem-warn", type=float, default=75.0, help="per cent of the memory (75)"),
+    click.option("--mem-critical", type=float, default=90.0, help="per cent of the memory (90)"),
+    click.option("--streams-warn", type=float, default=None, help="per cent of the streams"),
+    click.option("--streams-critical", type=float, default=None, help="per cent of the streams"),
+    click.option("--consumers-warn", type=float, default=None, help="per cent of the consumers"),
+    click.option(
+        "--consumers-critical", type=float, default=None, help="per cent of the consumers"
+    ),
+    name="jetstream",
+)
+async def jetstream(session: Session, verdict: Verdict, **limits: float | None) -> None:
+    """Check how full the account is."""
+    found = await session.js.account_info()
+    for short, used, most in (
+        ("store", found.storage, found.limits.max_storage),
+        ("mem", found.memory, found.limits.max_memory),
+        ("streams", found.streams, found.limits.max_streams),
+        ("consumers", found.consumers, found.limits.max_consumers),
+    ):
+        verdict.judge(short, used)
+        if most > 0:
+            percent = round(100 * used / most, 2)
+            warn, critical = limits[f"{short}_warn"], limits[f"{short}_critical"]
+            verdict.judge(f"{short}_pct", percent, warn, critical, unit="%")
+    verdict.fine.append(f"{found.streams} streams, {found.consumers} consumers")
+
+
+@_checking(
+    click.argument("stream"),
+    click.option("--msgs-warn", type=int, default=None, help="warn below so many messages"),
+    click.option("--msgs-critical", type=int, default=None, help="critical below so many messages"),
+    *_limits("lag", "messages that a mirror or source is behind", int),
+    *_limits("subjects", "subjects", int),
+    *_limits("idle", "time without a new message", DURATION),
+    name="stream",
+)
+async def stream(
+    session: Session,
+    verdict: Verdict,
+    stream: str,
+    msgs_warn: int | None,
+    msgs_critical: int | None,
+    lag_warn: int | None,
+    lag_critical: int | None,
+    subjects_warn: int | None,
+    subjects_critical: int | None,
+    idle_warn: float | None,
+    idle_critical: float | None,
+) -> None:
+    """Check messages, subjects and copies of a stream."""
+    info = await (await session.js.stream(stream)).info()
+    state = info.state
+    verdict.judge("messages", state.messages, msgs_warn, msgs_critical, below=True)
+    verdict.judge("bytes", state.bytes, unit="B")
+    verdict.judge("subjects", state.num_subjects, subjects_warn, subjects_critical)
+    if state.last_seq:
+        idle = (datetime.now(UTC) - moment_of(state.last_ts)).total_seconds()
+        verdict.judge("idle", round(idle, 3), idle_warn, idle_critical, unit="s")
+    for each in (*([info.mirror] if info.mirror else []), *info.sources):
+        verdict.judge(f"lag_{each.name}", each.lag, lag_warn, lag_critical)
+        if each.error:
+            verdict.criticals.append(f"copy of {each.name}: {each.error.get('description')}")
+    for peer in info.cluster.replicas if info.cluster else ():
+        if peer.offline or not peer.current:
+            verdict.criticals.append(
+                f"replica {peer.name} is {'offline' if peer.offline else 'behind'}"
+            )
+    verdict.fine.append(f"{state.messages:,} messages")
+
+
+@_checking(
+    click.argument("stream"),
+    click.argument("consumer"),
+    *_limits("unprocessed", "messages left", int),
+    *_limits("outstanding-ack", "messages without an answer", int),
+    *_limits("redelivery", "messages delivered again", int),
+    *_limits("waiting", "pulls that wait", int),
+    *_limits("last-delivery", "time since the last delivery", DURATION),
+    *_limits("last-ack", "time since the last acknowledgement", DURATION),
+    click.option(
+        "--pinned", is_flag=True, help="critical if a priority group has no pinned client"
+    ),
+    name="consumer",
+)
+async def consumer(
+    session: Session, verdict: Verdict, stream: str, consumer: str, pinned: bool, **limits: Any
+) -> None:
+    """Check what waits for a consumer."""
+    info = await (await session.js.consumer(stream, consumer)).info()
+    verdict.name = f"consumer {stream} {consumer}"
+    for name, metric, value in (
+        ("unprocessed", "unprocessed", info.num_pending),
+        ("outstanding_ack", "ack_pending", info.num_ack_pending),
+        ("redelivery", "redelivered", info.num_redelivered),
+        ("waiting", "waiting", info.num_waiting),
+    ):
+        verdict.judge(metric, value, limits[f"{name}_warn"], limits[f"{name}_critical"])
+    now = datetime.now(UTC)
+    for name, when in (
+        ("last_delivery", info.delivered.last_active),
+        ("last_ack", info.ack_floor.last_active),
+    ):
+        if when:
+            idle = round((now - moment_of(when)).total_seconds(), 3)
+            verdict.judge(name, idle, limits[f"{name}_warn"], limits[f"{name}_critical"], unit="s")
+        elif limits[f"{name}_critical"] is not None:
+            verdict.criticals.append(f"{name.replace('_', ' ')}: never")
+    if info.paused:
+        verdict.warnings.append("paused")
+    if pinned and not all(group.pinned_client_id for group in info.priority_groups):
+        verdict.criticals.append("a priority group has no pinned client")
+    verdict.fine.append(f"{info.num_pending:,} messages left")
+
+
+@_checking(
+    click.argument("bucket"),
+    click.option("--key", metavar="KEY", default="", help="that has to be there"),
+    *_limits("values", "values", int),
+    name="kv",
+)
+async def kv(
+    session: Session,
+    verdict: Verdict,
+    bucket: str,
+    key: str,
+    values_warn: int | None,
+    values_critical: int | None,
+) -> None:
+    """Check that a bucket is there, and a key of it."""
+    found = await session.js.key_value(bucket)
+    status = await found.status()
+    verdict.name = f"kv {bucket}"
+    verdict.judge("values", status.values, values_warn, values_critical)
+    verdict.judge("bytes", status.size, unit="B")
+    verdict.fine.append(f"bucket {bucket} has {status.values:,} values")
+    if key:
+        entry = await found.get(key)
+        verdict.fine.append(f"key {key} is at revision {entry.revision}")
+
+
+@_checking(
+    *_limits("cpu", "per cent"),
+    *_limits("mem", "bytes", int),
+    *_limits("conn", "connections", int),
+    *_limits("subs", "subscriptions", int),
+    *_limits("slow", "slow consumers", int),
+    MONITOR,
+    name="server",
+)
+async def server(session: Session, verdict: Verdict, monitor: str, **limits: Any) -> None:
+    """Check load and health of the server."""
+    varz = await page(session, "varz", monitor)
+    for short, name, metric in (
+        ("cpu", "cpu", "cpu"),
+        ("mem", "mem", "memory"),
+        ("conn", "connections", "connections"),
+        ("subs", "subscriptions", "subscriptions"),
+        ("slow", "slow_consumers", "slow_consumers"),
+    ):
+        warn, critical = limits[f"{short}_warn"], limits[f"{short}_critical"]
+        verdict.judge(metric, varz.get(name, 0), warn, critical)
+    health = await page(session, "healthz", monitor)
+    if health.get("status") != "ok":
+        verdict.criticals.append(f"health: {health.get('error') or health.get('status')}")
+    verdict.fine.append(f"{varz.get('server_name')} is up for {varz.get('uptime')}")

@@ -1,0 +1,146 @@
+"""server info, ping, report, top and check, against both servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peers
+from headrace import sync
+from headrace.cli.server.verdict import Verdict
+
+Run = Callable[..., Any]
+
+ACCOUNTS = """
+host: 127.0.0.1
+port: %d
+accounts {
+  APP { jetstream: enabled, users [{user: app, password: app}] }
+  SYS { users [{user: sys, password: sys}] }
+}
+system_account: SYS
+jetstream { store_dir: "%s" }
+"""
+
+
+@pytest.fixture(
+    scope="module", params=["headrace", pytest.param("nats-server", marks=pytest.mark.peer)]
+)
+def with_accounts(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.ServerProcess]:
+    directory: Path = tmp_path_factory.mktemp("accounts")
+    config = directory / "accounts.conf"
+    port = peers.free_port()
+    config.write_text(ACCOUNTS % (port, directory / "streams"))
+    if request.param == "headrace":
+        flags = ["-c", str(config), "--sync", "os"]
+        server = peers.start_headrace(directory, flags=flags, port=port)
+    else:
+        accounts = ACCOUNTS.split("\n", 3)[3].rsplit("jetstream", 1)[0]
+        server = peers.start_nats_server(directory, config=accounts)
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def as_system(
+    headrace: Run, with_accounts: peers.ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    monkeypatch.setenv("NATS_URL", f"nats://sys:sys@127.0.0.1:{with_accounts.port}")
+    return headrace
+
+
+def test_info_says_where_we_are_and_what_we_have(
+    at_server: Run, either_server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    text = at_server("server", "info").out
+    assert text.startswith("Server ")
+    assert "JetStream:       yes" in text
+    assert "Streams:         1 of unlimited" in text
+    assert "Load:" not in text
+    monitor = f"http://127.0.0.1:{either_server.monitoring_port}"
+    assert "Load:" in at_server("server", "info", "--monitor", monitor).out
+    told = at_server("server", "info", "--json").told
+    assert (told["account"]["streams"], told["server"]["jetstream"]) == (1, True)
+    assert at_server("server", "ping", "--count", "2", "--json").told["median_ms"] > 0
+
+
+def test_who_may_not_ask_is_told_what_to_do(
+    at_server: Run, either_server: peers.ServerProcess
+) -> None:
+    done = at_server("server", "report", "health")
+    assert done.status == 1
+    assert "a user of the system account" in done.err
+    done = at_server("server", "report", "health", "--monitor", "http://127.0.0.1:1")
+    assert (done.status, "http://127.0.0.1:1/healthz" in done.err) == (3, True)
+    monitor = f"http://127.0.0.1:{either_server.monitoring_port}"
+    rows = at_server("server", "report", "connections", "--monitor", monitor, "--json").told
+    assert len(rows) >= 2
+    assert at_server("server", "report", "health", "--monitor", monitor).lines[1] == "ok"
+
+
+def test_the_system_account_sees_everything(
+    as_system: Run, with_accounts: peers.ServerProcess
+) -> None:
+    url = f"nats://app:app@127.0.0.1:{with_accounts.port}"
+    with sync.connect(url, name="an app") as connection:
+        connection.jetstream().create_stream(name="A", subjects=["a"])
+        rows = as_system("server", "report", "connections", "--json").told
+        assert "an app" in [row.get("name") for row in rows]
+        lines = as_system("server", "report", "accounts").lines
+        assert {"APP", "SYS"} <= {line.split()[0] for line in lines[1:]}
+        assert as_system("server", "report", "jetstream", "--json").told[0]["streams"] == 1
+        assert as_system("server", "report", "health").lines[1] == "ok"
+        assert "Load:" in as_system("server", "info").out
+        look = as_system("server", "top", "--interval", "1ms", "--count", "1", "--json")
+        assert "an app" in [row["name"] for row in json.loads(look.out)["connections"]]
+        shown = as_system("server", "top", "--interval", "1ms", "--count", "1").lines
+        assert shown[3].split()[0] == "CID"
+        assert as_system("server", "check", "server", "--conn-critical", "1").status == 2
+        connection.jetstream().delete_stream("A")
+
+
+def test_checks_speak_nagios(at_server: Run, js: sync.JetStream) -> None:
+    done = at_server("server", "check", "connection")
+    assert done.status == 0
+    assert done.out.startswith("OK connection: connected to nats://127.0.0.1:")
+    assert " | connect_time=" in done.out
+    done = at_server("server", "check", "stream", "A")
+    assert (done.status, done.out.startswith("CRITICAL stream A: Crit: ")) == (2, True)
+    stream = js.create_stream(name="A", subjects=["a"])
+    js.publish("a", b"1")
+    stream.create_consumer(durable_name="c")
+    assert at_server("server", "check", "stream", "A", "--msgs-warn", "5").out.startswith(
+        "WARNING stream A: Warn: messages 1 (at most 5) | messages=1;5"
+    )
+    done = at_server("server", "check", "consumer", "A", "c", "--unprocessed-critical", "1")
+    assert (done.status, "Crit: unprocessed 1 (at least 1)" in done.out) == (2, True)
+    assert (
+        at_server("server", "check", "jetstream", "--format", "json").told["metrics"]["streams"]
+        == 1
+    )
+    text = at_server("server", "check", "jetstream", "--format", "prometheus").out
+    assert 'headrace_check_status{check="jetstream"} 0' in text
+    js.create_key_value("b").put("k", b"1")
+    assert at_server("server", "check", "kv", "b", "--key", "k").status == 0
+    assert at_server("server", "check", "kv", "b", "--key", "l").status == 2
+
+
+def test_a_check_of_nothing_is_critical(headrace: Run) -> None:
+    done = headrace("server", "check", "connection", "-s", "nats://127.0.0.1:1")
+    assert done.status == 2
+    assert done.out.startswith("CRITICAL connection: Crit: no server could be reached")
+
+
+def test_the_worst_counts() -> None:
+    verdict = Verdict("x")
+    verdict.judge("a", 5, 3, 10)
+    assert (verdict.status, verdict.warnings) == (1, ["a 5 (at least 3)"])
+    verdict.judge("b", 1, 3, 2, unit="s", below=True)
+    assert (verdict.status, verdict.criticals) == (2, ["b 1s (at most 2)"])
