@@ -21,9 +21,18 @@ from .commands import COMMANDS, SECTIONS, resolve
 if TYPE_CHECKING:
     import asyncio
 
-__all__ = ["COMMANDS", "INTERRUPTED", "NATS_SERVER", "loop_factory", "main", "program_name"]
+__all__ = [
+    "COMMANDS",
+    "COMPLETE",
+    "INTERRUPTED",
+    "NATS_SERVER",
+    "loop_factory",
+    "main",
+    "program_name",
+]
 
 NATS_SERVER: Final = "nats-server"
+COMPLETE: Final = "_HEADRACE_COMPLETE"  # with this variable a shell asks for completions
 INTERRUPTED: Final = 130  # the status shells use for a program ended by Ctrl-C
 
 
@@ -63,6 +72,11 @@ def _main(argv: Sequence[str] | None) -> int:
     if argv is None and program_name() == NATS_SERVER:
         return _run_argparse("serve", sys.argv[1:])
     arguments = list(sys.argv[1:] if argv is None else argv)
+    asked = os.environ.get(COMPLETE)
+    if asked is not None:
+        from .completion import complete
+
+        return complete(asked)
     if arguments and arguments[0] in ("--version", "-v"):
         from .._version import __version__
 

@@ -48,6 +48,13 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "servers": {
         "server": Entry("look at a server: info, checks, reports, top", "server:server", ("srv",)),
         "events": Entry("show what the server tells of itself", "server.events:events", ("event",)),
+        "doctor": Entry("find what is wrong here, and the command that mends it", "doctor:doctor"),
+        "context": Entry(
+            "remember how to connect, as the nats tool does", "context:context", ("ctx",)
+        ),
+    },
+    "tools": {
+        "completion": Entry("complete words in bash, zsh and fish", "completion:completion"),
     },
 }
 """Every command, in the order of the help."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
@@ -14,10 +13,7 @@ from .commands import COMMANDS
 from .shared.errors import USAGE, Failure, Told, explain
 from .shared.lazy import LazyGroup, Verb
 
-__all__ = ["COMPLETE", "root", "run"]
-
-COMPLETE = "_HEADRACE_COMPLETE"
-"""The variable with which a shell asks for completions."""
+__all__ = ["root", "run"]
 
 root = LazyGroup(
     "headrace",
@@ -44,11 +40,6 @@ def run(arguments: Sequence[str]) -> int:
     except HeadraceError as error:
         return _tell(explain(error))
     return status if isinstance(status, int) else 0
-
-
-def is_completing() -> bool:
-    """Whether a shell asks for completions, and no command is to be run."""
-    return COMPLETE in os.environ
 
 
 def _tell(told: Told) -> int:

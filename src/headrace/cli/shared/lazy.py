@@ -105,7 +105,7 @@ class LazyGroup(click.Group):
             CompletionItem(name, help=verb.summary)
             for name, verb in self.verbs.items()
             if name.startswith(incomplete)
-        ]
+        ] + click.Command.shell_complete(self, ctx, incomplete)
 
 
 @click.pass_context

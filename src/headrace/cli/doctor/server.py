@@ -1,0 +1,137 @@
+"""What is wrong with the server: reached, JetStream, limits, load, clock."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from ...errors import HeadraceError
+from ..server.pages import page
+from ..shared.errors import Failure
+from ..shared.units import bytes_text, duration_text, moment_of
+from ..shared.verbs import Session
+from .findings import Findings
+from .machine import look_at_store
+
+__all__ = ["look_at_server"]
+
+_PINGS: Final = 5
+_SLOW_S: Final = 0.1
+_CLOCK_S: Final = 1.0
+_FULL: Final = 0.9
+_LOCAL: Final = ("127.0.0.1", "::1", "localhost")
+
+
+async def look_at_server(findings: Findings, session: Session, monitor: str) -> bool:
+    """Returns whether there is JetStream to look at."""
+    connection = session.connection
+    info = connection.server_info
+    findings.ok(
+        "server", f"{connection.server} answers; version {info.version}, {info.server_name}"
+    )
+    await _look_at_time(findings, session)
+    if info.ldm:
+        findings.problem("server", "it is about to stop (lame duck mode)", "headrace serve -js")
+    if not info.headers:
+        findings.problem("server", "headers are turned off; JetStream's clients need them")
+    varz = await _look_at_load(findings, session, monitor)
+    if not info.jetstream:
+        text = "the server has no JetStream: no streams, no buckets"
+        findings.problem("jetstream", text, "headrace serve -js -sd DIR    serves it from DIR")
+        return False
+    try:
+        account = await session.js.account_info()
+    except HeadraceError as error:
+        findings.problem("jetstream", str(error))
+        return False
+    findings.ok("jetstream", f"{account.streams:,} streams, {account.consumers:,} consumers")
+    limits = account.limits
+    for what, used, most in (
+        ("disk limit", account.storage, limits.max_storage),
+        ("memory limit", account.memory, limits.max_memory),
+    ):
+        if most > 0 and used > most * _FULL:
+            text = f"{bytes_text(used)} of {bytes_text(most)} are used"
+            findings.problem(what, text, "headrace stream report    shows who holds what")
+    for what, used, most in (
+        ("streams", account.streams, limits.max_streams),
+        ("consumers", account.consumers, limits.max_consumers),
+    ):
+        if most > 0 and used >= most:
+            findings.problem(what, f"{used:,} of {most:,} allowed: no more can be created")
+    store = ((varz.get("jetstream") or {}).get("config") or {}).get("store_dir", "")
+    if store and any(host in connection.server for host in _LOCAL):
+        await asyncio.to_thread(_look_at_its_store, findings, Path(store))
+    return True
+
+
+async def _look_at_time(findings: Findings, session: Session) -> None:
+    loop = asyncio.get_running_loop()
+    times = []
+    for _ in range(_PINGS):
+        began = loop.time()
+        await session.connection.flush()
+        times.append(loop.time() - began)
+    rtt = statistics.median(times)
+    if rtt > _SLOW_S:
+        text = f"{duration_text(rtt)} there and back: awaited calls are slow"
+        findings.note("distance", text, "headrace server ping    measures it again")
+    else:
+        findings.ok("distance", f"{duration_text(rtt)} there and back")
+    try:
+        before = datetime.now(UTC)
+        async for info in session.js.streams():
+            difference = (
+                (moment_of(info.ts) - datetime.now(UTC)).total_seconds() if info.ts else 0.0
+            )
+            elapsed = (datetime.now(UTC) - before).total_seconds()
+            _judge_clock(findings, difference, elapsed)
+            return
+    except HeadraceError:
+        return  # said where JetStream is looked at
+
+
+def _look_at_its_store(findings: Findings, directory: Path) -> None:
+    if directory.exists():  # not in a container, which sees another disk
+        look_at_store(findings, directory)
+
+
+def _judge_clock(findings: Findings, difference: float, elapsed: float) -> None:
+    """The difference of the clocks, known up to ``elapsed`` seconds."""
+    if abs(difference) - elapsed > _CLOCK_S:
+        ahead = "ahead" if difference > 0 else "behind"
+        text = f"the server's clock is {duration_text(abs(difference))} {ahead}: ages and pauses are off"
+        findings.problem("clock", text, "timedatectl set-ntp true")
+    else:
+        findings.ok("clock", "as the server's")
+
+
+async def _look_at_load(findings: Findings, session: Session, monitor: str) -> dict[str, Any]:
+    try:
+        varz = await page(session, "varz", monitor)
+        health = await page(session, "healthz", monitor)
+    except Failure as failure:
+        if monitor:
+            findings.problem("monitoring", failure.told.text)
+        else:
+            text = "the server cannot be asked about its load"
+            mend = "headrace doctor --monitor http://HOST:8222    with `serve -m 8222`"
+            findings.note("monitoring", text, mend)
+        return {}
+    if health.get("status") != "ok":
+        mend = "headrace server report health"
+        findings.problem("health", str(health.get("error") or health.get("status")), mend)
+    else:
+        findings.ok("health", f"ok, up for {varz.get('uptime')}")
+    slow = varz.get("slow_consumers", 0)
+    if slow:
+        text = f"{slow:,} connections were cut because they read too slowly"
+        findings.note("slow consumers", text, "headrace server report connections --sort pending")
+    connections, most = varz.get("connections", 0), varz.get("max_connections", 0)
+    if most and connections > most * _FULL:
+        text = f"{connections:,} of {most:,} allowed"
+        findings.problem("connections", text, "headrace serve --max_connections N    allows more")
+    return varz

@@ -1,0 +1,115 @@
+"""What is wrong in the streams: full, growing, lost, unread; consumers that stand still."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from ...api.consumers import ConsumerInfo
+from ...api.streams import StreamInfo
+from ..shared.units import bytes_text, duration_text, moment_of
+from ..shared.verbs import Session
+from .findings import Findings
+
+__all__ = ["look_at_consumer", "look_at_stream", "look_at_streams"]
+
+_FULL: Final = 0.9
+_STANDS_STILL_S: Final = 300.0
+_BUCKETS: Final = ("KV_", "OBJ_")
+_ENDLESS_BYTES: Final = 1 << 30
+
+
+async def look_at_streams(findings: Findings, session: Session) -> None:
+    """Each stream, and each of its consumers."""
+    now = datetime.now(UTC)
+    streams, before = 0, len(findings.found)
+    async for stream in session.js.streams():
+        streams += 1
+        consumers = [each async for each in session.js.consumers(stream.config.name)]
+        look_at_stream(findings, stream, consumers)
+        for consumer in consumers:
+            look_at_consumer(findings, consumer, now)
+    if len(findings.found) == before:
+        findings.ok(
+            "streams", f"nothing wrong in {streams:,} streams" if streams else "there are none"
+        )
+
+
+def look_at_stream(findings: Findings, stream: StreamInfo, consumers: list[ConsumerInfo]) -> None:
+    """One stream. Pure."""
+    config, state = stream.config, stream.state
+    name = config.name
+    what = f"stream {name}"
+    if state.lost is not None and state.lost.msgs:
+        text = f"{len(state.lost.msgs):,} messages were found damaged and are lost"
+        findings.problem(what, text, f"headrace stream info {name}")
+    refuses = config.discard == "new"
+    for held, most, text in (
+        (state.messages, config.max_msgs, f"{state.messages:,} of {config.max_msgs:,} messages"),
+        (
+            state.bytes,
+            config.max_bytes,
+            f"{bytes_text(state.bytes)} of {bytes_text(config.max_bytes)}",
+        ),
+    ):
+        if refuses and most > 0 and held >= most * _FULL:
+            mend = (
+                f"headrace stream purge {name} --keep N    or: headrace stream edit {name} --max-…"
+            )
+            findings.problem(what, f"{text}: full, or nearly; it refuses what comes", mend)
+    if config.retention != "limits" and state.messages and not consumers:
+        why = "a work queue keeps" if config.retention == "workqueue" else "interest keeps"
+        text = f"{state.messages:,} messages and no consumer: {why} them for good"
+        findings.problem(what, text, f"headrace consumer create {name} NAME")
+    endless = config.max_age == 0 and config.max_bytes <= 0 and config.max_msgs <= 0
+    endless = endless and config.max_msgs_per_subject <= 0 and config.retention == "limits"
+    is_own = config.mirror is None and not name.startswith(_BUCKETS)
+    if endless and is_own and state.bytes > _ENDLESS_BYTES:
+        text = f"{bytes_text(state.bytes)}, and nothing limits it"
+        findings.note(what, text, f"headrace stream edit {name} --max-age 30d")
+    for origin in (*([stream.mirror] if stream.mirror else []), *stream.sources):
+        if origin.error:
+            text = f"the copy of {origin.name} fails: {origin.error.get('description')}"
+            findings.problem(what, text, f"headrace stream info {name}")
+        elif origin.lag and origin.active > _STANDS_STILL_S:
+            silent = duration_text(origin.active)
+            text = f"{origin.lag:,} messages behind {origin.name}, which was silent {silent}"
+            findings.problem(what, text, f"headrace stream info {origin.name}")
+    for peer in stream.cluster.replicas if stream.cluster else ():
+        if peer.offline or not peer.current:
+            findings.problem(
+                what, f"replica {peer.name} is {'offline' if peer.offline else 'behind'}"
+            )
+
+
+def look_at_consumer(findings: Findings, consumer: ConsumerInfo, now: datetime) -> None:
+    """One consumer. Pure."""
+    config, stream, name = consumer.config, consumer.stream_name, consumer.name
+    what = f"consumer {stream} > {name}"
+    most = config.max_ack_pending
+    if consumer.paused:
+        text = f"paused for {duration_text(consumer.pause_remaining)} more, {consumer.num_pending:,} wait"
+        findings.note(what, text, f"headrace consumer resume {stream} {name}")
+        return
+    if most > 0 and consumer.num_ack_pending >= most and consumer.num_pending:
+        text = f"{most:,} messages without an answer, as many as allowed: it stands still"
+        mend = f"headrace consumer edit {stream} {name} --max-pending {most * 2}"
+        findings.problem(what, text, f"acknowledge them, or: {mend}")
+    if not consumer.num_pending:
+        return
+    if config.deliver_subject:
+        if not consumer.push_bound:
+            text = f"nobody listens on {config.deliver_subject}, {consumer.num_pending:,} messages wait"
+            findings.problem(
+                what, text, f"headrace consumer rm {stream} {name}    if it is not needed"
+            )
+        return
+    if consumer.num_waiting:
+        return
+    last = consumer.delivered.last_active
+    since = moment_of(last if last and not last.startswith("0001") else consumer.created)
+    idle = (now - since).total_seconds()
+    if idle > _STANDS_STILL_S:
+        text = f"nobody pulls since {duration_text(idle)}, {consumer.num_pending:,} messages wait"
+        mend = f"headrace consumer rm {stream} {name}    if it is not needed"
+        findings.problem(what, text, mend)

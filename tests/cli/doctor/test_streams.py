@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.api.consumers import ConsumerConfig, ConsumerInfo, SequenceInfo
+from headrace.api.streams import (
+    LostMessages,
+    StreamConfig,
+    StreamInfo,
+    StreamSourceInfo,
+    StreamStateInfo,
+)
+from headrace.cli.doctor.findings import Findings
+from headrace.cli.doctor.streams import look_at_consumer, look_at_stream
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+CONSUMER = ConsumerInfo(
+    stream_name="A",
+    name="c",
+    created="2026-01-01T11:00:00Z",
+    config=ConsumerConfig(max_ack_pending=10),
+    num_pending=5,
+    num_waiting=1,
+)
+
+
+def of_consumer(**changes: Any) -> list[tuple[str, str]]:
+    findings = Findings()
+    look_at_consumer(findings, msgspec.structs.replace(CONSUMER, **changes), NOW)
+    return [(each.grade, each.text) for each in findings.found]
+
+
+def test_a_consumer_at_work_is_no_finding() -> None:
+    assert of_consumer() == []
+    assert of_consumer(num_waiting=0, num_pending=0) == []
+    recent = SequenceInfo(last_active="2026-01-01T11:59:00Z")
+    assert of_consumer(num_waiting=0, delivered=recent) == []
+
+
+def test_a_consumer_that_stands_still_is_a_problem() -> None:
+    (full,) = of_consumer(num_ack_pending=10)
+    assert full == ("problem", "10 messages without an answer, as many as allowed: it stands still")
+    (unused,) = of_consumer(num_waiting=0)
+    assert unused == ("problem", "nobody pulls since 1h, 5 messages wait")
+    push = ConsumerConfig(deliver_subject="out")
+    assert of_consumer(config=push)[0][1] == "nobody listens on out, 5 messages wait"
+    assert of_consumer(config=push, push_bound=True) == []
+    assert of_consumer(paused=True, pause_remaining=60)[0][0] == "note"
+
+
+def of_stream(
+    state: StreamStateInfo, consumers: list[ConsumerInfo] | None = None, **config: Any
+) -> list[tuple[str, str]]:
+    findings = Findings()
+    stream = StreamInfo(config=StreamConfig(name="A", **config), state=state)
+    look_at_stream(findings, stream, consumers or [])
+    return [(each.grade, each.text) for each in findings.found]
+
+
+@pytest.mark.parametrize(
+    ("state", "config", "text"),
+    [
+        (StreamStateInfo(lost=LostMessages(msgs=(3, 4))), {}, "2 messages were found damaged"),
+        (
+            StreamStateInfo(messages=10),
+            {"max_msgs": 10, "discard": "new"},
+            "10 of 10 messages: full",
+        ),
+        (
+            StreamStateInfo(messages=1),
+            {"retention": "workqueue"},
+            "no consumer: a work queue keeps",
+        ),
+        (StreamStateInfo(bytes=2 << 30), {}, "2.0 GiB, and nothing limits it"),
+    ],
+)
+def test_what_is_wrong_with_a_stream(
+    state: StreamStateInfo, config: dict[str, Any], text: str
+) -> None:
+    (found,) = of_stream(state, **config)
+    assert text in found[1]
+
+
+def test_a_stream_in_order_is_no_finding() -> None:
+    assert of_stream(StreamStateInfo(messages=10, bytes=1000), max_msgs=10) == []
+    assert of_stream(StreamStateInfo(messages=1), [CONSUMER], retention="workqueue") == []
+    assert of_stream(StreamStateInfo(bytes=2 << 30), max_age=60) == []
+
+
+def test_a_copy_that_fails_is_a_problem() -> None:
+    findings = Findings()
+    source = StreamSourceInfo(name="B", error={"description": "no such stream"})
+    late = StreamSourceInfo(name="C", lag=7, active=600)
+    info = StreamInfo(config=StreamConfig(name="A"), sources=(source, late))
+    look_at_stream(findings, info, [])
+    assert [each.text for each in findings.found] == [
+        "the copy of B fails: no such stream",
+        "7 messages behind C, which was silent 10m",
+    ]
