@@ -54,6 +54,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         ),
     },
     "tools": {
+        "bench": Entry("measure how fast the server is", "bench:bench"),
         "completion": Entry("complete words in bash, zsh and fish", "completion:completion"),
     },
 }

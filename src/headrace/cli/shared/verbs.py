@@ -21,6 +21,7 @@ import click
 
 from ...client import Connection, JetStream, connect
 from ...errors import JetStreamApiError
+from .. import loop_factory
 from .asking import destroying_options
 from .nearest import tell_nearest
 from .output import Output, output_options
@@ -52,7 +53,7 @@ class Session:
 
 
 def online(
-    *declare: Declare, name: str | None = None, destroys: bool = False
+    *declare: Declare, name: str | None = None, destroys: bool = False, fast: bool = False
 ) -> Callable[[Callable[..., Awaitable[int | None]]], click.Command]:
     """Make a command of a coroutine function that needs a connection.
 
@@ -60,6 +61,7 @@ def online(
         declare: its arguments and options, in order.
         name: the command's name, if it is not the function's.
         destroys: whether it takes ``--force`` and ``--dry-run``.
+        fast: whether to use uvloop, if it is installed.
     """
 
     def make(function: Callable[..., Awaitable[int | None]]) -> click.Command:
@@ -78,7 +80,7 @@ def online(
                         await tell_nearest(session.js, own, error)
                         raise
 
-            return run_loop(run())
+            return run_loop(run(), fast=fast)
 
         extra = [*output_options(), *connection_options()]
         return command_of(function, callback, name, declare, extra, destroys)
@@ -121,9 +123,10 @@ class connected:  # noqa: N801 (a context manager)
         await self._connecting.__aexit__(kind, error, traceback)
 
 
-def run_loop(work: Coroutine[Any, Any, T]) -> T:
+def run_loop(work: Coroutine[Any, Any, T], *, fast: bool = False) -> T:
     """Run it on an event loop of its own. Ctrl-C cancels it and raises KeyboardInterrupt."""
-    return asyncio.run(work)
+    with asyncio.Runner(loop_factory=loop_factory() if fast else None) as runner:
+        return runner.run(work)
 
 
 def command_of(
