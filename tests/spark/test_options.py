@@ -10,6 +10,7 @@ from headrace.errors import ConfigurationError
 from headrace.spark.decoding.options import DECODING_OPTIONS
 from headrace.spark.options import (
     CONNECTION_OPTIONS,
+    LAG_OPTIONS,
     OPTIONS,
     POSITION_OPTIONS,
     SOURCE_OPTIONS,
@@ -78,6 +79,8 @@ def test_an_unknown_option_names_the_one_that_was_probably_meant(wrong: str, rig
         ("startingOffsetsByTimestamp", '{"S": "yesterday"}', "2013-01-01T05:00:00Z"),
         ("startingOffsetsByTimestampStrategy", "fail", "error or latest"),
         ("maxBytesPerTrigger", "0", "at least 1"),
+        ("lagSubject", "lag.*", "without wildcards"),
+        ("metricsAddress", "here", "host:port such as 0.0.0.0:9464"),
         ("maxOffsetsPerTrigger", "0", "at least 1"),
         ("maxTasks", "many", "a whole number"),
         ("failOnDataLoss", "yes", "true or false"),
@@ -236,6 +239,7 @@ def test_every_option_has_a_sentence_of_documentation() -> None:
     [
         ("source", SOURCE_OPTIONS),
         ("position", POSITION_OPTIONS),
+        ("lag", LAG_OPTIONS),
         ("snapshot", SNAPSHOT_OPTIONS),
         ("decoding", DECODING_OPTIONS),
         ("connection", CONNECTION_OPTIONS),

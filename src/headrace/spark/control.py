@@ -10,7 +10,12 @@ from ..api import base
 from ..api.base import Document
 from ..api.consumers import ConsumerConfig, ConsumerInfo, CreateConsumerRequest, ResetRequest
 from ..api.envelope import decode_response
-from ..api.messages import GetMessageRequest, GetMessageResponse, SuccessResponse
+from ..api.messages import (
+    GetMessageRequest,
+    GetMessageResponse,
+    StoredMessageDocument,
+    SuccessResponse,
+)
 from ..api.streams import StreamConfig, StreamInfo, StreamNamesResponse
 from ..api.times import parse_time
 from ..errors import (
@@ -129,6 +134,15 @@ class Control:
         """The first sequence from ``sequence`` on whose subject matches, as the leader sees it; 0 if there
         is none.
         """
+        message = self._next(sequence, pattern)
+        return message.seq if message else 0
+
+    def next_time(self, sequence: int, pattern: str = ">") -> int:
+        """When the message of ``next_stored`` was stored, in ns since the epoch; 0 if there is none."""
+        message = self._next(sequence, pattern)
+        return parse_time(message.time) if message else 0
+
+    def _next(self, sequence: int, pattern: str) -> StoredMessageDocument | None:
         request = GetMessageRequest(seq=sequence, next_by_subj=pattern)
         try:
             answer = self._call(
@@ -136,9 +150,9 @@ class Control:
             )
         except JetStreamApiError as error:
             if error.err_code == _MESSAGE_NOT_FOUND:
-                return 0
+                return None
             raise
-        return answer.message.seq
+        return answer.message
 
     def get_many(self, sequences: range) -> list[StoredMessage]:
         """The existing messages of these sequences, in order; one round trip."""

@@ -59,6 +59,16 @@ class Look(NamedTuple):
         return self.ahead == 0 and not self.anew
 
 
+class StreamLag(NamedTuple):
+    """How far a query is behind one stream: messages, and seconds since the oldest of them was stored."""
+
+    stream: str
+    committed: int
+    last: int
+    messages: int
+    seconds: float
+
+
 class Driver:
     """Offsets and plans of one stream."""
 
@@ -125,6 +135,23 @@ class Driver:
             return counter(control, look.head, look.config, subjects)(look.start.seq, look.last)
 
         return self._retry(ask)
+
+    def lag(self, look: Look) -> StreamLag:
+        """How far the look's start is behind the stream, whatever the query still wants of it."""
+        start, head = look.start, look.head
+        messages = self.count(look._replace(last=max(head.last_seq, start.seq)))
+        seconds = 0.0
+        if messages:
+            subjects = self._options.subjects
+            pattern = subjects[0] if len(subjects) == 1 else ">"
+            stored_ns = self._retry(lambda control: control.next_time(start.seq + 1, pattern))
+            now_ns = head.now_ns or time.time_ns()
+            seconds = max(0.0, (now_ns - stored_ns) / 1e9) if stored_ns else 0.0
+        return StreamLag(self._options.stream, start.seq, head.last_seq, messages, seconds)
+
+    def publish(self, subject: str, payload: bytes) -> None:
+        """Publish a message, once, without waiting for anybody to store it."""
+        self._retry(lambda control: control.link.publish(subject, payload))
 
     def end(self, look: Look, max_rows: int | None) -> Offset:
         """The end of a batch with at most so many messages; the start itself if there are none."""

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from .driver import Driver, Look
+from .lag import Lag
 from .offsets import Offset, read_offsets, write_offsets
 from .options import Pace, SourceOptions
 from .planning import Slice, share_out
@@ -45,6 +46,7 @@ class Query:
         self._sleep = sleep
         self.drivers = {each.stream: drive(each) for each in options.each()}
         self._frozen = False
+        self._lag: Lag | None = None
         self._last_batch_at: float | None = None
 
     def initial_offset(self) -> dict[str, Any]:
@@ -69,6 +71,8 @@ class Query:
         """
         starts = self._read(start)
         looks = self._look(starts)
+        if self._options.lag:
+            self.lag.show(looks)
         idle = all(look.is_idle for look in looks.values())
         if idle and not self._frozen and self._wait(looks):
             looks = self._look(starts, looks)
@@ -115,6 +119,14 @@ class Query:
         seen = {name: end for name, end in ends.items() if end is not None}
         return self._write(seen) if len(seen) == len(ends) else None
 
+    @property
+    def lag(self) -> Lag:
+        """Publishes how far the query is behind."""
+        if self._lag is None:
+            options = self._options
+            self._lag = Lag(options.lag, options.durable, self.drivers, self._clock)
+        return self._lag
+
     def install_sigterm(self) -> None:
         """Exit quietly when Spark ends the query; it gives no other sign.
 
@@ -126,7 +138,9 @@ class Query:
             signal.signal(signal.SIGTERM, self._on_sigterm)
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, and the metrics."""
+        if self._lag is not None:
+            self._lag.close()
         for driver in self.drivers.values():
             driver.close()
 

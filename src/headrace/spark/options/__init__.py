@@ -8,6 +8,7 @@ reading.
 from __future__ import annotations
 
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from .lag import LAG_OPTIONS, LagRule
 from .positions import EARLIEST, LATEST, POSITION_OPTIONS, StartPosition, StreamRange
 from .source import (
     OPTIONS,
@@ -25,6 +26,7 @@ __all__ = [
     "CONNECTION_ALIASES",
     "CONNECTION_OPTIONS",
     "EARLIEST",
+    "LAG_OPTIONS",
     "LATEST",
     "OPTIONS",
     "POSITION_OPTIONS",
@@ -32,6 +34,7 @@ __all__ = [
     "Accepted",
     "BadMessageRule",
     "Connection",
+    "LagRule",
     "Option",
     "Pace",
     "PartitionRule",

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, NamedTuple
 from ...subjects import is_valid_subject
 from ..decoding.options import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from .lag import LAG_OPTIONS, LagRule, lag_of
 from .positions import EARLIEST, LATEST, POSITION_OPTIONS, StartPosition, StreamRange, ranges_of
 from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
 from .table import Accepted, Option
@@ -58,6 +59,7 @@ class SourceOptions:
     subjects: tuple[str, ...]
     durable: str
     pace: Pace
+    lag: LagRule
     fail_on_data_loss: bool
     on_stream_reset: OnStreamReset
     on_bad_message: BadMessageRule
@@ -189,7 +191,14 @@ SOURCE_OPTIONS: Final[tuple[Option, ...]] = (
 
 ACCEPTED: Final = Accepted(
     "jetstream source",
-    (SOURCE_OPTIONS, POSITION_OPTIONS, SNAPSHOT_OPTIONS, DECODING_OPTIONS, CONNECTION_OPTIONS),
+    (
+        SOURCE_OPTIONS,
+        POSITION_OPTIONS,
+        LAG_OPTIONS,
+        SNAPSHOT_OPTIONS,
+        DECODING_OPTIONS,
+        CONNECTION_OPTIONS,
+    ),
     {
         **CONNECTION_ALIASES,
         "path": "stream",
@@ -232,6 +241,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
             values["minOffsetsPerTrigger"] or None,
             values["maxTriggerDelay"],
         ),
+        lag=lag_of(values),
         fail_on_data_loss=values["failOnDataLoss"],
         on_stream_reset=_reset_rule(values, streaming),
         on_bad_message=values["onBadMessage"],
