@@ -26,6 +26,7 @@ def test_only_the_stream_is_required() -> None:
     assert options.connection.servers == ("nats://127.0.0.1:4222",)
     assert options.starting == StartPosition("earliest")
     assert options.ending == StartPosition("latest")
+    assert options.subjects == ()
     assert options.split_by == "sequence"
     assert options.fail_on_data_loss
     assert not options.include_headers

@@ -207,3 +207,38 @@ def test_a_stream_made_again_is_noticed_between_two_actions_and_by_a_checkpoint(
     assert run() == list(range(21, 61))
     feed.publish([f"k{n}" for n in range(30)])  # the head moves: no loss here
     assert run() == list(range(61, 91))
+
+
+def test_filters_shorten_the_read_where_spark_s_switch_is_on_and_fail_nothing_where_it_is_off(
+    spark: SparkSession, feed: Feed
+) -> None:
+    feed.publish_numbers(1, 3000)
+    switch = "spark.sql.python.filterPushdown.enabled"
+
+    def tail() -> DataFrame:
+        df = batch(spark, feed, minMessagesPerTask=1000).filter(
+            "sequence > 2500 and subject <> 'x'"
+        )
+        return df.select("sequence")
+
+    expected = list(range(2501, 3001))
+    assert [row[0] for row in tail().collect()] == expected
+    assert tail().rdd.getNumPartitions() == 3
+    spark.conf.set(switch, "true")
+    try:
+        assert [row[0] for row in tail().collect()] == expected
+        assert tail().rdd.getNumPartitions() == 1, "the other tasks have nothing to read"
+        assert batch(spark, feed).count() == 3000
+    finally:
+        spark.conf.set(switch, "false")
+
+
+def test_a_misspelt_stream_is_said_where_it_is_named_in_one_sentence(
+    spark: SparkSession, feed: Feed
+) -> None:
+    with pytest.raises(Exception, match="has no stream") as raised:
+        stream(spark, feed, stream=feed.name + "X")
+    assert "there are: " + feed.name in str(raised.value)
+    assert "File " not in str(raised.value), "no traceback above the sentence"
+    with pytest.raises(Exception, match="has no stream"):
+        batch(spark, feed, stream=feed.name + "X")

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import logging
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from ..api.streams import StreamConfig
-from ..errors import ConfigurationError
-from .control import Control
+from ..api.times import format_time
+from ..errors import ConfigurationError, HeadraceError
+from .control import Control, StreamMissingError
 from .link import Link
 from .loss import may_be_loss, stored_after
 from .offsets import Offset, StreamHead, check_range
-from .options import SourceOptions, StartPosition
+from .options import Bounds, SourceOptions, StartPosition
 from .planning import Count, Slice, share_out, split_by_count, split_by_partition
+
+_LOG: Final = logging.getLogger("headrace.spark")
+
+CHECK_S: Final = 1.0  # how long a frame that is being defined waits for a server
 
 
 def locate(control: Control, position: StartPosition, head: StreamHead, *, as_end: bool) -> int:
@@ -145,9 +152,53 @@ def _bounds(options: SourceOptions, control: Control) -> _Bounds:
     head, config = control.head()
     lo = locate(control, options.starting, head, as_end=False)
     hi = min(locate(control, options.ending, head, as_end=True), head.last_seq)
+    if not options.last_per_subject:
+        lo, hi = _narrowed(options.bounds, control, head, lo, hi)
     since_ns = stored_after(head, lo)
     if hi > lo:
         fail = options.fail_on_data_loss and may_be_loss(config, head, since_ns)
         start, end = Offset(lo, head.epoch), Offset(hi, head.epoch)
         lo, hi = check_range(start, end, head, options.stream, fail_on_loss=fail)
     return _Bounds(lo, max(lo, hi), since_ns, control, head, config)
+
+
+def _narrowed(
+    bounds: Bounds, control: Control, head: StreamHead, lo: int, hi: int
+) -> tuple[int, int]:
+    """The part of ``(lo, hi]`` that the query's filters leave."""
+    lo = max(lo, bounds.first - 1)
+    hi = hi if bounds.last is None else min(hi, bounds.last)
+    if hi > lo and bounds.since_ns:
+        since = StartPosition("time", time=format_time(bounds.since_ns))
+        lo = max(lo, locate(control, since, head, as_end=False))
+    if hi > lo and bounds.until_ns:
+        until = StartPosition("time", time=format_time(bounds.until_ns))
+        hi = min(hi, locate(control, until, head, as_end=True))
+    return lo, hi
+
+
+def check_streams(options: SourceOptions) -> None:
+    """Ask whether the streams exist, while the user still looks at the line that names them.
+
+    A server that does not answer soon is no reason to fail: a query says so when it starts.
+
+    Raises:
+        StreamMissingError: a stream does not exist; the text names similar ones.
+    """
+    connection = options.connection
+    soon = replace(
+        connection,
+        connect_timeout_s=min(CHECK_S, connection.connect_timeout_s),
+        request_timeout_s=min(CHECK_S, connection.request_timeout_s),
+    )
+    try:
+        link = Link.open(soon)
+        try:
+            for stream in options.streams:
+                Control(link, stream).stream_info()
+        finally:
+            link.close()
+    except StreamMissingError:
+        raise
+    except HeadraceError as error:
+        _LOG.debug("streams not checked yet: %s", error)

@@ -6,13 +6,15 @@ call in the process that runs the query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
@@ -27,13 +29,18 @@ from pyspark.sql.streaming.datasource import (
 from .decoding.columns import Layout, layout_of, source_schema
 from .options import SourceOptions, parse_options
 from .planning import Slice
-from .plans import plan_batch
+from .plans import check_streams, plan_batch
+from .pruning import prune
 from .query import Query
+from .sentences import in_one_sentence
 from .tasks import read_slice
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
+
+
+_PUSHING: Final = "pyspark.sql.worker.data_source_pushdown_filters"
 
 
 class SlicePartition(InputPartition):
@@ -55,15 +62,23 @@ class JetStreamDataSource(DataSource):
         return "jetstream"
 
     def schema(self) -> str | StructType:
-        return source_schema(parse_options(self.options))
+        with in_one_sentence():
+            options = parse_options(self.options)
+            check_streams(options)
+            return source_schema(options)
 
     def reader(self, schema: StructType) -> JetStreamBatchReader:
-        options = parse_options(self.options, streaming=False)
-        return JetStreamBatchReader(options, layout_of(options, schema))
+        with in_one_sentence():
+            options = parse_options(self.options, streaming=False)
+            # Spark refuses a reader with pushFilters where its switch for filters is off; only with the
+            # switch on does it use the process that imports this module.
+            kind = JetStreamPruningReader if _PUSHING in sys.modules else JetStreamBatchReader
+            return kind(options, layout_of(options, schema))
 
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:  # noqa: N802
-        options = parse_options(self.options, streaming=True)
-        return JetStreamStreamReader(options, layout_of(options, schema))
+        with in_one_sentence():
+            options = parse_options(self.options, streaming=True)
+            return JetStreamStreamReader(options, layout_of(options, schema))
 
 
 class JetStreamBatchReader(DataSourceReader):
@@ -74,12 +89,22 @@ class JetStreamBatchReader(DataSourceReader):
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [SlicePartition(piece) for piece in plan_batch(self._options)]
+        with in_one_sentence():
+            return [SlicePartition(piece) for piece in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # For an empty list Spark would create one partition without a value.
         if isinstance(partition, SlicePartition):
-            yield from read_slice(self._options, self._columns, partition.piece)
+            with in_one_sentence():
+                yield from read_slice(self._options, self._columns, partition.piece)
+
+
+class JetStreamPruningReader(JetStreamBatchReader):
+    """One that is told the query's filters, and reads less. Spark applies them all the same."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        self._options = prune(self._options, filters)
+        return filters
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -110,23 +135,28 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadMinRows(pace.min_rows) if pace.min_rows else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.query.freeze_target()
+        with in_one_sentence():
+            self.query.freeze_target()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return self.query.initial_offset()
+        with in_one_sentence():
+            return self.query.initial_offset()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        return self.query.latest_offset(start, limited=not isinstance(limit, ReadAllAvailable))
+        with in_one_sentence():
+            return self.query.latest_offset(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         return self.query.latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        return [SlicePartition(piece) for piece in self.query.plan(start, end)]
+        with in_one_sentence():
+            return [SlicePartition(piece) for piece in self.query.plan(start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, SlicePartition):
-            yield from read_slice(self._options, self._columns, partition.piece)
+            with in_one_sentence():
+                yield from read_slice(self._options, self._columns, partition.piece)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Does nothing: it comes a batch late and never for the last; see ``driver``."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from .lag import LAG_OPTIONS, LagRule
-from .positions import EARLIEST, LATEST, POSITION_OPTIONS, StartPosition, StreamRange
+from .positions import EARLIEST, LATEST, POSITION_OPTIONS, Bounds, StartPosition, StreamRange
 from .source import (
     OPTIONS,
     SOURCE_OPTIONS,
@@ -33,6 +33,7 @@ __all__ = [
     "SOURCE_OPTIONS",
     "Accepted",
     "BadMessageRule",
+    "Bounds",
     "Connection",
     "LagRule",
     "Option",

@@ -11,7 +11,16 @@ from ...subjects import is_valid_subject
 from ..decoding.options import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
 from .lag import LAG_OPTIONS, LagRule, lag_of
-from .positions import EARLIEST, LATEST, POSITION_OPTIONS, StartPosition, StreamRange, ranges_of
+from .positions import (
+    ALL,
+    EARLIEST,
+    LATEST,
+    POSITION_OPTIONS,
+    Bounds,
+    StartPosition,
+    StreamRange,
+    ranges_of,
+)
 from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
 from .table import Accepted, Option
 from .values import RefusedError, at_least, flag, name, one_of, patterns, seconds, texts
@@ -77,6 +86,7 @@ class SourceOptions:
     decoding: DecodingOptions
     last_per_subject: bool = False
     bucket: str = ""
+    bounds: Bounds = ALL
 
     @property
     def streams(self) -> tuple[str, ...]:
@@ -233,7 +243,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
     return SourceOptions(
         connection=connection_of(values, ACCEPTED),
         ranges=ranges,
-        subjects=() if ">" in values["subjects"] else values["subjects"],
+        subjects=() if ">" in values["subjects"] else values["subjects"] or (),
         durable=values["durable"],
         pace=Pace(
             values["maxOffsetsPerTrigger"] or None,
