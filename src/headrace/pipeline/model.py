@@ -1,0 +1,132 @@
+"""A pipeline as it was declared: plain values, checked, each with its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from .problems import Place
+from .triggers import CONTINUOUS, Trigger
+
+__all__ = ["Declared", "Expectation", "Function", "LeaseSettings", "Sink", "Source", "View"]
+
+Otherwise = Literal["drop", "fail", "quarantine"]
+OnFailure = Literal["stop", "continue"]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A Python function that the file names, or holds."""
+
+    name: str
+    parameters: tuple[str, ...]
+    load: Callable[[], Callable[..., Any]]
+    place: Place
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where rows come from. ``schema``: DDL, or "" for the format's own. ``lines``: where options stand."""
+
+    name: str
+    place: Place
+    format: str = "jetstream"
+    schema: str = ""
+    streaming: bool = True
+    options: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, Place] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """What each row of a view is to fulfil. A row passes where ``check`` is true; NULL is not.
+
+    ``otherwise``: what happens to a row that does not. ``to``: the sink that quarantined rows go to.
+    """
+
+    name: str
+    check: str
+    place: Place
+    otherwise: Otherwise = "drop"
+    to: str = ""
+
+
+@dataclass(frozen=True)
+class View:
+    """A named transform: SQL over sources and views, or a function of their DataFrames.
+
+    ``inputs`` are their names; those of a function stand in the order of its parameters.
+    """
+
+    name: str
+    place: Place
+    sql: str = ""
+    function: Function | None = None
+    inputs: tuple[str, ...] = ()
+    expectations: tuple[Expectation, ...] = ()
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the rows of ``of`` go: one streaming query. "" means that expectations send rows here."""
+
+    name: str
+    place: Place
+    of: str = ""
+    format: str = ""
+    mode: Literal["append", "update", "complete"] = "append"
+    partition_by: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    function: Function | None = None
+    trigger: Trigger = CONTINUOUS
+    lines: Mapping[str, Place] = field(default_factory=dict, compare=False)
+
+
+@dataclass(frozen=True)
+class LeaseSettings:
+    """Who may run the pipeline: one at a time, the others stand by.
+
+    ``seconds``: how long the lease outlives the last word of the runner that holds it.
+    """
+
+    place: Place
+    servers: tuple[str, ...] = ("nats://127.0.0.1:4222",)
+    bucket: str = "headrace-leases"
+    seconds: float = 15.0
+    kind: Literal["bucket", "pinned"] = "bucket"
+    replicas: int = 1
+    user: str = ""
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    creds: str = ""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A whole pipeline. ``checkpoint``: a directory or a URL; everything that must survive lies below it."""
+
+    name: str
+    file: Path
+    place: Place
+    checkpoint: str
+    sources: Mapping[str, Source]
+    views: Mapping[str, View]
+    sinks: Mapping[str, Sink]
+    master: str = "local[2]"
+    conf: Mapping[str, str] = field(default_factory=dict)
+    on_failure: OnFailure = "stop"
+    fast_local_checkpoint: bool = False
+    lease: LeaseSettings | None = None
+    stop_timeout_s: float = 60.0
+
+    @property
+    def is_local_checkpoint(self) -> bool:
+        """Whether the checkpoint root is a directory of this machine."""
+        return "://" not in self.checkpoint
+
+    @property
+    def checkpoint_path(self) -> Path:
+        """The root, relative to the pipeline's file."""
+        return (self.file.parent / self.checkpoint).absolute()

@@ -1,0 +1,126 @@
+"""When a query runs: always, once, every so often, at set times, or when enough waits for it. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from .cron import Cron
+
+__all__ = ["AVAILABLE_NOW", "CONTINUOUS", "Trigger", "parse_duration", "parse_trigger"]
+
+Kind = Literal["continuous", "available now", "schedule", "lag"]
+
+DAY_S: Final = 86_400.0
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": DAY_S}
+_LAG_KEYS: Final = ("lag", "after", "poll", "stream", "consumer", "group")
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """When a query runs.
+
+    - ``continuous``: a micro-batch as soon as the one before is done, or every ``interval_s`` seconds.
+    - ``available now``: everything that is there, then it is done.
+    - ``schedule``: a run of that kind at the times of ``cron``, or every ``interval_s`` seconds.
+    - ``lag``: such a run when ``mark`` messages wait, or the oldest of fewer has waited for ``after_s``.
+
+    ``consumer`` or ``group`` of ``stream``: whose backlog is watched, instead of the query's own.
+    """
+
+    kind: Kind
+    interval_s: float = 0.0
+    cron: Cron | None = None
+    mark: int = 0
+    after_s: float = 0.0
+    poll_s: float = 1.0
+    stream: str = ""
+    consumer: str = ""
+    group: str = ""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether a run of the query has an end."""
+        return self.kind != "continuous"
+
+    def next_time(self, now: float) -> float:
+        """When the next run of a schedule is due: seconds since the epoch, after ``now``."""
+        if self.cron is not None:
+            return self.cron.next_after(now)
+        return (now // self.interval_s + 1) * self.interval_s
+
+
+CONTINUOUS: Final = Trigger("continuous")
+AVAILABLE_NOW: Final = Trigger("available now")
+
+_ACCEPTED: Final = (
+    "'continuous', 'every 10s', 'available now', { schedule = '*/15 * * * *' }, { schedule = 'every 1h' } or "
+    "{ lag = 10000 }"
+)
+
+
+def parse_trigger(raw: Any) -> Trigger:
+    """Read a trigger as it stands in the file. Raises ValueError that says what is accepted."""
+    if isinstance(raw, str):
+        return _from_text(raw.strip().lower())
+    if isinstance(raw, dict) and "schedule" in raw:
+        if set(raw) - {"schedule"}:
+            raise ValueError(f"a schedule has no {', '.join(sorted(set(raw) - {'schedule'}))}")
+        return _schedule(str(raw["schedule"]).strip())
+    if isinstance(raw, dict) and "lag" in raw:
+        return _lag(raw)
+    raise ValueError(f"{raw!r} is none; accepted: {_ACCEPTED}")
+
+
+def parse_duration(text: str) -> float:
+    """Seconds. Raises ValueError."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)", text.strip())
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no duration; accepted: 250ms, 10s, 5m, 1h or 1d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def _from_text(text: str) -> Trigger:
+    words = text.replace("_", " ").replace("-", " ")
+    if words == "continuous":
+        return CONTINUOUS
+    if words in ("available now", "availablenow", "once"):
+        return AVAILABLE_NOW
+    if text.startswith("every "):
+        return Trigger("continuous", parse_duration(text.removeprefix("every ")))
+    raise ValueError(f"{text!r} is none; accepted: {_ACCEPTED}")
+
+
+def _schedule(text: str) -> Trigger:
+    if text.lower().startswith("every "):
+        seconds = parse_duration(text[len("every ") :])
+        if seconds > DAY_S:
+            raise ValueError("'every' goes up to 1d; for more use five fields, such as '0 6 * * 1'")
+        return Trigger("schedule", seconds)
+    return Trigger("schedule", cron=Cron.parse(text))
+
+
+def _lag(raw: dict[str, Any]) -> Trigger:
+    unknown = sorted(set(raw) - set(_LAG_KEYS))
+    if unknown:
+        raise ValueError(
+            f"a lag trigger has no {', '.join(unknown)}; accepted: {', '.join(_LAG_KEYS)}"
+        )
+    mark = raw["lag"]
+    if not isinstance(mark, int) or isinstance(mark, bool) or mark < 1:
+        raise ValueError(f"lag is {mark!r}; accepted: a number of messages, at least 1")
+    whose = {key: str(raw.get(key, "")) for key in ("stream", "consumer", "group")}
+    if whose["consumer"] and whose["group"]:
+        raise ValueError("a lag trigger watches a consumer or a group, not both")
+    if bool(whose["consumer"] or whose["group"]) != bool(whose["stream"]):
+        raise ValueError("a lag trigger watches a consumer or a group of a stream: give both")
+    return Trigger(
+        "lag",
+        mark=mark,
+        after_s=parse_duration(str(raw["after"])) if "after" in raw else 0.0,
+        poll_s=parse_duration(str(raw.get("poll", "1s"))),
+        stream=whose["stream"],
+        consumer=whose["consumer"],
+        group=whose["group"],
+    )

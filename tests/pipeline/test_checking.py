@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import peers
+from headrace import sync
+from headrace.pipeline.checking import check, check_options
+from headrace.pipeline.reading import read
+
+Write = Callable[..., Path]
+
+TWO = """
+[pipeline]
+checkpoint = "checkpoint"
+
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{servers}", durable = "shown" }}
+
+[sources.others.options]
+stream = "{other}"
+servers = "{servers}"
+
+[sinks.out]
+from = "orders"
+format = "noop"
+"""
+
+
+def test_options_are_checked_in_their_lines(write: Write) -> None:
+    text = TWO.format(stream="A", servers="nats://127.0.0.1:4222", other="B")
+    text = text.replace('stream = "B"', 'stream = "B"\nmaxOfsetsPerTrigger = 5')
+    declared = read(write(text))
+    (problem,) = check_options(declared)
+    assert problem.place.line == 10
+    assert problem.text.startswith("unknown option 'maxOfsetsPerTrigger'; did you mean")
+    assert check(declared) == ([problem], []), "no server is asked"
+
+
+def test_a_missing_stream_is_told_with_those_there_are(write: Write, url: str, stream: str) -> None:
+    declared = read(write(TWO.format(stream=stream, servers=url, other=f"{stream}S")))
+    problems, found = check(declared)
+    assert found == [f"stream {stream} has 10 messages"]
+    ((place, text),) = problems
+    assert place.line == 8
+    assert f"the server has no stream '{stream}S'; there are: {stream}" in text
+
+
+def test_a_server_that_is_not_there_is_told(write: Write, free_port: int) -> None:
+    servers = f"nats://127.0.0.1:{free_port}"
+    problems, _ = check(read(write(TWO.format(stream="A", servers=servers, other="B"))))
+    assert [problem.place.line for problem in problems] == [5]
+    assert "Connection refused" in problems[0].text
+
+
+SERVERS = [pytest.param("nats_server", marks=pytest.mark.peer), "headrace_server"]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_missing_permissions_are_told_by_subject(
+    write: Write, kind: str, request: pytest.FixtureRequest
+) -> None:
+    users = """
+        {user: boss, password: b}
+        {user: ann, password: a, permissions: {
+            publish: {allow: ["$SYS.REQ.USER.INFO", "$JS.API.STREAM.INFO.*"]}, subscribe: "_INBOX.>"}}
+        {user: mute, password: m, permissions: {publish: {deny: ">"}, subscribe: "_INBOX.>"}}
+    """
+    config = f"authorization {{ users: [{users}] }}"
+    make: Callable[..., peers.ServerProcess] = request.getfixturevalue(kind)
+    file = write(config, "users.conf")  # the same syntax for both
+    url = (make(config=config) if kind == "nats_server" else make(flags=["-c", str(file)])).url
+    with sync.connect(url, user="boss", password="b") as connection:
+        connection.jetstream().create_stream(name="ORDERS", subjects=["orders.>"])
+
+    def told(user: str) -> list[str]:
+        text = TWO.format(stream="ORDERS", servers=url, other="ORDERS")
+        who = f'user = "{user}"\npassword = "{user[0]}"\n'
+        text = text.replace("[sinks.out]", f"{who}\n[sinks.out]")
+        text = text.replace(
+            'durable = "shown"', f'durable = "shown", user = "{user}", password = "{user[0]}"'
+        )
+        problems, _ = check(read(write(text)))
+        return [f"{problem.place.line}: {problem.text}" for problem in problems]
+
+    assert told("boss") == []
+    without_durable, with_durable = reversed(told("ann"))
+    assert with_durable.startswith(
+        "5: user 'ann' may not publish to $JS.API.CONSUMER.CREATE.ORDERS, "
+    )
+    assert "$JS.API.CONSUMER.INFO.ORDERS.shown" in with_durable
+    assert "INFO" not in without_durable
+    assert any("Permissions Violation" in each for each in told("mute"))

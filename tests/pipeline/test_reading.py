@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.reading import read
+
+from .conftest import ORDERS
+
+Write = Callable[..., Path]
+
+
+def problems(file: Path, **more: str) -> list[tuple[int, str]]:
+    with pytest.raises(PipelineError) as caught:
+        read(file, **more, environment={})
+    return [(each.place.line, each.text) for each in caught.value.problems]
+
+
+def with_view(*lines: str) -> str:
+    return ORDERS + "\n".join(["[views.paid]", 'sql = "SELECT * FROM orders"', *lines, ""])
+
+
+def test_a_file_becomes_a_pipeline(write: Write) -> None:
+    file = write(
+        with_view("[[views.paid.expect]]", 'check = "sequence > 0"').replace(
+            'from = "orders"', 'from = "paid"\npartition_by = "subject"\ntrigger = "every 5s"'
+        )
+    )
+    declared = read(file)
+    assert declared.name == "orders"
+    assert declared.checkpoint_path == file.parent / "checkpoint"
+    assert declared.sources["orders"].format == "jetstream"
+    assert declared.sources["orders"].options == {"stream": "ORDERS"}
+    view = declared.views["paid"]
+    assert view.inputs == ("orders",)
+    assert [each.name for each in view.expectations] == ["sequence > 0"]
+    sink = declared.sinks["out"]
+    assert (sink.of, sink.partition_by, sink.trigger.interval_s) == ("paid", ("subject",), 5.0)
+
+
+def test_everything_wrong_is_told_at_once_each_with_its_line(write: Write) -> None:
+    file = write(
+        """[pipeline]
+checkpoint = "checkpoint"
+triger = "continuous"
+on_failure = "panic"
+
+[sources.orders]
+streaming = "yes"
+options = { stream = "ORDERS" }
+
+[views.paid]
+sql = "SELECT * FROM orders"
+[[views.paid.expect]]
+check = "a > 0"
+otherwise = "quarantine"
+to = "rejectd"
+
+[sinks.paid]
+from = "payd"
+format = "parquet"
+trigger = { schedule = "0 0 31 2 *" }
+
+[sinks.rejected]
+format = "parquet"
+
+[sink.more]
+"""
+    )
+    assert problems(file) == [
+        (3, "unknown key 'triger'; did you mean 'trigger'?"),
+        (4, "on_failure is 'panic'; accepted: 'stop', 'continue'"),
+        (7, "streaming is 'yes'; accepted: true or false"),
+        (12, "rows are to go to sink 'rejectd', which there is not; did you mean 'rejected'?"),
+        (17, "sink 'paid' is from 'payd', which there is not; did you mean 'paid'?"),
+        (20, "trigger: schedule '0 0 31 2 *' has no time that ever comes"),
+        (22, "sink 'rejected' has no 'from', and no expectation sends rows to it"),
+        (25, "unknown table 'sink'; did you mean 'sinks'?"),
+    ]
+
+
+def test_what_is_no_toml_is_told_with_its_line(write: Write) -> None:
+    ((line, text),) = problems(write('[pipeline]\nname = "x"\ncheckpoint = oops\n'))
+    assert (line, text) == (3, "no TOML: Invalid value (column 14)")
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "said"),
+    [
+        (('checkpoint = "checkpoint"', ""), 2, "checkpoint is missing"),
+        (('name = "orders"', 'name = "my orders"'), 3, "accepted: letters, digits"),
+        (('format = "parquet"', ""), 9, "neither format and python"),
+        (('from = "orders"', 'from = "[]"'), 9, "which there is not"),
+        (
+            ("options = { stream", "streaming = false\noptions = { stream"),
+            10,
+            "no streaming source",
+        ),
+        (
+            ('checkpoint = "checkpoint"', 'checkpoint = "s3a://x"\nfast_local_checkpoint = true'),
+            5,
+            "URL",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_told(
+    write: Write, change: tuple[str, str], line: int, said: str
+) -> None:
+    found = problems(write(ORDERS.replace(*change)))
+    assert [said in text for _, text in found] == [True], found
+    assert found[0][0] == line
+
+
+def test_views_that_use_each_other_in_a_circle_are_told(write: Write) -> None:
+    text = ORDERS + (
+        '[views.a]\nsql = "SELECT * FROM b, orders"\n[views.b]\nsql = "SELECT 1 FROM a -- orders"\n'
+    )
+    ((line, said),) = problems(write(text))
+    assert line == 13
+    assert "a → b → a" in said
+
+
+def test_names_in_texts_and_comments_of_sql_are_no_inputs(write: Write) -> None:
+    sql = """SELECT 'other', `orders`.* FROM Orders /* other */ -- other"""
+    text = ORDERS + f'[sources.other]\nformat = "rate"\n[views.paid]\nsql = "{sql}"\n'
+    assert read(write(text)).views["paid"].inputs == ("orders",)
+
+
+def test_a_profile_overrides_and_has_lines_of_its_own(write: Write) -> None:
+    text = ORDERS + (
+        '[profiles.prod.pipeline]\ncheckpoint = "s3a://bucket/x"\n'
+        '[profiles.prod.sources.orders.options]\nservers = "nats://prod:4222"\n'
+        '[profiles.bad.sinks.out]\nfrom = "nothing"\n'
+    )
+    file = write(text)
+    assert read(file).checkpoint == "checkpoint"
+    prod = read(file, "prod")
+    assert prod.checkpoint == "s3a://bucket/x"
+    assert prod.sources["orders"].options == {"stream": "ORDERS", "servers": "nats://prod:4222"}
+    assert prod.sources["orders"].lines["servers"].line == 16
+    assert problems(file, profile="bad")[0][1].startswith("sink 'out' is from 'nothing'")
+    assert problems(file, profile="prd") == [(0, "no profile 'prd'; did you mean 'prod'?")]
+
+
+def test_variables_of_the_environment_are_filled_in(write: Write) -> None:
+    text = ORDERS.replace('"ORDERS"', '"${STREAM:-ORDERS}", user = "${USER_NAME}", token = "$${X}"')
+    file = write(text)
+    given = read(file, environment={"USER_NAME": "ann"}).sources["orders"].options
+    assert given == {"stream": "ORDERS", "user": "ann", "token": "${X}"}
+    assert problems(file) == [
+        (7, "the variable USER_NAME is not set; set it, or give a default: ${USER_NAME:-…}")
+    ]
+    kept = read(write(with_view().replace("FROM orders", "FROM ${orders}")), environment={})
+    assert "${orders}" in kept.views["paid"].sql, "Spark has variables of its own"
+
+
+def test_functions_are_found_without_running_their_file(write: Write) -> None:
+    write("raise SystemExit('it was run')\ndef paid(orders, rate=1): ...\n", "views.py")
+    text = ORDERS + '[views.paid]\npython = "views.py:paid"\n[sources.rate]\nformat = "rate"\n'
+    view = read(write(text)).views["paid"]
+    assert view.inputs == ("orders", "rate")
+    assert view.function is not None
+    assert view.function.place.line == 2
+    ((line, said),) = problems(write(text.replace("views.py:paid", "views.py:payd")))
+    assert (line, said) == (14, "views.py has no function 'payd'; did you mean 'paid'?")
+    write("def paid(:\n", "views.py")
+    assert problems(write(text))[0][1].startswith("no Python: ")
+
+
+def test_a_python_file_declares_the_same(write: Write) -> None:
+    file = write(
+        """
+from headrace.pipeline import Pipeline
+
+flow = Pipeline("orders", checkpoint="checkpoint", profiles={"prod": {"spark": {"master": "yarn"}}})
+flow.source("orders", options={"stream": "${STREAM:-ORDERS}"})
+
+
+@flow.view(expect=[{"check": "a > 0", "otherwise": "fail"}])
+def paid(orders):
+    return orders
+
+
+flow.sql("few", "SELECT * FROM paid LIMIT 5")
+flow.sink("out", "few", format="console", options={"truncate": False})
+""",
+        "orders.py",
+    )
+    declared = read(file, "prod")
+    assert declared.views["few"].inputs == ("paid",)
+    assert declared.views["paid"].function is not None
+    assert declared.views["paid"].function.load()("rows") == "rows"
+    assert declared.sinks["out"].options == {"truncate": "false"}
+    assert declared.sinks["out"].place.line == 14
+    assert declared.master == "yarn"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("x = 1\n\n1 / 0\n", 3, "ZeroDivisionError: division by zero"),
+        ("x = (\n", 1, "no Python: '(' was never closed"),
+        ("x = 1\n", 0, "a pipeline's file makes one Pipeline; this one makes none"),
+        (
+            (
+                "from headrace.pipeline import Pipeline\nflow = Pipeline(checkpoint='c')\n"
+                "flow.sink('out', 'ordrs',\n  format='console')\n"
+            ),
+            3,
+            "sink 'out' is from 'ordrs', which there is not",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_python_file_has_its_line(
+    write: Write, text: str, line: int, said: str
+) -> None:
+    assert problems(write(text, f"p{abs(hash(text))}.py")) == [(line, said)]
+
+
+def test_other_files_are_refused(write: Write, tmp_path: Path) -> None:
+    assert problems(write("", "orders.yaml")) == [(0, "a pipeline is a .toml or a .py file")]
+    assert problems(tmp_path / "none.toml") == [(0, "cannot be read: No such file or directory")]
