@@ -1,0 +1,106 @@
+"""How much waits for a query: asked of the server and the checkpoint, without Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from ..errors import ConfigurationError, HeadraceError
+from ..spark.control import Control
+from ..spark.link import Link
+from .checking import JETSTREAM, source_options
+from .checkpoints import checkpoint_of, read_end
+from .graph import quarantined, sources_of
+from .model import Declared, Sink, Source
+
+__all__ = ["SourceState", "of_sink", "of_sources"]
+
+
+class SourceState(NamedTuple):
+    """How far a query is in one of its streams.
+
+    ``sequence``: what it has read up to; ``waiting``: messages after that, of the subjects it reads;
+    ``durable``: what its durable consumer says of that, None where there is none. ``error``: why the server
+    did not tell.
+    """
+
+    source: str
+    stream: str
+    sequence: int
+    waiting: int = 0
+    last: int = 0
+    durable: int | None = None
+    error: str = ""
+
+
+def of_sink(declared: Declared, sink: Sink) -> int:
+    """How many messages wait for a sink's query, or for whom its trigger names."""
+    trigger = sink.trigger
+    if trigger.consumer:
+        return _of_consumer(declared, sink, trigger.stream, trigger.consumer)
+    states = list(of_sources(declared, sink))
+    wrong = [each.error for each in states if each.error]
+    if wrong:
+        raise ConfigurationError(wrong[0])
+    return sum(each.waiting for each in states)
+
+
+def of_sources(declared: Declared, sink: Sink) -> Iterator[SourceState]:
+    """How far a sink's query is in each of its streams."""
+    generation = checkpoint_of(declared, sink.name).current()
+    done = read_end(generation) if declared.is_local_checkpoint else None
+    ends = [json.loads(each) for each in done.offsets if each] if done is not None else []
+    for source in _streams(declared, sink):
+        yield _state(declared, sink, source, ends)
+
+
+def _streams(declared: Declared, sink: Sink) -> list[Source]:
+    found = sources_of(declared, sink.of or quarantined(declared, sink)[0])
+    return [each for each in found if each.streaming and each.format == JETSTREAM]
+
+
+def _state(declared: Declared, sink: Sink, source: Source, ends: list[Any]) -> SourceState:
+    from .frames import options_of_source
+
+    generation = checkpoint_of(declared, sink.name).current()
+    raw = options_of_source(declared, source, sink.name, generation)
+    options = source_options(source)
+    try:
+        link = Link.open(options.connection)
+    except HeadraceError as error:
+        return SourceState(source.name, options.stream, 0, error=str(error))
+    try:
+        control = Control(link, options.stream)
+        head, _ = control.head()
+        sequence = next((e["seq"] for e in ends if e.get("epoch") in ("", head.epoch)), 0)
+        after = max(sequence, head.first_seq - 1)
+        if after >= head.last_seq:
+            waiting = 0
+        elif options.subjects or head.messages != head.last_seq - head.first_seq + 1:
+            waiting = control.count(after, head.last_seq, options.subjects)
+        else:
+            waiting = head.last_seq - after
+        name = next((value for key, value in raw.items() if key.lower() == "durable"), "")
+        consumer = control.consumer_info(name) if name else None
+        durable = consumer.num_pending if consumer is not None else None
+        return SourceState(source.name, options.stream, sequence, waiting, head.last_seq, durable)
+    except HeadraceError as error:
+        return SourceState(source.name, options.stream, 0, error=str(error))
+    finally:
+        link.close()
+
+
+def _of_consumer(declared: Declared, sink: Sink, stream: str, consumer: str) -> int:
+    """What waits for a consumer: what it was not sent, and what it did not acknowledge."""
+    connection = source_options(_streams(declared, sink)[0]).connection
+    link = Link.open(connection)
+    try:
+        info = Control(link, stream).consumer_info(consumer)
+    finally:
+        link.close()
+    if info is None:
+        raise ConfigurationError(
+            f"stream {stream!r} has no consumer {consumer!r}, which a trigger watches"
+        )
+    return info.num_pending + info.num_ack_pending

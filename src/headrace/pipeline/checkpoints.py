@@ -1,0 +1,234 @@
+"""Where queries keep how far they are: a directory per query and generation, and what Spark wrote there.
+
+::
+
+    <root>/<pipeline>/<query>/0001/                 a checkpoint of Spark
+    <root>/<pipeline>/<query>/0001.start.json       where a generation made by `reset` begins
+    <root>/<pipeline>/<query>/0001.totals.json      what its batches did, in sum
+
+A reset adds a generation; what was there before stays. Everything here is read and written without Spark.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ..errors import ConfigurationError
+from .model import Declared
+
+__all__ = [
+    "Checkpoint",
+    "Generation",
+    "Start",
+    "checkpoint_of",
+    "exclusively",
+    "is_ahead",
+    "load_json",
+    "read_end",
+    "read_log",
+    "write_atomically",
+]
+
+_GENERATION: Final = re.compile(r"(\d{4,})(?:\.start\.json)?")
+_BATCH: Final = re.compile(r"\d+")
+_VERSION: Final = "v1"
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where a generation begins: ``earliest``, ``latest``, a ``sequence`` or a ``time`` (RFC 3339)."""
+
+    kind: Literal["earliest", "latest", "sequence", "time"]
+    value: str = ""
+
+    def options(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The source's options, with the start replaced."""
+        starts = ("startingoffsets", "startingtimestamp")
+        kept = {name: value for name, value in given.items() if name.lower() not in starts}
+        if self.kind == "time":
+            return {**kept, "startingTimestamp": self.value}
+        return {**kept, "startingOffsets": self.value or self.kind}
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.value}".strip()
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One checkpoint of a query. ``starts``: where it begins, by source; none where the options say."""
+
+    number: int
+    path: str
+    starts: Mapping[str, Start] = field(default_factory=dict)
+    totals: Path | None = None
+
+    @property
+    def suffix(self) -> str:
+        """What sets the results of later generations apart: "" for the first, then ``-g2`` and so on."""
+        return f"-g{self.number}" if self.number > 1 else ""
+
+
+@dataclass(frozen=True)
+class LogEntry:
+    """What Spark noted of a batch: its number, and for each source where it ends (JSON, or "")."""
+
+    batch: int
+    offsets: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A query's place below the root. ``folder`` is None where the root is a URL."""
+
+    query: str
+    url: str
+    folder: Path | None = None
+
+    def current(self) -> Generation:
+        """The newest generation; the first if there is none yet."""
+        if self.folder is None:
+            return Generation(1, f"{self.url}/0001")
+        return self._generation(max(self._numbers(), default=1))
+
+    def add(self, starts: Mapping[str, Start]) -> Generation:
+        """Begin a new generation; the ones before stay.
+
+        Raises:
+            ConfigurationError: the root is a URL, which is not written here.
+        """
+        if self.folder is None:
+            raise ConfigurationError(
+                f"the checkpoint is below {self.url}; a reset needs a directory of this machine"
+            )
+        number = max(self._numbers(), default=0) + 1
+        self.folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({source: asdict(start) for source, start in starts.items()})
+        write_atomically(self.folder / f"{number:04d}.start.json", text)
+        return self._generation(number)
+
+    def _numbers(self) -> list[int]:
+        if self.folder is None or not self.folder.is_dir():
+            return []
+        found = (_GENERATION.fullmatch(each.name) for each in self.folder.iterdir())
+        return [int(each[1]) for each in found if each]
+
+    def _generation(self, number: int) -> Generation:
+        assert self.folder is not None
+        front = self.folder / f"{number:04d}"
+        note = front.with_name(f"{front.name}.start.json")
+        starts = {source: Start(**raw) for source, raw in load_json(note).items()}
+        totals = front.with_name(f"{front.name}.totals.json")
+        return Generation(number, str(front), starts, totals)
+
+
+def checkpoint_of(declared: Declared, query: str) -> Checkpoint:
+    """A query's checkpoint."""
+    if not declared.is_local_checkpoint:
+        root = declared.checkpoint.rstrip("/")
+        return Checkpoint(query, f"{root}/{declared.name}/{query}")
+    folder = declared.checkpoint_path / declared.name / query
+    return Checkpoint(query, str(folder), folder)
+
+
+def read_log(generation: Generation, kind: Literal["offsets", "commits"]) -> LogEntry | None:
+    """The newest batch in Spark's log of planned (``offsets``) or finished (``commits``) batches.
+
+    Raises:
+        ConfigurationError: the log is not of a version that is known here.
+    """
+    folder = Path(generation.path) / kind
+    if not folder.is_dir():
+        return None
+    numbers = [int(each.name) for each in folder.iterdir() if _BATCH.fullmatch(each.name)]
+    if not numbers:
+        return None
+    return _entry(folder / str(max(numbers)))
+
+
+def read_end(generation: Generation) -> LogEntry | None:
+    """The newest batch that is finished, with where it ended."""
+    done = read_log(generation, "commits")
+    if done is None:
+        return None
+    return _entry(Path(generation.path) / "offsets" / str(done.batch))
+
+
+def is_ahead(generation: Generation, results: Path) -> bool:
+    """Whether a folder of Spark's file sink has batches that the checkpoint has not: those of another one.
+
+    Spark would skip these numbers, and lose their rows. One more than finished is what a kill leaves.
+    """
+    log = results / "_spark_metadata"
+    if "://" in generation.path or not log.is_dir():
+        return False
+    numbers = (_BATCH.match(each.name) for each in log.iterdir())
+    written = max((int(each[0]) for each in numbers if each), default=-1)
+    done = read_log(generation, "commits")
+    return written > (done.batch if done is not None else -1) + 1
+
+
+def _entry(file: Path) -> LogEntry:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    if not lines or lines[0] != _VERSION:
+        found = lines[0] if lines else "nothing"
+        raise ConfigurationError(f"{file} is of version {found!r}; known is {_VERSION!r}")
+    offsets = tuple("" if line == "-" else line for line in lines[2:])
+    return LogEntry(int(file.name), offsets)
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Write a small file so that it is whole or as before, also after a power cut."""
+    unfinished = file.with_name(f".{file.name}.{os.getpid()}")
+    with unfinished.open("w", encoding="utf-8") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+    unfinished.replace(file)
+    descriptor = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def exclusively(declared: Declared) -> Iterator[None]:
+    """While nobody else on this machine runs or resets the pipeline; a URL is not guarded.
+
+    Raises:
+        ConfigurationError: somebody does.
+    """
+    if not declared.is_local_checkpoint:
+        yield
+        return
+    import fcntl
+
+    folder = declared.checkpoint_path / declared.name
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "running.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise ConfigurationError(
+                f"pipeline {declared.name!r} is running already, as process {lock.read() or 'unknown'}"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
+
+
+def load_json(file: Path) -> dict[str, Any]:
+    """A small JSON file; empty if there is none."""
+    if not file.exists():
+        return {}
+    loaded: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    return loaded

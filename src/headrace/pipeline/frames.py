@@ -1,0 +1,200 @@
+"""A sink's rows as a DataFrame of Spark, and the query that writes them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from . import conditions
+from .checkpoints import Generation, is_ahead
+from .graph import quarantined, sources_of, upstream
+from .model import Declared, Function, Sink, Source
+from .problems import PipelineError, Place, Problem
+from .spark_errors import sentence_of
+from .triggers import Trigger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+__all__ = ["Frames", "options_of_source", "start"]
+
+FILE_FORMATS: Final = frozenset({"parquet", "orc", "json", "csv", "text", "avro", "delta"})
+_URL: Final = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|/)", re.IGNORECASE)
+
+
+class Frames:
+    """The DataFrames of one query, made in order; each is known to SQL by its name.
+
+    Args:
+        bounds: options of the sources that replace theirs, by source, for a run over a fixed range.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        declared: Declared,
+        query: str,
+        generation: Generation | None = None,
+        bounds: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self._spark = spark
+        self._declared = declared
+        self._query = query
+        self._generation = generation
+        self._bounds = bounds
+        self._made: dict[str, DataFrame] = {}
+
+    def of_sink(self, sink: Sink) -> DataFrame:
+        """The rows of a sink. Raises PipelineError: Spark refuses a part, in the line of that part."""
+        view, expectations = quarantined(self._declared, sink)
+        for name in upstream(self._declared, sink.of or view):
+            if name != view:
+                self._make(name)
+        if not view:
+            return self._made[sink.of]
+        rows = self._at(self._declared.views[view].place, lambda: self._rows_of(view))
+
+        def rejected() -> DataFrame:
+            rejects = rows.filter(conditions.quarantine(expectations))
+            return rejects.selectExpr(
+                "*", f"{conditions.reasons(expectations)} AS {conditions.FAILED_COLUMN}"
+            )
+
+        return self._at(expectations[0].place, rejected)
+
+    def _make(self, name: str) -> DataFrame:
+        if name not in self._made:
+            source = self._declared.sources.get(name)
+            place = source.place if source is not None else self._declared.views[name].place
+            frame = self._at(place, lambda: self._read(source) if source else self._rows_of(name))
+            frame = self._expected(name, frame)
+            frame.createOrReplaceTempView(name)
+            self._made[name] = frame
+        return self._made[name]
+
+    def _read(self, source: Source) -> DataFrame:
+        options = options_of_source(self._declared, source, self._query, self._generation)
+        bounds = (self._bounds or {}).get(source.name)
+        streaming = source.streaming and self._bounds is None
+        reader: Any = self._spark.readStream if streaming else self._spark.read
+        reader = reader.format(source.format).options(**(options | dict(bounds or {})))
+        if source.schema:
+            reader = reader.schema(source.schema)
+        loaded: DataFrame = reader.load()
+        return loaded
+
+    def _rows_of(self, name: str) -> DataFrame:
+        view = self._declared.views[name]
+        if view.function is None:
+            return self._spark.sql(view.sql)
+        function = loaded(view.function)
+        given = [self._made[each] for each in view.inputs]
+        if view.function.parameters[:1] == ("spark",):
+            given.insert(0, self._spark)  # type: ignore[arg-type]
+        made = function(*given)
+        if made is None:
+            raise TypeError(f"{view.function.name} returned nothing; it has to return a DataFrame")
+        frame: DataFrame = made
+        return frame
+
+    def _expected(self, name: str, frame: DataFrame) -> DataFrame:
+        """The rows that fulfil a view's expectations; all are counted."""
+        view = self._declared.views.get(name)
+        if view is None or not view.expectations:
+            return frame
+        from pyspark.sql import functions as F  # noqa: N812
+
+        for each in view.expectations:
+            self._at(each.place, partial(frame.selectExpr, conditions.failed(each)))
+        columns = [F.expr(text) for text in conditions.counts(view.expectations)]
+        if self._bounds is None:
+            frame = frame.observe(name, *columns)
+        return frame.filter(conditions.passes(name, view.expectations))
+
+    def _at(self, place: Place, make: Callable[[], DataFrame]) -> DataFrame:
+        try:
+            return make()
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise PipelineError([Problem(place, sentence_of(error))]) from error
+
+
+def loaded(function: Function) -> Callable[..., Any]:
+    """A function of a file; workers get it, and what else its file defines, by value."""
+    from pyspark import cloudpickle
+
+    by_value: Any = cloudpickle
+    found = function.load()
+    module = sys.modules.get(found.__module__)
+    if module is not None and module.__name__ not in by_value.list_registry_pickle_by_value():
+        by_value.register_pickle_by_value(module)
+    return found
+
+
+def options_of_source(
+    declared: Declared, source: Source, query: str, generation: Generation | None
+) -> dict[str, str]:
+    """The options of a source in one query: its own durable, and where its generation begins."""
+    options = _with_paths(declared, source.format, source.options)
+    users = [
+        sink.name
+        for sink in declared.sinks.values()
+        if source in sources_of(declared, sink.of or quarantined(declared, sink)[0])
+    ]
+    for name in [each for each in options if each.lower() == "durable"]:
+        if len(users) > 1:
+            options[name] = f"{options[name]}-{query}"
+    if generation is not None and source.name in generation.starts:
+        options = generation.starts[source.name].options(options)
+    return options
+
+
+def options_of_sink(declared: Declared, sink: Sink, suffix: str) -> dict[str, str]:
+    """The options of a sink; results of later generations and of replays are set apart by ``suffix``."""
+    options = _with_paths(declared, sink.format, sink.options)
+    for name in options:
+        is_path = name.lower() == "path" and sink.format.lower() in FILE_FORMATS
+        if is_path or name.lower() == "sinkid":
+            options[name] += suffix
+    return options
+
+
+def start(
+    spark: SparkSession, declared: Declared, sink: Sink, generation: Generation, trigger: Trigger
+) -> StreamingQuery:
+    """Start a sink's query. Raises PipelineError."""
+    options = options_of_sink(declared, sink, generation.suffix)
+    path = next((value for key, value in options.items() if key.lower() == "path"), "")
+    if sink.format.lower() in FILE_FORMATS and is_ahead(generation, Path(path)):
+        text = f"{path} holds batches of another checkpoint, which Spark would skip; choose another path"
+        raise PipelineError([Problem(sink.place, text)])
+    frame = Frames(spark, declared, sink.name, generation).of_sink(sink)
+    writer = frame.writeStream.queryName(sink.name).outputMode(sink.mode)
+    writer = writer.option("checkpointLocation", generation.path)
+    if sink.partition_by:
+        writer = writer.partitionBy(*sink.partition_by)
+    if trigger.is_bounded:
+        writer = writer.trigger(availableNow=True)
+    elif trigger.interval_s:
+        writer = writer.trigger(processingTime=f"{round(trigger.interval_s * 1000)} milliseconds")
+    try:
+        if sink.function is not None:
+            return writer.foreachBatch(loaded(sink.function)).start()
+        return writer.format(sink.format).options(**options).start()
+    except Exception as error:
+        raise PipelineError([Problem(sink.place, sentence_of(error))]) from error
+
+
+def _with_paths(declared: Declared, kind: str, given: Mapping[str, str]) -> dict[str, str]:
+    """Options in which a relative path begins at the pipeline's file."""
+    options = dict(given)
+    for name, value in given.items():
+        if name.lower() == "path" and kind != "jetstream" and not _URL.match(value):
+            options[name] = str(declared.file.parent.absolute() / value)
+    return options

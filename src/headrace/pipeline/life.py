@@ -1,0 +1,86 @@
+"""The life of a runner: session, queries, signals, end."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+from .model import Declared
+from .run import run_here, session_of
+from .running import Ended, Runner, Watcher
+
+__all__ = ["Life"]
+
+_REASONS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
+
+
+class Life:
+    """One runner of a pipeline, from its start to its end.
+
+    Attributes:
+        signals: how often each signal came, by name.
+    """
+
+    def __init__(self, declared: Declared, watcher: Watcher, *, once: bool = False) -> None:
+        self._declared = declared
+        self._watcher = watcher
+        self._once = once
+        self._runner: Runner | None = None
+        self._why = ""
+        self.signals: dict[str, int] = {}
+
+    def run(self) -> list[Ended]:
+        """Run until the queries are done, or a signal came. Returns how each query ended.
+
+        The first Ctrl-C or SIGTERM lets running batches finish, the second ends at once.
+
+        Raises:
+            ConfigurationError: there is no Java, or the pipeline runs already on this machine.
+        """
+        with self._signals():
+            self._watcher.starting("Spark")
+            spark = session_of(self._declared)
+            try:
+                self._listen()  # Spark has put its own handler there
+                if self._why:
+                    return []
+                return run_here(
+                    self._declared, spark, self._watcher, once=self._once, on_runner=self._take
+                )
+            finally:
+                spark.stop()
+
+    def _take(self, runner: Runner) -> None:
+        self._runner = runner
+        if self._why:
+            runner.stop(self._why)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        name = signal.Signals(number).name
+        again = bool(self.signals)
+        self.signals[name] = self.signals.get(name, 0) + 1
+        self._why = self._why or _REASONS[signal.Signals(number)]
+        if self._runner is not None:
+            self._runner.stop(self._why, at_once=again)
+        elif again:
+            raise KeyboardInterrupt
+
+    def _listen(self) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for number in _REASONS:
+                signal.signal(number, self._on_signal)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        before = {number: signal.getsignal(number) for number in _REASONS}
+        self._listen()
+        try:
+            yield
+        finally:
+            if threading.current_thread() is threading.main_thread():
+                for number, handler in before.items():
+                    signal.signal(number, handler)

@@ -1,0 +1,120 @@
+"""Beginning anew at another place: a new generation of checkpoints, nothing destroyed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from ..api.times import format_time, parse_time
+from ..errors import ConfigurationError
+from ..spark.control import Control
+from ..spark.link import Link
+from .checking import JETSTREAM, source_options
+from .checkpoints import Generation, Start, checkpoint_of, exclusively
+from .frames import FILE_FORMATS
+from .graph import quarantined, sources_of
+from .model import Declared, Sink, Source
+from .problems import did_you_mean
+
+__all__ = ["chosen", "parse_position", "reset"]
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+def parse_position(text: str) -> Start:
+    """``earliest``, ``latest``, a sequence or a time. Raises ConfigurationError."""
+    lowered = text.strip().lower()
+    if lowered == "earliest":
+        return Start("earliest")
+    if lowered == "latest":
+        return Start("latest")
+    if _NUMBER.fullmatch(lowered):
+        return Start("sequence", lowered)
+    try:
+        return Start("time", format_time(parse_time(text.strip())))
+    except ValueError:
+        raise ConfigurationError(
+            f"{text!r} is no place in a stream; accepted: earliest, latest, a sequence such as 1000, or a "
+            "time such as 2013-01-01T05:00:00Z"
+        ) from None
+
+
+def chosen(declared: Declared, names: Iterable[str]) -> list[Sink]:
+    """The sinks of these queries; all if none is named. Raises ConfigurationError."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in declared.sinks:
+            raise ConfigurationError(f"no query {name!r}{did_you_mean(name, declared.sinks)}")
+    return [declared.sinks[name] for name in wanted or declared.sinks]
+
+
+def reset(
+    declared: Declared, sinks: Iterable[Sink], to: Start
+) -> list[tuple[Sink, Generation, str]]:
+    """Begin a new generation of these queries at ``to``. Returns each, with what is to be known about it.
+
+    Raises:
+        ConfigurationError: the pipeline runs, its checkpoint is elsewhere, or ``to`` is no place in the
+            query's sources.
+        HeadraceError: ``latest``, and the server does not say where that is.
+    """
+    with exclusively(declared):
+        starts = {sink.name: _starts(declared, sink, to) for sink in sinks}
+        added = []
+        for name, each in starts.items():
+            sink = declared.sinks[name]
+            generation = checkpoint_of(declared, name).add(each)
+            added.append((sink, generation, _consequence(sink, generation)))
+        return added
+
+
+def streams_of(declared: Declared, sink: Sink) -> list[Source]:
+    """The streaming sources a query stands on. Raises ConfigurationError if one has no sequences."""
+    sources = sources_of(declared, sink.of or quarantined(declared, sink)[0])
+    streams = [each for each in sources if each.streaming]
+    for source in streams:
+        if source.format != JETSTREAM:
+            raise ConfigurationError(
+                f"{source.place}: source {source.name!r} of query {sink.name!r} is no jetstream source: it "
+                "cannot be begun at a place of one's choice"
+            )
+    return streams
+
+
+def _starts(declared: Declared, sink: Sink, to: Start) -> dict[str, Start]:
+    streams = streams_of(declared, sink)
+    if to.kind == "sequence" and len({source_options(each).stream for each in streams}) > 1:
+        names = ", ".join(each.name for each in streams)
+        raise ConfigurationError(
+            f"query {sink.name!r} reads several streams ({names}), whose sequences have nothing in common; "
+            "give a time"
+        )
+    return {each.name: _fixed(each, to) for each in streams}
+
+
+def _fixed(source: Source, to: Start) -> Start:
+    """``latest`` as the sequence it is now: a query that starts later misses nothing in between."""
+    if to.kind != "latest":
+        return to
+    options = source_options(source)
+    link = Link.open(options.connection)
+    try:
+        head, _ = Control(link, options.stream).head()
+    finally:
+        link.close()
+    return Start("sequence", str(head.last_seq + 1))
+
+
+def _consequence(sink: Sink, generation: Generation) -> str:
+    """What becomes of the results of a new generation."""
+    if not generation.suffix:
+        return "nothing was run before"
+    options = {name.lower(): value for name, value in sink.options.items()}
+    if sink.format.lower() in FILE_FORMATS and "path" in options:
+        return (
+            f"its results go to {options['path']}{generation.suffix}, beside those that are there"
+        )
+    if "sinkid" in options:
+        return f"its rows are published again, as sinkId {options['sinkid']}{generation.suffix}"
+    return "its rows are written again; state of aggregates begins empty"

@@ -1,0 +1,254 @@
+"""Runs the queries of a pipeline: starts each when it is due, looks at it, ends all together.
+
+No Spark here: a query is whatever ``start`` returns. So the tests run this on a clock of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+from .model import Declared, Sink
+from .problems import PipelineError, Problem
+from .spark_errors import sentence_of
+from .totals import Batch, Totals
+from .triggers import Trigger
+
+__all__ = ["Ended", "Query", "Runner", "Watcher"]
+
+POLL_S: Final = 0.2
+
+State = Literal["waiting", "running", "done", "failed", "stopped"]
+
+
+class Query(Protocol):
+    """A streaming query of Spark, as far as it is looked at."""
+
+    def is_active(self) -> bool: ...
+    def is_in_a_batch(self) -> bool: ...
+    def error(self) -> BaseException | None: ...
+    def batches(self, after: int) -> list[Batch]:
+        """The batches finished since the one of number ``after``."""
+
+    def stop(self) -> None: ...
+
+
+class Watcher(Protocol):
+    """Who is told what happens."""
+
+    def starting(self, what: str) -> None: ...
+    def started(self, query: str) -> None: ...
+    def batch(self, batch: Batch, totals: Totals) -> None: ...
+    def waiting(self, query: str, why: str) -> None: ...
+    def stopping(self, why: str) -> None: ...
+    def ended(self, ended: Ended) -> None: ...
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a query ended. ``problem``: why it failed; ``batches``: finished in this run."""
+
+    query: str
+    state: State
+    totals: Totals
+    batches: int
+    rows: int
+    problem: Problem | None = None
+
+
+@dataclass
+class _Run:
+    """One sink's query, over and over if its trigger says so."""
+
+    sink: Sink
+    trigger: Trigger
+    totals: Totals
+    state: State = "waiting"
+    query: Query | None = None
+    due: float = 0.0
+    waits_since: float | None = None
+    seen: int = -1
+    batches: int = 0
+    rows: int = 0
+    problem: Problem | None = None
+    said: str = ""
+    last_batch: int | None = field(default=None)
+
+
+class Runner:
+    """The queries of one pipeline in one session.
+
+    Args:
+        start: starts a sink's query.
+        totals: the sum of each query's batches so far.
+        backlog: how many messages wait for a sink's query; for triggers by lag.
+        clock, sleep: seconds since the epoch, and their passing.
+        once: run what is there, whatever the triggers say.
+    """
+
+    def __init__(
+        self,
+        declared: Declared,
+        start: Callable[[Sink, Trigger], Query],
+        totals: Callable[[Sink], Totals],
+        watcher: Watcher,
+        clock: Callable[[], float],
+        sleep: Callable[[float], None],
+        backlog: Callable[[Sink], int] | None = None,
+        once: bool = False,
+    ) -> None:
+        from .triggers import AVAILABLE_NOW
+
+        self._declared = declared
+        self._start = start
+        self._watcher = watcher
+        self._clock = clock
+        self._sleep = sleep
+        self._backlog = backlog
+        self._stop_why = ""
+        self._at_once = False
+        self._runs = [
+            _Run(sink, AVAILABLE_NOW if once else sink.trigger, totals(sink))
+            for sink in declared.sinks.values()
+        ]
+
+    def stop(self, why: str, *, at_once: bool = False) -> None:
+        """End the run: batches that are under way are finished, unless ``at_once``. From any thread."""
+        self._at_once = self._at_once or at_once
+        self._stop_why = self._stop_why or why
+
+    def run(self) -> list[Ended]:
+        """Run until everything is done, or has to stop. Returns how each query ended."""
+        while not self._stop_why:
+            for run in self._runs:
+                self._look_at(run)
+            if all(run.state in ("done", "failed") for run in self._runs):
+                break
+            self._check_failures()
+            if not self._stop_why:
+                self._sleep(POLL_S)
+        self._end()
+        return [self._ended(run) for run in self._runs]
+
+    def _check_failures(self) -> None:
+        failed = [run.sink.name for run in self._runs if run.state == "failed"]
+        if failed and self._declared.on_failure == "stop":
+            self.stop(f"query {failed[0]!r} failed")
+
+    def _look_at(self, run: _Run) -> None:
+        if run.state == "waiting" and self._is_due(run):
+            self._begin(run)
+        elif run.state == "running":
+            assert run.query is not None
+            is_active = run.query.is_active()  # before the batches, or the last would be missed
+            self._count(run)
+            if not is_active:
+                self._over(run)
+
+    def _is_due(self, run: _Run) -> bool:
+        trigger, now = run.trigger, self._clock()
+        if trigger.kind == "schedule":
+            if not run.due:
+                run.due = trigger.next_time(now)
+                self._wait(run, "for its time")
+            return now >= run.due
+        if trigger.kind == "lag":
+            return self._is_behind(run, now)
+        return True
+
+    def _is_behind(self, run: _Run, now: float) -> bool:
+        """Whether enough waits, or something has waited for long enough."""
+        trigger = run.trigger
+        if now < run.due or self._backlog is None:
+            return False
+        run.due = now + trigger.poll_s
+        waiting = self._backlog(run.sink)
+        if waiting == 0:
+            run.waits_since = None
+        elif run.waits_since is None:
+            run.waits_since = now
+        late = run.waits_since is not None and bool(trigger.after_s)
+        is_due = waiting >= trigger.mark or (late and now - run.waits_since >= trigger.after_s)  # type: ignore[operator]
+        if not is_due:
+            self._wait(run, f"for {trigger.mark:,} messages")
+        return is_due
+
+    def _wait(self, run: _Run, why: str) -> None:
+        if run.said != why:
+            run.said = why
+            self._watcher.waiting(run.sink.name, why)
+
+    def _begin(self, run: _Run) -> None:
+        try:
+            run.query = self._start(run.sink, run.trigger)
+        except PipelineError as error:
+            run.problem, run.state = error.problems[0], "failed"
+            self._watcher.ended(self._ended(run))
+            return
+        run.state, run.seen, run.said = "running", -1, ""
+        run.due, run.waits_since = 0.0, None
+        self._watcher.started(run.sink.name)
+
+    def _count(self, run: _Run) -> None:
+        assert run.query is not None
+        for batch in run.query.batches(run.seen):
+            run.seen = batch.number
+            run.totals.add(batch)
+            run.batches += 1
+            run.rows += batch.rows
+            self._watcher.batch(batch, run.totals)
+
+    def _over(self, run: _Run) -> None:
+        """A query has ended by itself."""
+        assert run.query is not None
+        error = run.query.error()
+        run.query = None
+        if error is not None:
+            text = f"query {run.sink.name!r} failed: {sentence_of(error)}"
+            run.problem, run.state = Problem(run.sink.place, text), "failed"
+        elif run.trigger.kind == "available now":
+            run.state = "done"
+        elif run.trigger.is_bounded:
+            run.state = "waiting"
+            return
+        else:
+            run.state = "stopped"
+            self.stop(f"query {run.sink.name!r} was stopped")
+        self._watcher.ended(self._ended(run))
+
+    def _end(self) -> None:
+        """Stop what still runs: each between two of its batches."""
+        running = [run for run in self._runs if run.state == "running"]
+        if running or any(run.state == "waiting" for run in self._runs):
+            self._watcher.stopping(self._stop_why)
+        deadline = self._clock() + self._declared.stop_timeout_s
+        in_batch = {id(run): run.query is not None and run.query.is_in_a_batch() for run in running}
+        while running:
+            for run in list(running):
+                assert run.query is not None
+                before = run.batches
+                is_active = run.query.is_active()
+                self._count(run)
+                between = run.batches > before or not in_batch[id(run)]
+                between = between or not run.query.is_in_a_batch()
+                if not is_active:
+                    self._over(run)
+                    running.remove(run)
+                elif between or self._at_once or self._clock() >= deadline:
+                    run.query.stop()
+                    self._count(run)
+                    self._stopped(run)
+                    running.remove(run)
+            if running:
+                self._sleep(POLL_S / 4)
+        for run in self._runs:
+            if run.state == "waiting":
+                self._stopped(run)
+
+    def _stopped(self, run: _Run) -> None:
+        run.state, run.query = "stopped", None
+        self._watcher.ended(self._ended(run))
+
+    def _ended(self, run: _Run) -> Ended:
+        return Ended(run.sink.name, run.state, run.totals, run.batches, run.rows, run.problem)

@@ -1,0 +1,123 @@
+"""The Spark session of a pipeline: its settings, and where its output goes."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ..errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from .model import Declared
+
+__all__ = ["FAST_LOCAL_CHECKPOINT", "check_java", "settings_of", "start_session"]
+
+JAVA_MIN: Final = 17
+
+FAST_LOCAL_CHECKPOINT: Final = {
+    # Spark's default for local disks starts processes to set permissions: a third of a small batch.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing."
+        "FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+}
+
+_LOCAL: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+}
+_ALWAYS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+def check_java() -> None:
+    """Raise ConfigurationError unless a Java runtime for Spark is installed."""
+    remedy = (
+        f"install a Java runtime, {JAVA_MIN} or newer (on Debian and Ubuntu: default-jre-headless)"
+    )
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None or not Path(java).exists():
+        where = f" in JAVA_HOME={home}" if home else ""
+        raise ConfigurationError(f"Spark needs Java, and there is none{where}; {remedy}.")
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)  # noqa: S603
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    if found is None:
+        raise ConfigurationError(
+            f"{java} does not say its version, so it is no Java for Spark; {remedy}."
+        )
+    if int(found[1]) < JAVA_MIN:
+        raise ConfigurationError(
+            f"Spark needs Java {JAVA_MIN} or newer, {java} is {found[1]}; {remedy}."
+        )
+
+
+def settings_of(declared: Declared) -> dict[str, str]:
+    """Spark's settings: ours, then those of the file."""
+    settings = dict(_ALWAYS)
+    if declared.master.startswith("local"):
+        settings |= _LOCAL
+    if declared.fast_local_checkpoint:
+        settings |= FAST_LOCAL_CHECKPOINT
+    return settings | dict(declared.conf)
+
+
+def start_session(
+    name: str, master: str, settings: Mapping[str, str], log: Path, folder: Path | None = None
+) -> SparkSession:
+    """Start a session whose output, and that of all its processes, goes to ``log``.
+
+    Args:
+        folder: where Python files of the pipeline lie; workers find modules there.
+    """
+    # Java starts Spark's workers, and would use any python3 it finds.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if folder is not None:
+        paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH", "")])]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    # Spark's warning about the version of pandas, repeated by each of its modules.
+    warnings.filterwarnings("ignore", category=FutureWarning, message="PySpark does not yet")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with _output_to(log):
+        from pyspark.sql import SparkSession
+
+        builder = SparkSession.builder.master(master).appName(name)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        return builder.getOrCreate()
+
+
+@contextmanager
+def _output_to(log: Path) -> Iterator[None]:
+    """Processes started meanwhile inherit ``log`` as their output."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 1)
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept[0], 1)
+        os.dup2(kept[1], 2)
+        for descriptor in (*kept, target):
+            os.close(descriptor)

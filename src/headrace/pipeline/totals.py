@@ -1,0 +1,90 @@
+"""What a query's batches did, and their sum, which outlives the run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .checkpoints import load_json, write_atomically
+
+__all__ = ["Batch", "Totals", "ViewRows"]
+
+
+@dataclass(frozen=True)
+class ViewRows:
+    """The rows that came to a view's expectations, and how many failed each."""
+
+    rows: int
+    failed: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One finished micro-batch.
+
+    ``ends``: where it ended in each source (JSON). ``behind``: messages still to read, None if not known.
+    """
+
+    query: str
+    number: int
+    rows: int
+    seconds: float
+    ends: tuple[str, ...] = ()
+    behind: int | None = None
+    views: Mapping[str, ViewRows] = field(default_factory=dict)
+
+    @property
+    def rows_per_s(self) -> float:
+        return self.rows / self.seconds if self.seconds > 0 else 0.0
+
+
+class Totals:
+    """The sum over a generation's batches; each is counted once, and what was missed is known.
+
+    A batch that finished just before a kill may not have been counted: ``missed`` says how many.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        raw = load_json(file) if file is not None else {}
+        self.last = int(raw.get("last", -1))
+        self.batches = int(raw.get("batches", 0))
+        self.rows = int(raw.get("rows", 0))
+        self.seconds = float(raw.get("seconds", 0.0))
+        self.views: dict[str, ViewRows] = {
+            name: ViewRows(int(each["rows"]), dict(each["failed"]))
+            for name, each in raw.get("views", {}).items()
+        }
+
+    @property
+    def missed(self) -> int:
+        """Finished batches that are not in the sum."""
+        return self.last + 1 - self.batches
+
+    def add(self, batch: Batch) -> None:
+        """Count a batch, and write the sum down. One that was counted before is not counted again."""
+        if batch.number <= self.last:
+            return
+        views = dict(self.views)
+        for name, seen in batch.views.items():
+            before = views.get(name, ViewRows(0))
+            names = {*before.failed, *seen.failed}
+            failed = {each: before.failed.get(each, 0) + seen.failed.get(each, 0) for each in names}
+            views[name] = ViewRows(before.rows + seen.rows, failed)
+        raw: dict[str, Any] = {
+            "last": batch.number,
+            "batches": self.batches + 1,
+            "rows": self.rows + batch.rows,
+            "seconds": round(self.seconds + batch.seconds, 3),
+            "views": {
+                name: {"rows": v.rows, "failed": dict(v.failed)} for name, v in views.items()
+            },
+        }
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(self._file, json.dumps(raw))
+        self.last, self.batches = batch.number, raw["batches"]
+        self.rows, self.seconds, self.views = raw["rows"], raw["seconds"], views

@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import ConfigurationError
+from headrace.pipeline.checkpoints import (
+    Start,
+    checkpoint_of,
+    exclusively,
+    is_ahead,
+    read_end,
+    read_log,
+)
+from headrace.pipeline.model import Declared
+from headrace.pipeline.reading import read
+from headrace.pipeline.totals import Batch, Totals, ViewRows
+
+from .conftest import ORDERS
+
+
+@pytest.fixture
+def declared(write: Callable[..., Path]) -> Declared:
+    return read(write(ORDERS))
+
+
+def test_a_new_generation_leaves_the_old_one_as_it_is(declared: Declared) -> None:
+    checkpoint = checkpoint_of(declared, "out")
+    first = checkpoint.current()
+    assert (first.number, first.suffix, first.starts) == (1, "", {})
+    (Path(first.path) / "offsets").mkdir(parents=True)
+    added = checkpoint.add({"orders": Start("sequence", "7")})
+    assert added == checkpoint.current()
+    assert (added.number, added.suffix) == (2, "-g2")
+    assert added.starts == {"orders": Start("sequence", "7")}
+    assert (Path(first.path) / "offsets").is_dir()
+    assert not Path(added.path).exists(), "Spark makes it"
+
+
+def test_a_start_replaces_that_of_the_options() -> None:
+    given = {"startingoffsets": "5", "STARTINGTIMESTAMP": "x", "stream": "S"}
+    by_time = Start("time", "2026-01-01T00:00:00Z").options(given)
+    assert by_time == {"stream": "S", "startingTimestamp": "2026-01-01T00:00:00Z"}
+    assert Start("sequence", "9").options(given) == {"stream": "S", "startingOffsets": "9"}
+    assert Start("earliest").options({}) == {"startingOffsets": "earliest"}
+
+
+def test_what_spark_has_written_is_read(declared: Declared) -> None:
+    generation = checkpoint_of(declared, "out").current()
+    assert read_log(generation, "offsets") is None
+    assert read_end(generation) is None
+    folder = Path(generation.path)
+    (folder / "offsets").mkdir(parents=True)
+    (folder / "commits").mkdir()
+    for batch, end in ((9, "10"), (10, '{"seq":20}')):
+        (folder / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{end}\n-")
+    (folder / "offsets" / ".10.crc").write_text("x")
+    (folder / "commits" / "9").write_text("v1\n{}")
+    planned, ended = read_log(generation, "offsets"), read_end(generation)
+    assert planned is not None
+    assert planned.batch == 10
+    assert planned.offsets == ('{"seq":20}', "")
+    assert ended is not None
+    assert (ended.batch, ended.offsets) == (9, ("10", ""))
+    (folder / "offsets" / "11").write_text("v7\n")
+    with pytest.raises(ConfigurationError, match="version 'v7'"):
+        read_log(generation, "offsets")
+
+
+def test_a_root_that_is_a_url_is_left_to_spark(write: Callable[..., Path]) -> None:
+    declared = read(write(ORDERS.replace('"checkpoint"', '"hdfs://host/c"')))
+    checkpoint = checkpoint_of(declared, "out")
+    assert checkpoint.current().path == "hdfs://host/c/orders/out/0001"
+    with pytest.raises(ConfigurationError, match="needs a directory"):
+        checkpoint.add({})
+
+
+def test_results_of_another_checkpoint_are_noticed(declared: Declared, tmp_path: Path) -> None:
+    generation = checkpoint_of(declared, "out").current()
+    results = tmp_path / "out"
+    assert not is_ahead(generation, results)
+    log = results / "_spark_metadata"
+    log.mkdir(parents=True)
+    (log / "0").write_text("v1")
+    assert not is_ahead(generation, results), "a kill came before the batch was finished"
+    (log / "9.compact").write_text("v1")
+    assert is_ahead(generation, results)
+    commits = Path(generation.path) / "commits"
+    commits.mkdir(parents=True)
+    (commits / "8").write_text("v1\n{}")
+    (Path(generation.path) / "offsets").mkdir()
+    assert not is_ahead(generation, results)
+
+
+def test_only_one_process_runs_a_pipeline(declared: Declared) -> None:
+    program = (
+        "import sys; from pathlib import Path; from headrace.pipeline.reading import read\n"
+        "from headrace.pipeline.checkpoints import exclusively\n"
+        "with exclusively(read(Path(sys.argv[1]))): print('in')\n"
+    )
+    command = [sys.executable, "-c", program, str(declared.file)]
+    with exclusively(declared):
+        other = subprocess.run(command, capture_output=True, text=True)
+    assert "is running already, as process" in other.stderr
+    assert subprocess.run(command, capture_output=True, text=True).stdout == "in\n"
+
+
+def test_sums_outlive_the_run_and_count_each_batch_once(tmp_path: Path) -> None:
+    file = tmp_path / "q" / "0001.totals.json"
+    totals = Totals(file)
+    assert totals.missed == 0
+    totals.add(Batch("q", 0, 10, 0.5, views={"v": ViewRows(10, {"a": 1})}))
+    totals.add(Batch("q", 0, 10, 0.5, views={"v": ViewRows(10, {"a": 1})}))
+    totals.add(Batch("q", 1, 5, 0.5, views={"v": ViewRows(5, {"a": 0, "b": 2})}))
+    again = Totals(file)
+    assert (again.rows, again.batches, again.last, again.missed) == (15, 2, 1, 0)
+    assert again.views == {"v": ViewRows(15, {"a": 1, "b": 2})}
+    again.add(Batch("q", 3, 1, 0.5))
+    assert Totals(file).missed == 1, "batch 2 finished as a runner was killed"
+    assert list(json.loads(file.read_text())) == ["last", "batches", "rows", "seconds", "views"]

@@ -1,0 +1,207 @@
+"""Whole pipelines as people run them, in processes of their own, with Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import peers
+from headrace import sync
+from waiting import until_here
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
+WITHIN_S = 150.0
+MESSAGES = 3_000
+
+FILE = """
+[pipeline]
+name = "orders"
+checkpoint = "checkpoint"
+fast_local_checkpoint = true
+
+[spark.conf]
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"
+
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}", durable = "orders", maxOffsetsPerTrigger = 500 }}
+
+[views.numbers]
+sql = "SELECT sequence, CAST(CAST(data AS string) AS bigint) AS number FROM orders"
+
+[[views.numbers.expect]]
+name = "no multiple of ten"
+check = "number % 10 <> 0"
+otherwise = "quarantine"
+to = "rejected"
+
+[views.tenfold]
+python = "views.py:tenfold"
+
+[sinks.out]
+from = "tenfold"
+format = "parquet"
+options = {{ path = "out" }}
+
+[sinks.rejected]
+format = "parquet"
+options = {{ path = "rejected" }}
+"""
+
+VIEWS = """
+import pyarrow as pa
+import pyarrow.compute as pc
+
+FACTOR = 10
+
+
+def tenfold(numbers):
+    return numbers.mapInArrow(multiplied, "sequence bigint, number bigint")
+
+
+def multiplied(batches):
+    for batch in batches:
+        number = pc.multiply(batch.column("number"), FACTOR)
+        yield pa.RecordBatch.from_arrays([batch.column("sequence"), number], ["sequence", "number"])
+"""
+
+
+@pytest.fixture
+def big_stream(url: str) -> Iterator[str]:
+    with sync.connect(url) as connection:
+        js = connection.jetstream()
+        js.create_stream(name="NUMBERS", subjects=["numbers"])
+        publish(js, 1, MESSAGES)
+        yield "NUMBERS"
+        js.delete_stream("NUMBERS")
+
+
+def publish(js: sync.JetStream, first: int, last: int) -> None:
+    with js.publisher() as publisher:
+        for number in range(first, last + 1):
+            publisher.send("numbers", b"%d" % number)
+
+
+class Running:
+    """``headrace pipeline <verb> FILE`` and the lines it prints."""
+
+    def __init__(self, verb: str, file: Path, *flags: str) -> None:
+        self.lines = file.with_name(f"{verb}-{len(list(file.parent.glob('*.jsonl')))}.jsonl")
+        with self.lines.open("w") as lines:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "headrace", "pipeline", verb, str(file), *flags],
+                stdout=lines,
+                stderr=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                # A suite run in a shell's background ignores Ctrl-C, and its children would, too.
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+            )
+
+    def events(self, kind: str = "") -> list[dict[str, Any]]:
+        found = [
+            json.loads(line)
+            for line in self.lines.read_text().splitlines(True)
+            if line.endswith("\n")
+        ]
+        return [each for each in found if kind in ("", each["event"])]
+
+    def until(self, found: Callable[[], object], what: str) -> None:
+        def is_so() -> object:
+            assert self.process.poll() is None, self.process.communicate()
+            return found()
+
+        until_here(is_so, what, within=WITHIN_S)
+
+    def end(self) -> tuple[int, str]:
+        _, errors = self.process.communicate(timeout=WITHIN_S)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., Running]]:
+    made: list[Running] = []
+
+    def start(verb: str, file: Path, *flags: str) -> Running:
+        made.append(Running(verb, file, *flags))
+        return made[-1]
+
+    yield start
+    for each in made:
+        if each.process.poll() is None:
+            os.killpg(each.process.pid, signal.SIGKILL)
+            each.process.communicate()
+
+
+def rows(folder: Path) -> list[tuple[int, int]]:
+    """What readers of a file sink see: the files its log names."""
+    files: set[str] = set()
+    for log in (folder / "_spark_metadata").glob("[0-9]*"):
+        files |= {json.loads(line)["path"] for line in log.read_text().splitlines()[1:]}
+    found: list[tuple[int, int]] = []
+    for file in files:
+        table = pq.ParquetFile(file.removeprefix("file://")).read()
+        found += zip(table["sequence"].to_pylist(), table["number"].to_pylist(), strict=True)
+    return sorted(found)
+
+
+def at_the_end(running: Running, sequence: int = MESSAGES) -> bool:
+    """Whether both queries have read up to a sequence."""
+    ends = {each["query"]: json.loads(each["ends"][0])["seq"] for each in running.events("batch")}
+    return ends == {"out": sequence, "rejected": sequence}
+
+
+def test_killed_it_goes_on_and_ctrl_c_finishes_the_running_batch(
+    write: Callable[..., Path], url: str, big_stream: str, started: Callable[..., Running]
+) -> None:
+    if not peers.java_is_there():
+        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
+    write(VIEWS, "views.py")
+    file = write(FILE.format(stream=big_stream, url=url))
+    folder = file.parent
+
+    killed = started("once", file)
+    killed.until(lambda: len(killed.events("batch")) >= 3, "no three batches were run")
+    os.killpg(killed.process.pid, signal.SIGKILL)
+    killed.process.communicate()
+
+    running = started("run", file)
+    running.until(lambda: at_the_end(running), "it did not go on to the end")
+    with sync.connect(url) as connection:
+        publish(connection.jetstream(), MESSAGES + 1, MESSAGES + 500)
+    total = MESSAGES + 500
+    running.until(lambda: at_the_end(running, total), "it did not see the new messages")
+    running.process.send_signal(signal.SIGINT)
+    status, errors = running.end()
+    assert (status, errors) == (130, "")
+    ended = {each["query"]: each for each in running.events("ended")}
+    assert [each["state"] for each in ended.values()] == ["stopped", "stopped"]
+
+    numbers = range(1, total + 1)
+    assert rows(folder / "out") == [(n, 10 * n) for n in numbers if n % 10]
+    assert rows(folder / "rejected") == [(n, n) for n in numbers if n % 10 == 0]
+
+    told = subprocess.run(
+        [sys.executable, "-m", "headrace", "pipeline", "status", "--json", str(file)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    out, rejected = json.loads(told.stdout)
+    assert out["waiting"] == rejected["waiting"] == 0
+    assert [each["durable"] for each in (*out["sources"], *rejected["sources"])] == [0, 0]
+    missed = out["finished_batch"] + 1 - out["batches"]
+    assert 0 <= missed <= 1, (
+        "the kill may have come between the end of a batch and its being counted"
+    )
+    seen = out["expectations"]["numbers"]
+    assert total - 500 * missed <= seen["rows"] <= total
+    assert seen["failed"]["no multiple of ten"] == seen["rows"] // 10
