@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.errors import ConnectFailedError
 from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.problems import PipelineError, Problem
 from headrace.pipeline.reading import read
@@ -39,7 +40,7 @@ class World:
             self,
             lambda: self.now,
             self.sleep,
-            lambda sink: self.backlog,
+            self.waiting_for,
             **options,
         )
         return self.runner
@@ -54,6 +55,11 @@ class World:
         if plan is not None:
             plan(query)
         return query
+
+    def waiting_for(self, sink: Sink) -> int:
+        if self.backlog < 0:
+            raise ConnectFailedError("nobody there")
+        return self.backlog
 
     def after(self, seconds: float, do: Callable[[], object]) -> None:
         self.at.append((self.now + seconds, do))
@@ -231,12 +237,15 @@ def test_a_backlog_starts_a_run_by_its_size_or_by_its_age(declared: Declared) ->
         world.after(1, query.end)
 
     world.plans = {"out": plan}
+    world.after(5, lambda: setattr(world, "backlog", -1))
     world.after(10, lambda: setattr(world, "backlog", 99))  # old after a minute
     world.after(100, lambda: setattr(world, "backlog", 100))
     world.after(150, lambda: world.runner.stop("interrupted"))
     world.run()
     assert starts == [pytest.approx(71, abs=2), pytest.approx(101, abs=2)]
     assert ("waiting", "out", "for 100 messages") in world.heard
+    away = "for the server to say what waits: nobody there"
+    assert ("waiting", "out", away) in world.heard, "and it goes on"
 
 
 def test_a_query_that_somebody_stopped_ends_the_run(declared: Declared) -> None:

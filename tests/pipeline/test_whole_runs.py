@@ -20,7 +20,8 @@ from waiting import until_here
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(400)]
 WITHIN_S = 150.0
-MESSAGES = 3_000
+MESSAGES = 1_500
+TOTAL = 3_000
 
 FILE = """
 [pipeline]
@@ -30,6 +31,10 @@ fast_local_checkpoint = true
 
 [spark.conf]
 "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1"
+
+[lease]
+servers = "{url}"
+seconds = "5s"
 
 [sources.orders]
 options = {{ stream = "{stream}", servers = "{url}", durable = "orders", maxOffsetsPerTrigger = 500 }}
@@ -159,7 +164,7 @@ def at_the_end(running: Running, sequence: int = MESSAGES) -> bool:
     return ends == {"out": sequence, "rejected": sequence}
 
 
-def test_killed_it_goes_on_and_ctrl_c_finishes_the_running_batch(
+def test_a_warm_standby_goes_on_where_a_killed_runner_was_and_ctrl_c_finishes_the_running_batch(
     write: Callable[..., Path], url: str, big_stream: str, started: Callable[..., Running]
 ) -> None:
     if not peers.java_is_there():
@@ -168,27 +173,33 @@ def test_killed_it_goes_on_and_ctrl_c_finishes_the_running_batch(
     file = write(FILE.format(stream=big_stream, url=url))
     folder = file.parent
 
-    killed = started("once", file)
-    killed.until(lambda: len(killed.events("batch")) >= 3, "no three batches were run")
-    os.killpg(killed.process.pid, signal.SIGKILL)
-    killed.process.communicate()
-
-    running = started("run", file)
-    running.until(lambda: at_the_end(running), "it did not go on to the end")
+    first = started("run", file)
+    first.until(lambda: first.events("active"), "it does not get the lease")
+    second = started("run", file)
+    second.until(lambda: second.events("standby"), "it does not stand by")
+    first.until(lambda: at_the_end(first), "it does not get to the end")
+    assert not second.events("active")
     with sync.connect(url) as connection:
-        publish(connection.jetstream(), MESSAGES + 1, MESSAGES + 500)
-    total = MESSAGES + 500
-    running.until(lambda: at_the_end(running, total), "it did not see the new messages")
-    running.process.send_signal(signal.SIGINT)
-    status, errors = running.end()
-    assert (status, errors) == (130, "")
-    ended = {each["query"]: each for each in running.events("ended")}
-    assert [each["state"] for each in ended.values()] == ["stopped", "stopped"]
+        publish(connection.jetstream(), MESSAGES + 1, TOTAL)
+    before = len(first.events("batch"))
+    first.until(lambda: len(first.events("batch")) > before, "it does not see the new messages")
+    os.killpg(first.process.pid, signal.SIGKILL)
+    first.process.communicate()
 
-    numbers = range(1, total + 1)
+    second.until(lambda: at_the_end(second, TOTAL), "the standby did not take over")
+    tokens = [each.events("active")[0]["token"] for each in (first, second)]
+    assert tokens[0] < tokens[1]
+    second.process.send_signal(signal.SIGINT)
+    assert second.end() == (130, "")
+    assert [each["state"] for each in second.events("ended")] == ["stopped", "stopped"]
+
+    numbers = range(1, TOTAL + 1)
     assert rows(folder / "out") == [(n, 10 * n) for n in numbers if n % 10]
     assert rows(folder / "rejected") == [(n, n) for n in numbers if n % 10 == 0]
+    check_status(file)
 
+
+def check_status(file: Path) -> None:
     told = subprocess.run(
         [sys.executable, "-m", "headrace", "pipeline", "status", "--json", str(file)],
         capture_output=True,
@@ -203,5 +214,5 @@ def test_killed_it_goes_on_and_ctrl_c_finishes_the_running_batch(
         "the kill may have come between the end of a batch and its being counted"
     )
     seen = out["expectations"]["numbers"]
-    assert total - 500 * missed <= seen["rows"] <= total
+    assert TOTAL - 500 * missed <= seen["rows"] <= TOTAL
     assert seen["failed"]["no multiple of ten"] == seen["rows"] // 10

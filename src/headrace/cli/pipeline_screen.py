@@ -44,6 +44,12 @@ class Lines:
     def starting(self, what: str) -> None:
         self._line("starting", what=what)
 
+    def standby(self, holder: str) -> None:
+        self._line("standby", holder=holder)
+
+    def active(self, token: int) -> None:
+        self._line("active", token=token)
+
     def started(self, query: str) -> None:
         self._line("started", query=query)
 
@@ -119,6 +125,12 @@ class Picture:
 
     def starting(self, what: str) -> None:
         self._note = f"starting {what} …"
+
+    def standby(self, holder: str) -> None:
+        self._note = f"stands by; {holder or 'another runner'} has the lease"
+
+    def active(self, token: int) -> None:
+        self._note = ""
 
     def started(self, query: str) -> None:
         self._note = ""

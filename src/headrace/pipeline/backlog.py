@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from ..client import JetStream, connect
 from ..errors import ConfigurationError, HeadraceError
+from ..groups import ElasticGroup, StaticGroup, elastic, static
+from ..groups.errors import GroupNotFoundError
+from ..groups.lag import measure
 from ..spark.control import Control
 from ..spark.link import Link
+from ..spark.options import Connection
 from .checking import JETSTREAM, source_options
 from .checkpoints import checkpoint_of, read_end
 from .graph import quarantined, sources_of
@@ -39,6 +45,8 @@ def of_sink(declared: Declared, sink: Sink) -> int:
     trigger = sink.trigger
     if trigger.consumer:
         return _of_consumer(declared, sink, trigger.stream, trigger.consumer)
+    if trigger.group:
+        return _of_group(declared, sink, trigger.stream, trigger.group)
     states = list(of_sources(declared, sink))
     wrong = [each.error for each in states if each.error]
     if wrong:
@@ -104,3 +112,36 @@ def _of_consumer(declared: Declared, sink: Sink, stream: str, consumer: str) -> 
             f"stream {stream!r} has no consumer {consumer!r}, which a trigger watches"
         )
     return info.num_pending + info.num_ack_pending
+
+
+def _of_group(declared: Declared, sink: Sink, stream: str, group: str) -> int:
+    """What waits for the members of a group, an elastic or a static one."""
+    connection = source_options(_streams(declared, sink)[0]).connection
+    return asyncio.run(_ask_group(connection, stream, group))
+
+
+async def _ask_group(connection: Connection, stream: str, group: str) -> int:
+    named = {
+        "user": connection.user,
+        "password": connection.password,
+        "token": connection.token,
+        "credentials_file": connection.creds,
+        "nkey_seed": connection.nkey_seed,
+        "tls": connection.tls,
+    }
+    options: Any = {key: value for key, value in named.items() if value}
+    async with connect(list(connection.servers), **options) as client:
+        js = client.jetstream()
+        found = await measure(js, await _group(js, stream, group))
+    if found.waiting is None:
+        raise ConfigurationError(f"how much waits in group {group!r} of {stream!r} cannot be told")
+    return found.waiting + found.source_lag
+
+
+async def _group(js: JetStream, stream: str, group: str) -> ElasticGroup | StaticGroup:
+    for get in (elastic.get, static.get):
+        try:
+            return await get(js, stream, group)
+        except GroupNotFoundError:
+            continue  # it may be of the other kind
+    raise ConfigurationError(f"stream {stream!r} has no group {group!r}, which a trigger watches")

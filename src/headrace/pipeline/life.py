@@ -7,14 +7,19 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from .model import Declared
+from .model import Declared, LeaseSettings
 from .run import run_here, session_of
 from .running import Ended, Runner, Watcher
+from .standby import Standby
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Life"]
 
+LOOK_S: Final = 0.2
 _REASONS: Final = {signal.SIGINT: "interrupted", signal.SIGTERM: "asked to end"}
 
 
@@ -31,12 +36,15 @@ class Life:
         self._once = once
         self._runner: Runner | None = None
         self._why = ""
+        self._lost_why = ""
         self.signals: dict[str, int] = {}
 
     def run(self) -> list[Ended]:
         """Run until the queries are done, or a signal came. Returns how each query ended.
 
-        The first Ctrl-C or SIGTERM lets running batches finish, the second ends at once.
+        With a lease it waits for it first, the session warm; when the lease is lost, the queries end at once,
+        and it stands by again. The first Ctrl-C or SIGTERM lets running batches finish, the second ends at
+        once.
 
         Raises:
             ConfigurationError: there is no Java, or the pipeline runs already on this machine.
@@ -46,18 +54,59 @@ class Life:
             spark = session_of(self._declared)
             try:
                 self._listen()  # Spark has put its own handler there
-                if self._why:
-                    return []
-                return run_here(
-                    self._declared, spark, self._watcher, once=self._once, on_runner=self._take
-                )
+                if self._declared.lease is None:
+                    return self._turn(spark)
+                return self._turns_under(self._declared.lease, spark)
             finally:
                 spark.stop()
 
+    def _turn(self, spark: SparkSession) -> list[Ended]:
+        """The queries, until they are done or stopped."""
+        if self._why:
+            return []
+        try:
+            return run_here(
+                self._declared, spark, self._watcher, once=self._once, on_runner=self._take
+            )
+        finally:
+            self._runner = None
+
+    def _turns_under(self, settings: LeaseSettings, spark: SparkSession) -> list[Ended]:
+        """The queries whenever the lease is ours; the session is warm already when it is won."""
+        name = self._declared.name
+        ended: list[Ended] = []
+        with Standby(settings, name, self._lost) as standby:
+            while not self._why:
+                token = self._wait(standby)
+                if not token:
+                    break
+                self._lost_why = ""
+                self._watcher.active(token)
+                ended = self._turn(spark)
+                if standby.token == token and not self._lost_why:
+                    break
+        return ended
+
+    def _wait(self, standby: Standby) -> int:
+        said = None
+        while not self._why:
+            if token := standby.wait(LOOK_S):
+                return token
+            if said != standby.holder():
+                said = standby.holder()
+                self._watcher.standby(said)
+        return 0
+
+    def _lost(self, why: str) -> None:
+        """On the lease's thread: what runs ends at once, before another runner begins."""
+        self._lost_why = why
+        if (runner := self._runner) is not None:
+            runner.stop(why, at_once=True)
+
     def _take(self, runner: Runner) -> None:
         self._runner = runner
-        if self._why:
-            runner.stop(self._why)
+        if self._why or self._lost_why:
+            runner.stop(self._why or self._lost_why)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         name = signal.Signals(number).name

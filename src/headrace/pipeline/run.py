@@ -60,8 +60,11 @@ def run_here(
     Raises:
         ConfigurationError: the pipeline runs already on this machine.
     """
+    runner = partial(_runner, declared, spark, watcher, once=once, on_runner=on_runner)
+    if declared.lease is not None:
+        return runner().run()  # the lease sees to it, and a frozen holder must not be waited for
     with exclusively(declared):
-        return _runner(declared, spark, watcher, once=once, on_runner=on_runner).run()
+        return runner().run()
 
 
 def _runner(

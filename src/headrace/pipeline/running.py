@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+from ..errors import HeadraceError
 from .model import Declared, Sink
 from .problems import PipelineError, Problem
 from .spark_errors import sentence_of
@@ -38,6 +39,12 @@ class Watcher(Protocol):
     """Who is told what happens."""
 
     def starting(self, what: str) -> None: ...
+    def standby(self, holder: str) -> None:
+        """Another runner has the lease; ``""`` for one that is not known."""
+
+    def active(self, token: int) -> None:
+        """The lease is ours; the token grows with every holder."""
+
     def started(self, query: str) -> None: ...
     def batch(self, batch: Batch, totals: Totals) -> None: ...
     def waiting(self, query: str, why: str) -> None: ...
@@ -163,7 +170,11 @@ class Runner:
         if now < run.due or self._backlog is None:
             return False
         run.due = now + trigger.poll_s
-        waiting = self._backlog(run.sink)
+        try:
+            waiting = self._backlog(run.sink)
+        except HeadraceError as error:
+            self._wait(run, f"for the server to say what waits: {error}")
+            return False
         if waiting == 0:
             run.waits_since = None
         elif run.waits_since is None:

@@ -1,0 +1,213 @@
+"""Who may run a pipeline: one runner at a time holds the lease, the others wait for it.
+
+A runner believes that it holds the lease only while it surely does: its own clock runs from the moment before
+a renewal was sent, the server's from the moment it was stored, which is later. Whoever was frozen finds its
+lease over and stops. What a stopped runner's Spark may still do is fenced elsewhere: Spark's log refuses a
+second writer of a batch, and an exactly-once sink its rows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random as random_module
+from collections.abc import Callable
+from typing import Final, Protocol, Self
+
+from ..api.errors import Errors
+from ..client import JetStream, KeyExistsError, KeyNotFoundError
+from ..client.kv.keyvalue import KeyValue
+from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
+
+__all__ = ["BucketLease", "Lease", "LeaseLostError"]
+
+RENEWALS: Final = 3
+"""Renewed so often within its length, a lease survives an answer that takes two thirds of it."""
+
+MARGIN: Final = 0.1
+"""The last tenth of a lease is not used: clocks run differently, and stopping takes a moment."""
+
+
+class LeaseLostError(HeadraceError):
+    """The lease is another's, or may be."""
+
+
+class Lease(Protocol):
+    """A lease on a pipeline; an async context manager."""
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(self, *exc: object) -> None: ...
+    async def acquire(self) -> int:
+        """Wait until it is ours. Returns a number that grows with every holder."""
+
+    async def hold(self) -> None:
+        """Keep it until it is lost. Raises LeaseLostError that says why."""
+
+    async def release(self) -> None:
+        """Let a standby have it at once."""
+
+    def holder(self) -> str:
+        """Who has it, as far as is known; "" for nobody."""
+
+    def is_ours_at(self, now: float) -> bool:
+        """Whether it surely is, at a time of the loop's clock."""
+
+
+class BucketLease:
+    """A lease that is a key of a bucket whose values the server removes when they are not renewed.
+
+    Args:
+        name: the key.
+        owner: who we are, for people.
+        seconds: how long it outlives the last renewal; the bucket's ``ttl``.
+        replicas: of the bucket, if it is made.
+        random: for pauses.
+
+    Attributes:
+        until: when it may be another's, by the loop's clock.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        bucket: str,
+        name: str,
+        owner: str,
+        seconds: float,
+        replicas: int = 1,
+        random: random_module.Random | None = None,
+        on_trouble: Callable[[Exception], object] = lambda error: None,
+    ) -> None:
+        self._js = js
+        self._bucket = bucket
+        self._name = name
+        self._owner = owner
+        self._seconds = seconds
+        self._replicas = replicas
+        self._random = random or random_module.SystemRandom()
+        self._on_trouble = on_trouble
+        self._kv: KeyValue | None = None
+        self._value = b""
+        self._revision = 0
+        self._holder = ""
+        self.until = float("-inf")
+
+    async def __aenter__(self) -> Self:
+        """Find or make the bucket. Raises ConfigurationError: it exists with another ``ttl``.
+
+        It is not changed: whoever holds a lease there counts on the time it knows.
+        """
+        try:
+            self._kv = await self._js.create_key_value(
+                self._bucket, ttl=self._seconds, history=1, num_replicas=self._replicas
+            )
+        except JetStreamApiError as error:
+            if error.err_code != Errors.STREAM_NAME_EXISTS.err_code:
+                raise
+            self._kv = await self._js.key_value(self._bucket)
+        ttl = (await self._kv.status()).ttl
+        if ttl != self._seconds:
+            raise ConfigurationError(
+                f"bucket {self._bucket!r} removes values after {ttl:g} s, and the lease lasts "
+                f"{self._seconds:g} s; give all pipelines of a bucket the same seconds, or another bucket"
+            )
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.release()
+
+    def holder(self) -> str:
+        return self._holder
+
+    def is_ours_at(self, now: float) -> bool:
+        """Whether it surely is, at a time of the loop's clock."""
+        return now < self.until
+
+    async def acquire(self) -> int:
+        while True:
+            try:
+                if await self._try():
+                    return self._revision
+            except HeadraceError as error:
+                self._on_trouble(error)
+            await asyncio.sleep(self._seconds / 5 * (0.5 + self._random.random()))
+
+    async def hold(self) -> None:
+        loop = asyncio.get_running_loop()
+        why = "no renewal was confirmed in time"
+        while (left := self.until - loop.time()) > 0:
+            await asyncio.sleep(min(self._seconds / RENEWALS, left))
+            left = self.until - loop.time()
+            if left <= 0:
+                break
+            try:
+                async with asyncio.timeout(left):
+                    await self._renew()
+            except LeaseLostError as error:
+                why = str(error)
+                break
+            except (HeadraceError, TimeoutError) as error:
+                self._on_trouble(error)
+                await asyncio.sleep(max(0.0, min(self._seconds / 20, self.until - loop.time())))
+        self.until = float("-inf")
+        raise LeaseLostError(f"the lease {self._name!r} was lost: {why}")
+
+    async def release(self) -> None:
+        if self.until == float("-inf") or self._kv is None:
+            return
+        self.until = float("-inf")
+        try:
+            await self._kv.delete(self._name, revision=self._revision)
+        except HeadraceError as error:
+            self._on_trouble(error)  # it ends by itself
+
+    async def _try(self) -> bool:
+        """One attempt to get it."""
+        assert self._kv is not None
+        # An attempt without an answer may have stored it all the same; it is let run out.
+        token = f"{self._random.getrandbits(64):x}"
+        value = json.dumps({"owner": self._owner, "token": token}).encode()
+        sent = asyncio.get_running_loop().time()
+        try:
+            revision = await self._kv.create(self._name, value)
+        except KeyExistsError:
+            await self._look()
+            return False
+        self._value, self._revision, self._holder = value, revision, self._owner
+        self.until = sent + self._seconds * (1 - MARGIN)
+        return self.is_ours_at(asyncio.get_running_loop().time())
+
+    async def _look(self) -> None:
+        assert self._kv is not None
+        try:
+            entry = await self._kv.get(self._name)
+        except KeyNotFoundError:
+            self._holder = ""
+            return
+        self._holder = _owner_of(entry.value)
+
+    async def _renew(self) -> None:
+        """Raises LeaseLostError: it is another's."""
+        assert self._kv is not None
+        sent = asyncio.get_running_loop().time()
+        try:
+            self._revision = await self._kv.update(self._name, self._value, self._revision)
+        except KeyExistsError:
+            # An update whose answer was lost has changed the revision; whose value it is tells.
+            try:
+                entry = await self._kv.get(self._name)
+            except KeyNotFoundError:
+                raise LeaseLostError("it ran out") from None
+            if entry.value != self._value:
+                raise LeaseLostError(f"{_owner_of(entry.value)} has it") from None
+            self._revision = entry.revision
+            return  # when that was stored is not known: it is renewed again
+        self.until = sent + self._seconds * (1 - MARGIN)
+
+
+def _owner_of(value: bytes) -> str:
+    try:
+        found = json.loads(value)
+    except ValueError:
+        return "somebody"
+    return str(found.get("owner", "somebody")) if isinstance(found, dict) else "somebody"

@@ -1,0 +1,138 @@
+"""A lease by the pinned client of the specification: of several clients that pull, a consumer serves one.
+
+It is a consumer group of one partition and one member, of which each runner is an instance. The group's
+stream holds a message that nobody ever acknowledges: who is pinned has it, and works at it while it runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random as random_module
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Self
+
+from ..api.consumers import ConsumerConfig
+from ..groups import static
+from ..groups.member import Membership
+from ..groups.records import StaticGroup
+from .lease import LeaseLostError
+
+if TYPE_CHECKING:
+    from ..client import JetStream
+    from ..groups.message import GroupMessage
+
+__all__ = ["PinnedLease"]
+
+MEMBER: Final = "runner"
+PARTITION: Final = "0"
+
+
+class PinnedLease:
+    """A lease that is the pin of a consumer.
+
+    Args:
+        stream: of leases; it is made if it is not there.
+        name: the group, and the subject of its message.
+        owner: who we are.
+        seconds: how long it outlives the last pull of its holder.
+        replicas: of the stream, if it is made.
+    """
+
+    def __init__(
+        self,
+        js: JetStream,
+        stream: str,
+        name: str,
+        owner: str,
+        seconds: float,
+        replicas: int = 1,
+        random: random_module.Random | None = None,
+        on_trouble: Callable[[Exception], object] = lambda error: None,
+    ) -> None:
+        self._js = js
+        self._stream = stream
+        self._name = name
+        self._owner = owner
+        self._seconds = seconds
+        self._replicas = replicas
+        self._random = random or random_module.SystemRandom()
+        self._on_trouble = on_trouble
+        self._membership: Membership[StaticGroup] | None = None
+        self._message: GroupMessage | None = None
+        self._won = asyncio.Event()
+        self._over = asyncio.Event()
+        self._is_released = False
+
+    async def __aenter__(self) -> Self:
+        js = self._js
+        stream = await js.create_stream(
+            name=self._stream, subjects=[f"{PARTITION}.*"], num_replicas=self._replicas
+        )
+        await static.create(js, self._stream, self._name, 1, filters=[self._name], members=[MEMBER])
+        subject = f"{PARTITION}.{self._name}"
+        if not (await stream.info(subjects=subject)).state.subjects:
+            await js.publish(subject, self._owner.encode(), expected_last_subject_sequence=0)
+        config = ConsumerConfig(
+            ack_wait=self._seconds / 2, max_ack_pending=1, priority_timeout=self._seconds
+        )
+        self._membership = Membership(
+            js,
+            StaticGroup,
+            self._stream,
+            self._name,
+            MEMBER,
+            self._work,
+            config=config,
+            on_error=self._on_trouble,
+            random=self._random,
+        )
+        await self._membership.start()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.release()
+
+    def is_ours_at(self, now: float) -> bool:
+        return self._message is not None and self._message._generation.lease.holds(now)
+
+    def holder(self) -> str:
+        return self._owner if self._message is not None else ""
+
+    async def acquire(self) -> int:
+        await self._won.wait()
+        assert self._message is not None
+        return self._message.generation
+
+    async def hold(self) -> None:
+        message = self._message
+        assert message is not None
+        over = self._over
+        while message.is_owned and not over.is_set():
+            try:
+                async with asyncio.timeout(self._seconds / 20):
+                    await over.wait()
+            except TimeoutError:
+                pass  # asked again whether it is ours
+        over.set()
+        if self._message is message:  # and not won again already
+            self._message = None
+            self._won.clear()
+        raise LeaseLostError(f"the lease {self._name!r} was lost: another client may be pinned")
+
+    async def release(self) -> None:
+        """Leave; another instance may be pinned at once."""
+        self._is_released = True
+        self._over.set()
+        if self._membership is not None:
+            await self._membership.leave()
+
+    async def _work(self, message: GroupMessage) -> None:
+        """Runs as long as we are the pinned client."""
+        over = self._over = asyncio.Event()
+        self._message = message
+        self._won.set()
+        try:
+            await over.wait()
+        finally:
+            over.set()
+        message.nak()

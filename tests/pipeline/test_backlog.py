@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace import sync
+from headrace.errors import ConfigurationError, ConnectFailedError
+from headrace.groups import PartitioningFilter
+from headrace.pipeline import backlog
+from headrace.pipeline.model import Declared, Sink
+from headrace.pipeline.reading import read
+from headrace.pipeline.triggers import parse_trigger
+
+
+@pytest.fixture
+def declared(pipeline_file: Path) -> Declared:
+    return read(pipeline_file)
+
+
+def with_trigger(declared: Declared, **trigger: str) -> Sink:
+    return replace(declared.sinks["out"], trigger=parse_trigger({"lag": 5, **trigger}))
+
+
+def test_a_query_that_never_ran_has_everything_before_it(declared: Declared) -> None:
+    assert backlog.of_sink(declared, with_trigger(declared)) == 10
+
+
+def test_of_a_consumer_waits_what_it_did_not_acknowledge(
+    declared: Declared, url: str, stream: str
+) -> None:
+    sink = with_trigger(declared, stream=stream, consumer="billing")
+    with pytest.raises(ConfigurationError, match="has no consumer 'billing'"):
+        backlog.of_sink(declared, sink)
+    with sync.connect(url) as connection:
+        consumer = connection.jetstream().create_consumer(stream, durable_name="billing")
+        for message in list(consumer.fetch(4))[:3]:
+            message.ack_sync()
+    assert backlog.of_sink(declared, sink) == 7
+
+
+def test_of_a_group_waits_what_its_members_did_not_handle(
+    declared: Declared, url: str, stream: str
+) -> None:
+    with sync.connect(url) as connection:
+        filters = [PartitioningFilter(f"{stream}.*", (1,))]
+        sync.groups.elastic.create(
+            connection.jetstream(), stream, "billing", 4, partitioning_filters=filters
+        )
+    sink = with_trigger(declared, stream=stream, group="billing")
+    assert backlog.of_sink(declared, sink) == 10
+    other = with_trigger(declared, stream=stream, group="shipping")
+    with pytest.raises(ConfigurationError, match="shipping"):
+        backlog.of_sink(declared, other)
+
+
+def test_a_server_that_is_away_is_an_error_of_its_own(
+    pipeline_file: Path, write: Callable[..., Path], url: str, free_port: int
+) -> None:
+    away = pipeline_file.read_text().replace(url, f"nats://127.0.0.1:{free_port}")
+    declared = read(write(away))
+    with pytest.raises((ConfigurationError, ConnectFailedError), match="Connection refused"):
+        backlog.of_sink(declared, declared.sinks["out"])

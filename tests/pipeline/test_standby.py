@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import sync
+from headrace.errors import BucketNotFoundError, ConnectFailedError
+from headrace.pipeline import life
+from headrace.pipeline.model import LeaseSettings
+from headrace.pipeline.problems import Place
+from headrace.pipeline.reading import read
+from headrace.pipeline.standby import Standby, who_we_are
+from waiting import until_here
+
+from .conftest import ORDERS
+
+SECONDS = 2.0
+WITHIN_S = 10.0
+
+
+@pytest.fixture
+def settings(url: str) -> Iterator[LeaseSettings]:
+    place = Place(Path("orders.toml"))
+    yield LeaseSettings(place, servers=(url,), bucket="leases", seconds=SECONDS)
+    with sync.connect(url) as connection, contextlib.suppress(BucketNotFoundError):
+        connection.jetstream().delete_key_value("leases")
+
+
+def test_the_second_gets_the_lease_when_the_first_gives_it_back(settings: LeaseSettings) -> None:
+    lost: list[str] = []
+    with Standby(settings, "orders", lost.append) as first:
+        token = first.wait(WITHIN_S)
+        assert token
+        with Standby(settings, "orders", lost.append) as second:
+            assert second.wait(0.01) == 0
+            until_here(lambda: second.holder() == who_we_are(), "the holder is not known")
+            first.__exit__(None, None, None)
+            assert second.wait(WITHIN_S) > token
+    assert lost == []
+
+
+def test_a_lease_that_was_taken_away_is_told(settings: LeaseSettings) -> None:
+    told = threading.Event()
+    lost: list[str] = []
+
+    def on_lost(why: str) -> None:
+        lost.append(why)
+        told.set()
+
+    with Standby(settings, "orders", on_lost) as standby:
+        assert standby.wait(WITHIN_S)
+        with sync.connect(settings.servers[0]) as connection:
+            bucket = connection.jetstream().key_value("leases")
+            bucket.put("orders", b'{"owner": "an admin"}')
+        assert told.wait(WITHIN_S)
+        assert lost == ["the lease 'orders' was lost: an admin has it"]
+
+
+def test_a_server_that_is_not_there_is_told(settings: LeaseSettings, free_port: int) -> None:
+    away = replace(settings, servers=(f"nats://127.0.0.1:{free_port}",))
+    with pytest.raises(ConnectFailedError), Standby(away, "orders", lambda why: None):
+        pass
+
+
+class Heard:
+    """A watcher."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, ...]] = []
+
+    def __getattr__(self, event: str) -> Callable[..., None]:
+        return lambda *what: self.events.append((event, *map(str, what)))
+
+
+def test_a_runner_that_loses_the_lease_ends_its_queries_at_once_and_stands_by_again(
+    settings: LeaseSettings, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = replace(read(write(ORDERS)), lease=settings)
+    turns: list[str] = []
+
+    class Session:
+        def stop(self) -> None:
+            turns.append("session stopped")
+
+    class Runner:
+        def __init__(self) -> None:
+            self.stopped = threading.Event()
+            self.why = ""
+
+        def stop(self, why: str, *, at_once: bool = False) -> None:
+            self.why = f"{why} {at_once}"
+            self.stopped.set()
+
+    def turn(*given: Any, on_runner: Callable[[Any], None], **more: Any) -> list[Any]:
+        runner = Runner()
+        on_runner(runner)
+        if turns:
+            turns.append("the second turn")
+            return []
+        with sync.connect(settings.servers[0]) as connection:
+            connection.jetstream().key_value("leases").delete("orders")
+        assert runner.stopped.wait(WITHIN_S)
+        turns.append(runner.why)
+        return []
+
+    monkeypatch.setattr(life, "session_of", lambda declared: Session())
+    monkeypatch.setattr(life, "run_here", turn)
+    heard = Heard()
+    assert life.Life(declared, heard).run() == []
+    assert turns == [
+        "the lease 'orders' was lost: it ran out True",
+        "the second turn",
+        "session stopped",
+    ]
+    assert [event for event, *_ in heard.events if event == "active"] == ["active", "active"]
