@@ -142,3 +142,26 @@ sql = "SELECT * FROM orders UNION ALL SELECT * FROM others"
     declared = read(pipeline_file)
     with pytest.raises(ConfigurationError, match=r"orders.toml:\d+: source 'others'"):
         reset(declared, chosen(declared, ["out"]), Start("earliest"))
+
+
+def test_a_source_of_several_streams_has_a_position_in_each(
+    pipeline_file: Path, url: str, stream: str
+) -> None:
+    with sync.connect(url) as connection:
+        js = connection.jetstream()
+        js.create_stream(name="RETURNS", subjects=["returns"])
+        js.publish("returns", b"1")
+        text = pipeline_file.read_text().replace(f'"{stream}"', f'"{stream},RETURNS"')
+        pipeline_file.write_text(text)
+        declared = read(pipeline_file)
+        offset = {"s": {stream: {"epoch": epoch(url, stream), "seq": 4}}, "v": 1}
+        pretend(declared, "out", {0: offset}, planned=0)
+        out, _ = status_of(declared)
+        assert [(each.stream, each.sequence, each.waiting) for each in out.sources] == [
+            (stream, 4, 6),
+            ("RETURNS", 0, 1),
+        ]
+        ((_, generation, _),) = reset(declared, chosen(declared, ["out"]), Start("latest"))
+        begins = json.loads(generation.starts["orders"].value)
+        assert begins == {stream: 11, "RETURNS": 2}
+        js.delete_stream("RETURNS")

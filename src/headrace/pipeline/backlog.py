@@ -17,6 +17,7 @@ from ..spark.link import Link
 from ..spark.options import Connection
 from .checking import JETSTREAM, source_options
 from .checkpoints import checkpoint_of, read_end
+from .frames import options_of_source
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 
@@ -58,9 +59,10 @@ def of_sources(declared: Declared, sink: Sink) -> Iterator[SourceState]:
     """How far a sink's query is in each of its streams."""
     generation = checkpoint_of(declared, sink.name).current()
     done = read_end(generation) if declared.is_local_checkpoint else None
-    ends = [json.loads(each) for each in done.offsets if each] if done is not None else []
+    texts = done.offsets if done is not None else ()
+    ends = [end for end in map(json.loads, filter(None, texts)) if isinstance(end, dict)]
     for source in _streams(declared, sink):
-        yield _state(declared, sink, source, ends)
+        yield from _states(declared, sink, source, ends)
 
 
 def _streams(declared: Declared, sink: Sink) -> list[Source]:
@@ -68,35 +70,54 @@ def _streams(declared: Declared, sink: Sink) -> list[Source]:
     return [each for each in found if each.streaming and each.format == JETSTREAM]
 
 
-def _state(declared: Declared, sink: Sink, source: Source, ends: list[Any]) -> SourceState:
-    from .frames import options_of_source
-
+def _states(
+    declared: Declared, sink: Sink, source: Source, ends: list[Any]
+) -> Iterator[SourceState]:
     generation = checkpoint_of(declared, sink.name).current()
     raw = options_of_source(declared, source, sink.name, generation)
     options = source_options(source)
+    durable = next((value for key, value in raw.items() if key.lower() == "durable"), "")
     try:
         link = Link.open(options.connection)
     except HeadraceError as error:
-        return SourceState(source.name, options.stream, 0, error=str(error))
+        for stream in options.streams:
+            yield SourceState(source.name, stream, 0, error=str(error))
+        return
     try:
-        control = Control(link, options.stream)
-        head, _ = control.head()
-        sequence = next((e["seq"] for e in ends if e.get("epoch") in ("", head.epoch)), 0)
-        after = max(sequence, head.first_seq - 1)
-        if after >= head.last_seq:
-            waiting = 0
-        elif options.subjects or head.messages != head.last_seq - head.first_seq + 1:
-            waiting = control.count(after, head.last_seq, options.subjects)
-        else:
-            waiting = head.last_seq - after
-        name = next((value for key, value in raw.items() if key.lower() == "durable"), "")
-        consumer = control.consumer_info(name) if name else None
-        durable = consumer.num_pending if consumer is not None else None
-        return SourceState(source.name, options.stream, sequence, waiting, head.last_seq, durable)
-    except HeadraceError as error:
-        return SourceState(source.name, options.stream, 0, error=str(error))
+        for stream in options.streams:
+            try:
+                control = Control(link, stream)
+                yield _state(source, control, durable, ends, options.subjects)
+            except HeadraceError as error:
+                yield SourceState(source.name, stream, 0, error=str(error))
     finally:
         link.close()
+
+
+def _state(
+    source: Source, control: Control, durable: str, ends: list[Any], subjects: tuple[str, ...]
+) -> SourceState:
+    head, _ = control.head()
+    sequence = _position(ends, control.stream, head.epoch)
+    after = max(sequence, head.first_seq - 1)
+    if after >= head.last_seq:
+        waiting = 0
+    elif subjects or head.messages != head.last_seq - head.first_seq + 1:
+        waiting = control.count(after, head.last_seq, subjects)
+    else:
+        waiting = head.last_seq - after
+    consumer = control.consumer_info(durable) if durable else None
+    shown = consumer.num_pending if consumer is not None else None
+    return SourceState(source.name, control.stream, sequence, waiting, head.last_seq, shown)
+
+
+def _position(ends: list[Any], stream: str, epoch: str) -> int:
+    """How far a query has read this stream: its offsets name streams, or the time of their creation."""
+    for end in ends:
+        offset = end.get("s", {}).get(stream) if "s" in end else end
+        if offset and offset.get("epoch") in ("", epoch):
+            return int(offset["seq"])
+    return 0
 
 
 def _of_consumer(declared: Declared, sink: Sink, stream: str, consumer: str) -> int:

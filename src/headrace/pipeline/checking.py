@@ -107,34 +107,38 @@ def _check_server(
                 if may_publish is not None and not may_publish(subject)
             ]
             if refused:
-                who = (
-                    f"user {options.connection.user!r}" if options.connection.user else "this user"
-                )
-                text = f"{who} may not publish to {', '.join(refused)}, which reading {options.stream} needs"
-                problems.append(Problem(source.place, text))
+                problems.append(Problem(source.place, _refusal(options, refused)))
                 continue
             try:
-                state = Control(link, options.stream).stream_info().state
+                for stream in options.streams:
+                    state = Control(link, stream).stream_info().state
+                    found.append(f"stream {stream} has {state.messages:,} messages")
             except HeadraceError as error:
                 problems.append(Options(source.lines, source.place).problem(str(error)))
                 if link.closed:
                     break
-            else:
-                found.append(f"stream {options.stream} has {state.messages:,} messages")
     finally:
         link.close()
     return problems, found
 
 
+def _refusal(options: SourceOptions, refused: list[str]) -> str:
+    user = options.connection.user
+    who = f"user {user!r}" if user else "this user"
+    streams = ", ".join(options.streams)
+    return f"{who} may not publish to {', '.join(refused)}, which reading {streams} needs"
+
+
 def _needed(options: SourceOptions) -> Iterator[str]:
     """The subjects that a query must be allowed to publish to."""
-    stream = options.stream
-    yield f"$JS.API.STREAM.INFO.{stream}"
-    yield f"$JS.API.CONSUMER.CREATE.{stream}"
-    yield f"$JS.API.CONSUMER.MSG.NEXT.{stream}.x"
-    if options.durable:
-        yield f"$JS.API.CONSUMER.CREATE.{stream}.{options.durable}"
-        yield f"$JS.API.CONSUMER.INFO.{stream}.{options.durable}"
+    api = options.connection.api_prefix
+    for stream in options.streams:
+        yield f"{api}.STREAM.INFO.{stream}"
+        yield f"{api}.CONSUMER.CREATE.{stream}"
+        yield f"{api}.CONSUMER.MSG.NEXT.{stream}.x"
+        if options.durable:
+            yield f"{api}.CONSUMER.CREATE.{stream}.{options.durable}"
+            yield f"{api}.CONSUMER.INFO.{stream}.{options.durable}"
 
 
 class _Rights:

@@ -50,8 +50,11 @@ class Start:
 
     def options(self, given: Mapping[str, str]) -> dict[str, str]:
         """The source's options, with the start replaced."""
-        starts = ("startingoffsets", "startingtimestamp")
-        kept = {name: value for name, value in given.items() if name.lower() not in starts}
+        kept = {
+            name: value
+            for name, value in given.items()
+            if not name.lower().startswith(("startingoffsets", "startingtimestamp"))
+        }
         if self.kind == "time":
             return {**kept, "startingTimestamp": self.value}
         return {**kept, "startingOffsets": self.value or self.kind}

@@ -70,19 +70,24 @@ def batch_of(declared: Declared, progress: Mapping[str, Any]) -> Batch:
 
 
 def behind(end: Any, latest: Any) -> int | None:
-    """How many sequences of a stream lie between two offsets; None where that cannot be told."""
-    ends, last = _sequence(end), _sequence(latest)
-    return max(0, last - ends) if ends is not None and last is not None else None
+    """How many sequences of its streams lie between two offsets; None where that cannot be told."""
+    ends, last = _sequences(end), _sequences(latest)
+    if not ends or not last:
+        return None
+    return sum(max(0, seq - ends.get(stream, 0)) for stream, seq in last.items())
 
 
-def _sequence(offset: Any) -> int | None:
+def _sequences(offset: Any) -> dict[str, int]:
+    """Of each stream; of one that is not named, "" is the name."""
     if isinstance(offset, str):
         try:
             offset = json.loads(offset)
         except ValueError:
-            return None
-    found = offset.get("seq") if isinstance(offset, Mapping) else None
-    return found if isinstance(found, int) else None
+            return {}
+    if not isinstance(offset, Mapping):
+        return {}
+    each = offset.get("s") or {"": offset}
+    return {name: one["seq"] for name, one in each.items() if isinstance(one.get("seq"), int)}
 
 
 def _text(offset: Any) -> str:

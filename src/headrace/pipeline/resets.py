@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -84,11 +85,11 @@ def streams_of(declared: Declared, sink: Sink) -> list[Source]:
 
 def _starts(declared: Declared, sink: Sink, to: Start) -> dict[str, Start]:
     streams = streams_of(declared, sink)
-    if to.kind == "sequence" and len({source_options(each).stream for each in streams}) > 1:
-        names = ", ".join(each.name for each in streams)
+    names = {name for each in streams for name in source_options(each).streams}
+    if to.kind == "sequence" and len(names) > 1:
         raise ConfigurationError(
-            f"query {sink.name!r} reads several streams ({names}), whose sequences have nothing in common; "
-            "give a time"
+            f"query {sink.name!r} reads several streams ({', '.join(sorted(names))}), whose sequences have "
+            "nothing in common; give a time"
         )
     return {each.name: _fixed(each, to) for each in streams}
 
@@ -100,10 +101,12 @@ def _fixed(source: Source, to: Start) -> Start:
     options = source_options(source)
     link = Link.open(options.connection)
     try:
-        head, _ = Control(link, options.stream).head()
+        last = {name: Control(link, name).head()[0].last_seq for name in options.streams}
     finally:
         link.close()
-    return Start("sequence", str(head.last_seq + 1))
+    if len(last) == 1:
+        return Start("sequence", str(last[options.stream] + 1))
+    return Start("sequence", json.dumps({name: seq + 1 for name, seq in last.items()}))
 
 
 def _consequence(sink: Sink, generation: Generation) -> str:

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.pipeline.queries import batch_of, behind
+from headrace.pipeline.reading import read
+from headrace.pipeline.spark_errors import sentence_of
+from headrace.pipeline.totals import ViewRows
+
+from .conftest import ORDERS
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "messages"),
+    [
+        ({"seq": 5, "epoch": "x", "v": 1}, {"seq": 9, "epoch": "x", "v": 1}, 4),
+        ('{"seq": 5}', '{"seq": 5}', 0),
+        ({"s": {"A": {"seq": 5}}}, {"s": {"A": {"seq": 7}, "B": {"seq": 3}}}, 5),
+        ({"s": {"A": {"seq": 5}}}, None, None),
+        ("17", {"rate": 1}, None),
+        ("no json", "no json", None),
+    ],
+)
+def test_how_far_it_is_behind(end: Any, latest: Any, messages: int | None) -> None:
+    assert behind(end, latest) == messages
+
+
+def test_a_batch_of_what_spark_reports(write: Callable[..., Path]) -> None:
+    more = (
+        '[views.v]\nsql = "SELECT * FROM orders"\n[[views.v.expect]]\ncheck = "a > 0"\n'
+        '[[views.v.expect]]\nname = "b"\ncheck = "b > 0"\n'
+    )
+    declared = read(write(ORDERS + more))
+    progress = {
+        "name": "out",
+        "batchId": 7,
+        "numInputRows": 20,
+        "durationMs": {"addBatch": 30, "triggerExecution": 50},
+        "observedMetrics": {"v": {"rows": 20, "failed_0": 2, "failed_1": 0}, "mine": {"x": 1}},
+        "sources": [{"endOffset": {"v": 1, "seq": 5}, "latestOffset": {"seq": 8, "v": 1}}],
+    }
+    batch = batch_of(declared, progress)
+    assert (batch.query, batch.number, batch.rows, batch.seconds) == ("out", 7, 20, 0.05)
+    assert (batch.behind, batch.rows_per_s) == (3, 400.0)
+    assert json.loads(batch.ends[0]) == {"seq": 5, "v": 1}
+    assert batch.views == {"v": ViewRows(20, {"a > 0": 2, "b": 0})}
+
+
+PAGES = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted
+\tat org.apache.spark.Frame(Frame.scala:1)
+Caused by: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "x.py", line 3, in read
+    raise DataLossError("gone")
+{error}
+
+\tat org.apache.spark.Frame(Frame.scala:2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        ("headrace.spark.offsets.DataLossError: stream 'A' is gone", "stream 'A' is gone"),
+        ("headrace.errors.TimeoutError_: no answer", "no answer"),
+        ("ZeroDivisionError: division by zero", "ZeroDivisionError: division by zero"),
+        (
+            "SparkRuntimeException: [USER_RAISED_EXCEPTION] view v: a row fails SQLSTATE: P0001",
+            "view v: a row fails",
+        ),
+    ],
+)
+def test_pages_of_spark_become_a_sentence(error: str, sentence: str) -> None:
+    assert sentence_of(PAGES.replace("{error}", error)) == sentence
+
+
+def test_other_errors_keep_their_first_line() -> None:
+    text = "[UNRESOLVED_COLUMN] A column `x` cannot be resolved. SQLSTATE: 42703; line 1 pos 7;\n'P"
+    assert sentence_of(text) == "[UNRESOLVED_COLUMN] A column `x` cannot be resolved."
+    assert sentence_of(ValueError("a b\nc")) == "ValueError: a b"
+    assert sentence_of("x" * 999).endswith("...")
