@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import logging
 import os
@@ -121,7 +122,15 @@ async def _serve(options: BrokerOptions, values: dict[str, Any], args: argparse.
     broker = Broker(options)
     async with broker:
         _say_where(broker)
-        with told_by_files(broker, values.get("ports_file_dir"), values.get("pid_file")):
+        async with contextlib.AsyncExitStack() as beside:
+            if "console" in values:
+                from .serve_console import console_beside
+
+                url = await beside.enter_async_context(console_beside(broker, values["console"]))
+                logger.info("Console at %s", url)
+            beside.enter_context(
+                told_by_files(broker, values.get("ports_file_dir"), values.get("pid_file"))
+            )
             logger.info("Server is ready")
             hangups.append(lambda: _reload(broker, values, args))
             await stop.wait()
@@ -165,7 +174,9 @@ def _reload(broker: Broker, values: dict[str, Any], args: argparse.Namespace) ->
         logger.error("Nothing was reloaded: %s", error)
         return
     _warn(warnings)
-    left += [key for key in ("ports_file_dir", "pid_file") if new.get(key) != values.get(key)]
+    left += [
+        key for key in ("console", "ports_file_dir", "pid_file") if new.get(key) != values.get(key)
+    ]
     values.clear()
     values.update(new)
     if left:

@@ -37,6 +37,11 @@ def _whole_number(value: Any) -> int:
     return value
 
 
+def _address(value: Any) -> str:
+    """A port, as a number in a file, or ``HOST:PORT``."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else _text(value)
+
+
 def _seconds(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
         raise ValueError("a number of seconds more than 0")
@@ -139,6 +144,8 @@ SETTINGS: Final = (
     Setting("ports_file_dir", _text, "write the ports in use to <dir>/headrace_<pid>.ports",
         "--ports_file_dir DIR"),
     Setting("pid_file", _text, "write the process id to this file while serving", "-P --pid FILE"),
+    Setting("console", _address, "the web console, on this port of this machine, or at HOST:PORT",
+        "--console PORT"),
     Setting("log_file", _text, "log to a file instead of stderr", "-l --log FILE"),
     Setting("logtime", _switch, "show the time in log lines (true)", "-T --logtime"),
     Setting("logtime_utc", _switch, "show that time in UTC", "--logtime_utc"),

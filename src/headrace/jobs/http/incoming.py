@@ -148,6 +148,11 @@ def is_admin(runtime: Runtime, request: Request) -> bool:
     return scheme.lower() == "bearer" and ids.tokens_equal(runtime.admin_token, given.strip())
 
 
+def has_admin_token(runtime: Runtime, request: Request) -> bool:
+    """Whether the request has the admin token. Not if none is set: that lets everybody read, not act."""
+    return runtime.admin_token is not None and is_admin(runtime, request)
+
+
 def require_admin(runtime: Runtime, request: Request) -> None:
     """401 without an admin token where one is set, 403 with a wrong one."""
     if is_admin(runtime, request):

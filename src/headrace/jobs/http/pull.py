@@ -20,6 +20,7 @@ from .definitions import list_links
 from .endpoint import CONSUMER_TOKENS, Endpoint, Parameter, reply
 from .incoming import (
     consumer_tokens,
+    has_admin_token,
     number_between,
     paging,
     read_body,
@@ -139,11 +140,14 @@ def _next_state(raw: bytes) -> tuple[str, int]:
 
 
 async def requeue_job(runtime: Runtime, request: Request) -> Response:
-    path_id = request.path_params["jobId"]
+    path = request.path_params
 
     def write(tx: Tx) -> None:
-        consumer = _consumer(tx, request)
-        deadletters.requeue_dead_job(tx, consumer, ids.job_number(path_id), tx.now_us())
+        if has_admin_token(runtime, request):
+            consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
+        else:
+            consumer = _consumer(tx, request)
+        deadletters.requeue_dead_job(tx, consumer, ids.job_number(path["jobId"]), tx.now_us())
 
     await runtime.database.write(write)
     return Response(status_code=202)
@@ -196,7 +200,8 @@ async def requeue_dead(runtime: Runtime, request: Request) -> Response:
 
     def read(tx: Tx) -> Consumer:
         consumer = consumers.find_consumer(tx, path["channelId"], path["consumerId"])
-        if not ids.tokens_equal(consumer.token, form.get("requeue", "")):
+        is_known = has_admin_token(runtime, request)
+        if not is_known and not ids.tokens_equal(consumer.token, form.get("requeue", "")):
             raise bad_request("wrong_token", "send the consumer's token as `requeue`", "requeue")
         return consumer
 
@@ -279,7 +284,7 @@ ENDPOINTS: Final = (
         method="POST",
         path=f"{_BASE}/job/{{jobId}}/requeue-dead-job",
         handler=requeue_job,
-        summary="Send one dead job back, with all its retries; for push consumers too",
+        summary="Send one dead job back, with all its retries; for push consumers, too",
         answers={202: None},
         tokens=CONSUMER_TOKENS,
         tag="dead letters",
@@ -313,7 +318,7 @@ ENDPOINTS: Final = (
         handler=requeue_dead,
         summary="Send all dead jobs back",
         answers={202: None},
-        form=(Parameter("requeue", "the consumer's token"),),
+        form=(Parameter("requeue", "the consumer's token; not needed with the admin token"),),
         tag="dead letters",
         errors=(400, 404, 413, 415),
     ),

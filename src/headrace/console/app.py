@@ -1,0 +1,107 @@
+"""The console as an ASGI application: routes, guard, pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from . import answers
+from .guard import Guard
+from .logins import Logins
+from .routes import (
+    buckets,
+    consumers,
+    groups,
+    jobs,
+    live,
+    messages,
+    objects,
+    server,
+    sessions,
+    spark,
+    streams,
+)
+from .settings import Settings, is_loopback
+from .sources import Sources
+
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "::1")
+
+_TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+def create_app(settings: Settings, sources: Sources, clock: Callable[[], float]) -> ASGIApp:
+    """The application. ``sources`` is opened and closed by the caller; ``clock`` is monotonic seconds."""
+    logins = Logins(settings.password, clock) if settings.password else None
+    tables = (
+        sessions,
+        live,
+        streams,
+        messages,
+        consumers,
+        groups,
+        buckets,
+        objects,
+        jobs,
+        spark,
+        server,
+    )
+    routes = [
+        answers.route(method, path, partial(handler, sources))
+        for table in tables
+        for method, path, handler in table.ROUTES
+    ]
+    routes += _pages()
+    app = Starlette(
+        routes=routes,
+        exception_handlers={404: _no_page, 405: _no_page, Exception: answers.unexpected},
+    )
+    app.state.settings, app.state.logins = settings, logins
+    return Guard(app, hosts=_hosts(settings), logins=logins, read_only=settings.read_only)
+
+
+def _hosts(settings: Settings) -> tuple[str, ...]:
+    """Names a browser may use. On all interfaces that is not known, and the password guards."""
+    if settings.allowed_hosts:
+        return (*settings.allowed_hosts, *LOOPBACK_NAMES, settings.host.strip("[]"))
+    return LOOPBACK_NAMES if is_loopback(settings.host) else ()
+
+
+def _pages() -> list[Route]:
+    """The files under ``static``, read once; a path without a file gets the page, which finds its way."""
+    root = Path(str(files(__package__) / "static"))
+    found = {
+        f"/{path.relative_to(root).as_posix()}": (path.read_bytes(), _TYPES[path.suffix])
+        for path in sorted(root.rglob("*"))
+        if path.suffix in _TYPES
+    }
+    page = found["/index.html"]
+
+    def serve(content: bytes, kind: str) -> Callable[[Request], Response]:
+        def respond(request: Request) -> Response:
+            del request
+            return Response(content, headers={"cache-control": "no-cache"}, media_type=kind)
+
+        return respond
+
+    routes = [Route(path, serve(*each)) for path, each in found.items()]
+    return [*routes, Route("/", serve(*page))]
+
+
+async def _no_page(request: Request, error: Exception) -> Response:
+    status = getattr(error, "status_code", 404)
+    text = f"no {request.method} {request.url.path[:200]}"
+    return answers.problem(status, "no_such_page", text)

@@ -1,0 +1,124 @@
+"""What every request has to pass: the name it came under, who sent it, and what a page may do.
+
+A page on another site may send requests to this one. So the ``Host`` has to be one of ours (a name that
+an attacker moves to 127.0.0.1 is not), whatever changes something needs a header that other sites cannot
+set, and the content-security policy lets a page load and call nothing but this console.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .answers import problem
+from .logins import COOKIE, Logins
+
+MARK: Final = "x-headrace-console"
+"""The header of our own pages' requests. Another site could not set it without being allowed to first."""
+
+BODY_BYTES_MAX: Final = 1024 * 1024
+
+HEADERS: Final = (
+    (
+        b"content-security-policy",
+        (
+            b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+            b" connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none';"
+            b" frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        ),
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), geolocation=(), microphone=()"),
+)
+
+_OPEN: Final = ("/api/session",)
+"""What is answered without a password: whether one is needed, and giving it."""
+
+
+class Guard:
+    """ASGI middleware in front of everything.
+
+    Args:
+        hosts: the names (without port) that ``Host`` may have; empty: any.
+        logins: who has given the password; None where none is needed.
+        read_only: refuse whatever changes something.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: Collection[str], logins: Logins | None, read_only: bool
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(each.lower() for each in hosts)
+        self._logins = logins
+        self._read_only = read_only
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        refused = self._refusal(scope)
+        if refused is not None:
+            status, code, text = refused
+            await problem(status, code, text)(scope, receive, send_guarded)
+            return
+        await self._app(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str, str] | None:
+        headers = Headers(scope=scope)
+        if self._hosts and _name_of(headers.get("host", "")) not in self._hosts:
+            return 421, "wrong_host", "this console is not reached under that name (--allow-host)"
+        path: str = scope["path"]
+        if scope["method"] not in ("GET", "HEAD"):
+            if (
+                headers.get(MARK) != "1"
+                or headers.get("sec-fetch-site", "same-origin") != "same-origin"
+            ):
+                return (
+                    403,
+                    "foreign_request",
+                    f"requests that change something need the header {MARK}",
+                )
+            if _length(headers) > BODY_BYTES_MAX:
+                return 413, "too_large", f"at most {BODY_BYTES_MAX} bytes are accepted"
+            if self._read_only and path not in _OPEN:
+                return 403, "read_only", "this console was started with --read-only"
+        if self._logins is None or not path.startswith("/api/") or path in _OPEN:
+            return None
+        if not self._logins.knows(_cookie(headers)):
+            return 401, "password_needed", "give the password first"
+        return None
+
+
+def _name_of(host: str) -> str:
+    """The name in a ``Host`` header, without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0].lstrip("[").lower()
+    return host.partition(":")[0].lower()
+
+
+def _length(headers: Headers) -> int:
+    """What a body says of its length; one that comes in pieces without saying so counts as too long."""
+    if "transfer-encoding" in headers:
+        return BODY_BYTES_MAX + 1
+    text = headers.get("content-length", "0")
+    return int(text) if text.isdigit() and len(text) < 12 else BODY_BYTES_MAX + 1
+
+
+def _cookie(headers: Headers) -> str:
+    for part in headers.get("cookie", "").split(";"):
+        name, _, value = part.strip().partition("=")
+        if name == COOKIE:
+            return value
+    return ""

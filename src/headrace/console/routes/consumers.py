@@ -1,0 +1,96 @@
+"""Consumers: the table, one of them, pausing, unpinning, resetting, deleting."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from ...api.base import to_wire
+from ...client.jetstream.consumer import Consumer
+from ..answers import RefusedError, body_of, confirm, number_of, text_of
+from ..look import consumer_row
+from ..sources import Sources
+
+PAUSE_S_MAX: Final = 365 * 86_400
+
+
+async def table(sources: Sources, request: Request) -> Any:
+    """The consumers that were looked at; of one stream with ``stream=``."""
+    watcher = sources.watcher
+    rows = watcher.consumer_rows(request.query_params.get("stream", ""))
+    return {"consumers": rows, "unseen": watcher.look.unseen, "error": watcher.error}
+
+
+async def one(sources: Sources, request: Request) -> Any:
+    """A consumer: numbers, configuration, pins."""
+    info = await (await _consumer(sources, request)).info()
+    watcher = sources.watcher
+    return {
+        "row": consumer_row(info, watcher.before, watcher.look.at_s),
+        "created": info.created,
+        "config": to_wire(info.config),
+        "delivered": to_wire(info.delivered),
+        "ack_floor": to_wire(info.ack_floor),
+        "pause_remaining_s": info.pause_remaining,
+    }
+
+
+async def pause(sources: Sources, request: Request) -> Any:
+    """Deliver nothing for ``seconds``."""
+    seconds = number_of(await body_of(request), "seconds")
+    if not 1 <= seconds <= PAUSE_S_MAX:
+        raise RefusedError(400, "not_accepted", f"seconds: accepted are 1 to {PAUSE_S_MAX}")
+    await (await _consumer(sources, request)).pause(float(seconds))
+    return await _done(sources)
+
+
+async def resume(sources: Sources, request: Request) -> Any:
+    """Deliver again."""
+    await (await _consumer(sources, request)).resume()
+    return await _done(sources)
+
+
+async def unpin(sources: Sources, request: Request) -> Any:
+    """Let another client of a priority group be pinned."""
+    group = text_of(await body_of(request), "group")
+    await (await _consumer(sources, request)).unpin(group)
+    return await _done(sources)
+
+
+async def reset(sources: Sources, request: Request) -> Any:
+    """Begin again at ``sequence``, or at the ack floor with 0."""
+    said = await body_of(request)
+    confirm(said, request.path_params["consumer"])
+    await (await _consumer(sources, request)).reset(number_of(said, "sequence"))
+    return await _done(sources)
+
+
+async def delete(sources: Sources, request: Request) -> Any:
+    """Delete a consumer; the stream keeps its messages, unless only this consumer held them."""
+    stream, name = request.path_params["stream"], request.path_params["consumer"]
+    confirm(await body_of(request), name)
+    await sources.js.delete_consumer(stream, name)
+    return await _done(sources)
+
+
+async def _consumer(sources: Sources, request: Request) -> Consumer:
+    return await sources.js.consumer(request.path_params["stream"], request.path_params["consumer"])
+
+
+async def _done(sources: Sources) -> dict[str, Any]:
+    await sources.watcher.refresh()
+    return {}
+
+
+_ONE: Final = "/api/streams/{stream}/consumers/{consumer}"
+
+ROUTES: Final = (
+    ("GET", "/api/consumers", table),
+    ("GET", _ONE, one),
+    ("POST", f"{_ONE}/pause", pause),
+    ("POST", f"{_ONE}/resume", resume),
+    ("POST", f"{_ONE}/unpin", unpin),
+    ("POST", f"{_ONE}/reset", reset),
+    ("DELETE", _ONE, delete),
+)

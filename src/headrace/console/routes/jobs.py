@@ -1,0 +1,95 @@
+"""Jobs: queues, dead letters, one job with its attempts; sending dead jobs back.
+
+The console is a client of the job service (``--jobs URL``), with its admin token, which never reaches the
+browser. Sending dead jobs back needs one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from starlette.requests import Request
+
+from ..answers import RefusedError, body_of, confirm
+from ..sources import Sources
+
+
+async def table(sources: Sources, request: Request) -> Any:
+    """Every consumer with its counts, and the newest events."""
+    del request
+    status = await sources.jobs("/_status")
+    events = await sources.jobs("/v2/events")
+    return {"status": status, "events": events["events"]}
+
+
+async def dead(sources: Sources, request: Request) -> Any:
+    """A page of a consumer's dead jobs, the newest first."""
+    cursor = {
+        name: request.query_params[name]
+        for name in ("next", "previous")
+        if name in request.query_params
+    }
+    path = _path(request) + "/dlq" + (f"?{urlencode(cursor)}" if cursor else "")
+    page = await sources.jobs(path)
+    return {
+        "jobs": [{**each, "job": _last(each["JobRequeueURL"])} for each in page["DeadJobs"]],
+        "pages": {name: _cursor(url, name) for name, url in page["Pages"].items()},
+    }
+
+
+async def one(sources: Sources, request: Request) -> Any:
+    """A job with its attempts."""
+    return await sources.jobs(f"/v2{_path(request)}/job/{_quoted(request, 'job')}")
+
+
+async def find(sources: Sources, request: Request) -> Any:
+    """The message of a channel with this id, and its jobs."""
+    message = request.query_params.get("message", "")
+    if not message:
+        raise RefusedError(400, "not_accepted", "give the id of a message")
+    channel = _quoted(request, "channel")
+    return await sources.jobs(f"/channel/{channel}/message/{quote(message, safe='')}")
+
+
+async def requeue(sources: Sources, request: Request) -> Any:
+    """Send one dead job back, with all its retries."""
+    path = f"{_path(request)}/job/{_quoted(request, 'job')}/requeue-dead-job"
+    await sources.jobs(path, "POST")
+    return {}
+
+
+async def requeue_all(sources: Sources, request: Request) -> Any:
+    """Send all dead jobs of a consumer back."""
+    confirm(await body_of(request), request.path_params["consumer"])
+    await sources.jobs(_path(request) + "/dlq", "POST", data={"requeue": ""})
+    return {}
+
+
+def _path(request: Request) -> str:
+    return f"/channel/{_quoted(request, 'channel')}/consumer/{_quoted(request, 'consumer')}"
+
+
+def _quoted(request: Request, name: str) -> str:
+    return quote(request.path_params[name], safe="")
+
+
+def _last(url: str) -> str:
+    """The job's id in ``…/job/ID/requeue-dead-job``."""
+    return url.rstrip("/").split("/")[-2]
+
+
+def _cursor(url: str, name: str) -> str:
+    return url.partition(f"{name}=")[2].partition("&")[0]
+
+
+_ONE: Final = "/api/jobs/{channel}/{consumer}"
+
+ROUTES: Final = (
+    ("GET", "/api/jobs", table),
+    ("GET", "/api/jobs/{channel}/find", find),
+    ("GET", f"{_ONE}/dead", dead),
+    ("POST", f"{_ONE}/requeue", requeue_all),
+    ("GET", f"{_ONE}/job/{{job}}", one),
+    ("POST", f"{_ONE}/job/{{job}}/requeue", requeue),
+)

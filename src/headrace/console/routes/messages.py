@@ -1,0 +1,161 @@
+"""The messages of a stream, page by page: forwards from a sequence or a time, and backwards.
+
+Pages are read without a consumer. Where a stream allows direct gets, many messages come in one answer;
+otherwise each is asked for, a page's worth at most.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from ...api.times import format_time
+from ...client.jetstream.stored_message import StreamMessage, if_found
+from ...client.jetstream.stream import Stream
+from ...subjects import is_valid_pattern
+from .. import payloads
+from ..answers import RefusedError, query_number
+from ..sources import Sources
+
+PAGE: Final = 100
+PAGE_MAX: Final = 500
+PAGE_BYTES: Final = 8 * 1024 * 1024
+SINGLE_MAX: Final = 50  # messages a page, where each is a question of its own
+BACK_TRIES: Final = 24  # doubling windows: 100 × 2²⁴ sequences
+SEQUENCE_MAX: Final = (1 << 63) - 1
+
+
+def row_of(
+    sequence: int, subject: str, timestamp_ns: int, payload: bytes, headers: int
+) -> dict[str, Any]:
+    """A message as a line of the table."""
+    return {
+        "seq": sequence,
+        "subject": subject,
+        "time": format_time(timestamp_ns),
+        "bytes": len(payload),
+        "headers": headers,
+        "preview": payloads.preview(payload),
+    }
+
+
+async def page(sources: Sources, request: Request) -> Any:
+    """A page of messages, in the order of the stream.
+
+    Query: ``from`` a sequence, ``time`` (RFC 3339), ``before`` a sequence (backwards), or ``newest``;
+    ``subject`` a filter, ``count``.
+    """
+    stream = await sources.js.stream(request.path_params["stream"])
+    subject = _filter(request.query_params.get("subject", ""))
+    count = query_number(request, "count", PAGE, PAGE_MAX) or PAGE
+    info = await stream.info()
+    first, last = info.state.first_seq, info.state.last_seq
+    reader = _Reader(stream, subject, direct=info.config.allow_direct)
+    asked = request.query_params
+    if "before" in asked or "newest" in asked:
+        before = query_number(request, "before", last + 1, SEQUENCE_MAX)
+        found = await reader.before(min(before, last + 1), first, count)
+    elif asked.get("time"):
+        found = await reader.after(1, count, _time(asked["time"]))
+    else:
+        begin = max(query_number(request, "from", 1, SEQUENCE_MAX), first, 1)
+        found = await reader.after(begin, count)
+    return {
+        "first_seq": first,
+        "last_seq": last,
+        "total": info.state.messages,
+        "messages": [
+            row_of(each.sequence, each.subject, each.timestamp_ns, each.payload, len(each.headers))
+            for each in found
+        ],
+    }
+
+
+async def one(sources: Sources, request: Request) -> Any:
+    """One message: headers, and the payload as text and hexadecimal."""
+    text = request.path_params["sequence"]
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise RefusedError(400, "not_accepted", "a sequence is a whole number")
+    stream = await sources.js.stream(request.path_params["stream"])
+    message = await stream.get_message(int(text))
+    return {
+        **row_of(message.sequence, message.subject, message.timestamp_ns, message.payload, 0),
+        "headers": [[name, value] for name, value in message.headers.items()],
+        "payload": payloads.shown(message.payload),
+    }
+
+
+class _Reader:
+    """Reads pages of one stream, with one filter."""
+
+    def __init__(self, stream: Stream, subject: str, *, direct: bool) -> None:
+        self._stream, self._subject, self._direct = stream, subject, direct
+
+    async def after(
+        self, begin: int, count: int, start: datetime | None = None
+    ) -> list[StreamMessage]:
+        """Up to ``count`` messages at or after ``begin``, or stored at or after ``start``."""
+        if self._direct:
+            batch = await self._stream.get_batch(
+                count, subject=self._subject, sequence=begin, start_time=start, max_bytes=PAGE_BYTES
+            )
+            return list(batch.messages)
+        found: list[StreamMessage] = []
+        while len(found) < min(count, SINGLE_MAX):
+            message = await if_found(
+                self._stream.get_next_message(
+                    self._subject or ">", begin, start_time=start if not found else None
+                )
+            )
+            if message is None:
+                break
+            found.append(message)
+            begin = message.sequence + 1
+        return found
+
+    async def before(self, end: int, first: int, count: int) -> list[StreamMessage]:
+        """The last ``count`` messages before ``end``: in windows that double until there are enough."""
+        count = count if self._direct else min(count, SINGLE_MAX)
+        found: list[StreamMessage] = []
+        width = count
+        for _ in range(BACK_TRIES):
+            begin = max(first, end - width, 1)
+            part = await self._window(begin, end, count)
+            found = (part + found)[-count:] if len(part) + len(found) > count else part + found
+            if len(found) >= count or begin <= max(first, 1):
+                break
+            end, width = begin, width * 2
+        return found
+
+    async def _window(self, begin: int, end: int, count: int) -> list[StreamMessage]:
+        """The last ``count`` messages from ``begin`` up to ``end``."""
+        kept: list[StreamMessage] = []
+        while begin < end:
+            part = await self.after(begin, PAGE_MAX if self._direct else SINGLE_MAX)
+            kept = [*kept, *(each for each in part if each.sequence < end)][-count:]
+            if not part or part[-1].sequence >= end - 1:
+                break
+            begin = part[-1].sequence + 1
+        return kept
+
+
+def _filter(subject: str) -> str:
+    if subject and not is_valid_pattern(subject.encode()):
+        raise RefusedError(400, "not_accepted", f"not a subject or pattern: {subject[:200]!r}")
+    return subject
+
+
+def _time(text: str) -> datetime:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise RefusedError(400, "not_accepted", f"not a time: {text[:40]!r}") from error
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+ROUTES: Final = (
+    ("GET", "/api/streams/{stream}/messages", page),
+    ("GET", "/api/streams/{stream}/messages/{sequence}", one),
+)

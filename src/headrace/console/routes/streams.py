@@ -1,0 +1,96 @@
+"""Streams: the table, one of them, and what can be done to it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+
+from ...api.base import to_wire
+from ..answers import RefusedError, body_of, confirm, number_of, text_of
+from ..look import stream_row
+from ..sources import Sources
+
+SUBJECTS_MAX: Final = 500
+
+
+async def table(sources: Sources, request: Request) -> Any:
+    """All streams, as of the newest look."""
+    del request
+    return {"streams": sources.watcher.stream_rows(), "error": sources.watcher.error}
+
+
+async def one(sources: Sources, request: Request) -> Any:
+    """A stream: numbers, configuration, consumers, where it copies from."""
+    name = request.path_params["stream"]
+    stream = await sources.js.stream(name)
+    info = await stream.info()
+    watcher = sources.watcher
+    return {
+        "row": stream_row(info, watcher.before, watcher.look.at_s),
+        "created": info.created,
+        "first_time": info.state.first_ts if info.state.last_seq else "",
+        "config": to_wire(info.config),
+        "cluster": to_wire(info.cluster) if info.cluster is not None else None,
+        "mirror": to_wire(info.mirror) if info.mirror is not None else None,
+        "sources": [to_wire(each) for each in info.sources],
+        "lost": to_wire(info.state.lost) if info.state.lost is not None else None,
+        "consumers": watcher.consumer_rows(name),
+    }
+
+
+async def subjects(sources: Sources, request: Request) -> Any:
+    """The subjects of a stream and how many messages each has, the largest first."""
+    stream = await sources.js.stream(request.path_params["stream"])
+    info = await stream.info(subjects=request.query_params.get("filter") or ">")
+    found = sorted(info.state.subjects.items(), key=lambda each: (-each[1], each[0]))
+    return {
+        "total": info.state.num_subjects,
+        "matching": len(found),
+        "subjects": [{"subject": name, "messages": count} for name, count in found[:SUBJECTS_MAX]],
+    }
+
+
+async def purge(sources: Sources, request: Request) -> Any:
+    """Remove messages: all, of a subject, below a sequence, or all but the newest."""
+    name = request.path_params["stream"]
+    said = await body_of(request)
+    confirm(said, name)
+    stream = await sources.js.stream(name)
+    purged = await stream.purge(
+        subject=text_of(said, "subject"),
+        below=number_of(said, "below"),
+        keep=number_of(said, "keep"),
+    )
+    await sources.watcher.refresh()
+    return {"purged": purged}
+
+
+async def delete(sources: Sources, request: Request) -> Any:
+    """Delete a stream with its messages and consumers."""
+    name = request.path_params["stream"]
+    confirm(await body_of(request), name)
+    await sources.js.delete_stream(name)
+    await sources.watcher.refresh()
+    return {}
+
+
+async def delete_message(sources: Sources, request: Request) -> Any:
+    """Delete one message and overwrite its bytes."""
+    text = request.path_params["sequence"]
+    if not text.isdigit() or len(text) > 19:
+        raise RefusedError(400, "not_accepted", "a sequence is a whole number")
+    confirm(await body_of(request), text)
+    stream = await sources.js.stream(request.path_params["stream"])
+    await stream.delete_message(int(text))
+    return {}
+
+
+ROUTES: Final = (
+    ("GET", "/api/streams", table),
+    ("GET", "/api/streams/{stream}", one),
+    ("GET", "/api/streams/{stream}/subjects", subjects),
+    ("POST", "/api/streams/{stream}/purge", purge),
+    ("DELETE", "/api/streams/{stream}", delete),
+    ("DELETE", "/api/streams/{stream}/messages/{sequence}", delete_message),
+)

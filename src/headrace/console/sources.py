@@ -1,0 +1,152 @@
+"""What the pages ask: the NATS connection and the watcher, the job service, the monitoring port."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Final, Self
+
+from ..client.connection import Connection
+from ..client.jetstream_context import JetStream
+from ..errors import HeadraceError
+from .answers import RefusedError
+from .settings import Settings
+from .watcher import Watcher
+
+Monitoring = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""``VARZ`` or ``CONNZ`` and its options; the document. Raises HeadraceError."""
+
+HTTP_TIMEOUT_S: Final = 5.0
+FOLLOWERS_MAX: Final = 100
+
+
+class Sources:
+    """While it is entered, it looks at the server. It does not close the connection.
+
+    Args:
+        js: the connection's context; None for the usual one.
+        monitoring: answers for the server's monitoring where it is in the same process.
+        http: an ``httpx2.AsyncClient`` for job service and monitoring port, instead of one of its own.
+
+    Attributes:
+        settings: what the console was told.
+        connection, js: to the server.
+        watcher: the newest look.
+        followers: browsers that follow a stream or the looks right now.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        connection: Connection,
+        js: JetStream | None = None,
+        monitoring: Monitoring | None = None,
+        http: Any = None,
+    ) -> None:
+        self.settings = settings
+        self.connection = connection
+        self.js = js if js is not None else connection.jetstream()
+        self.watcher = Watcher(connection, self.js, settings.interval_s)
+        self.followers = 0
+        self._given = monitoring
+        self._stack = contextlib.AsyncExitStack()
+        self._http = http
+
+    async def __aenter__(self) -> Self:
+        async with contextlib.AsyncExitStack() as stack:
+            watching = asyncio.create_task(self.watcher.run(), name="console-watcher")
+            stack.push_async_callback(_cancel, watching)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stack.aclose()
+
+    async def monitoring(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
+        """A document of the server's monitoring. Raises RefusedError (503)."""
+        if self._given is not None:
+            return await self._given(page, options)
+        if self.settings.monitoring:
+            return await self._over_http(page, options)
+        return await self._system(page, options)
+
+    async def jobs(self, path: str, method: str = "GET", **keywords: Any) -> Any:
+        """A document of the job service. Raises RefusedError (503)."""
+        if not self.settings.jobs:
+            raise _unavailable("no job service; start the console with --jobs URL")
+        headers = {"Accept": "application/json", **keywords.pop("headers", {})}
+        if self.settings.jobs_token:
+            headers["Authorization"] = f"Bearer {self.settings.jobs_token}"
+        url = self.settings.jobs.rstrip("/") + path
+        response = await self._request(method, url, headers=headers, **keywords)
+        if response.status_code >= 400:
+            raise _unavailable(_said(response))
+        return response.json() if response.content else {}
+
+    async def _over_http(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
+        url = f"{self.settings.monitoring.rstrip('/')}/{page.lower()}"
+        said = {name: _query(value) for name, value in options.items()}
+        response = await self._request("GET", url, params=said)
+        if response.status_code >= 400:
+            raise _unavailable(f"{url} answered {response.status_code}")
+        document: dict[str, Any] = response.json()
+        return document
+
+    async def _system(self, page: str, options: dict[str, Any]) -> dict[str, Any]:
+        import msgspec
+
+        server = self.connection.server_info.server_id
+        subject = f"$SYS.REQ.SERVER.{server}.{page}"
+        try:
+            reply = await self.connection.request(
+                subject, msgspec.json.encode(options), timeout=2.0
+            )
+        except HeadraceError as error:
+            raise _unavailable(
+                "connections are shown to users of the system account; connect as one of them, or"
+                " name the server's monitoring port: --monitoring http://127.0.0.1:8222"
+            ) from error
+        document: dict[str, Any] = msgspec.json.decode(reply.payload)
+        found: dict[str, Any] = document.get("data", document)
+        return found
+
+    async def _request(self, method: str, url: str, **keywords: Any) -> Any:
+        import httpx2
+
+        if self._http is None:
+            self._http = httpx2.AsyncClient(timeout=HTTP_TIMEOUT_S, follow_redirects=False)
+            self._stack.push_async_callback(self._http.aclose)
+        try:
+            return await self._http.request(method, url, **keywords)
+        except httpx2.HTTPError as error:
+            raise _unavailable(f"{url}: {type(error).__name__} {error}".strip()) from error
+
+
+def _unavailable(text: str) -> RefusedError:
+    """What a page needs is not there; the text says how to give it."""
+    return RefusedError(503, "not_there", text)
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+
+
+def _query(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _said(response: Any) -> str:
+    """What a job service said of an error."""
+    try:
+        return str(response.json()["message"])
+    except (ValueError, KeyError, TypeError):
+        return f"the job service answered {response.status_code}"

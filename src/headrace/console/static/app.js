@@ -1,0 +1,143 @@
+// The frame: navigation, the page for the address, the password, theme, keys, messages.
+import { html, render, api, useEffect, useState } from "/lib.js";
+import { start, useLive } from "/live.js";
+import { Dialog, Problem } from "/parts.js";
+import { Overview } from "/pages/overview.js";
+import { Streams, Stream } from "/pages/streams.js";
+import { Messages } from "/pages/messages.js";
+import { Consumers, Consumer } from "/pages/consumers.js";
+import { Groups, Group } from "/pages/groups.js";
+import { Buckets, Bucket, Key, ObjectBucket } from "/pages/buckets.js";
+import { Jobs, Dead, Job } from "/pages/jobs.js";
+import { Spark } from "/pages/spark.js";
+import { Connections } from "/pages/connections.js";
+
+const PAGES = [
+  ["overview", "Overview", "o"], ["streams", "Streams", "s"], ["consumers", "Consumers", "c"], ["groups", "Groups", "g"],
+  ["buckets", "Buckets", "b"], ["jobs", "Jobs", "j"], ["spark", "Spark", "p"], ["connections", "Connections", "n"],
+];
+
+/** Which page an address means: [component, props]. */
+function pageOf(parts) {
+  const [first = "overview", ...rest] = parts;
+  if (first === "streams" && rest[1] === "messages") return [Messages, { stream: rest[0] }];
+  if (first === "streams" && rest[1] === "consumers") return [Consumer, { stream: rest[0], name: rest[2] }];
+  if (first === "streams" && rest.length) return [Stream, { name: rest[0] }];
+  if (first === "groups" && rest.length === 3) return [Group, { kind: rest[0], stream: rest[1], group: rest[2] }];
+  if (first === "buckets" && rest.length === 2) return [Key, { bucket: rest[0], name: rest[1] }];
+  if (first === "buckets" && rest.length === 1) return [Bucket, { name: rest[0] }];
+  if (first === "objects" && rest.length === 1) return [ObjectBucket, { name: rest[0] }];
+  if (first === "jobs" && rest[2] === "job") return [Job, { channel: rest[0], consumer: rest[1], job: rest[3] }];
+  if (first === "jobs" && rest.length === 2) return [Dead, { channel: rest[0], consumer: rest[1] }];
+  const pages = { overview: Overview, streams: Streams, consumers: Consumers, groups: Groups, buckets: Buckets, jobs: Jobs, spark: Spark, connections: Connections };
+  return [Object.hasOwn(pages, first) && rest.length === 0 ? pages[first] : Nowhere, {}];
+}
+
+function Nowhere() {
+  return html`<h2>No such page</h2><p><a href="#/overview">To the overview</a></p>`;
+}
+
+const address = () => location.hash.replace(/^#\/?/, "").split("/").filter(Boolean).map((part) => {
+  try { return decodeURIComponent(part); } catch { return part; }
+});
+
+function Toasts() {
+  const [shown, set] = useState(null);
+  useEffect(() => {
+    let timer = 0;
+    const listener = (event) => { set(event.detail); clearTimeout(timer); timer = setTimeout(() => set(null), 5000); };
+    addEventListener("toast", listener);
+    return () => { removeEventListener("toast", listener); clearTimeout(timer); };
+  }, []);
+  return shown && html`<div class=${"toast" + (shown.bad ? " bad" : "")} role="status">${shown.text}</div>`;
+}
+
+function Help({ onClose }) {
+  const keys = [["/", "filter the table"], ["?", "this help"], ...PAGES.map(([, title, key]) => [`g ${key}`, title]), ["Escape", "close a dialog"]];
+  return html`<${Dialog} title="Keys" onClose=${onClose}><dl>${keys.map(([key, text]) => html`<dt><kbd>${key}</kbd></dt><dd>${text}</dd>`)}</dl>
+    <p class="bar"><button onClick=${onClose}>Close</button></p></${Dialog}>`;
+}
+
+function Login({ onDone }) {
+  const [password, setPassword] = useState("");
+  const [error, setError] = useState(null);
+  const submit = async (event) => {
+    event.preventDefault();
+    try { await api("/session", { method: "POST", body: { password } }); onDone(); } catch (problem) { setError(problem); }
+  };
+  return html`<form class="panel login" onSubmit=${submit}><h2>Headrace console</h2>
+    <label class="field"><span>Password</span><input type="password" name="password" autocomplete="current-password" value=${password} onInput=${(event) => setPassword(event.target.value)} /></label>
+    <${Problem} error=${error} /><button class="primary">Open</button></form>`;
+}
+
+function useTheme() {
+  const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const [theme, set] = useState(() => { try { return localStorage.getItem("theme") || (dark ? "dark" : "light"); } catch { return dark ? "dark" : "light"; } });
+  useEffect(() => {
+    document.documentElement.dataset.theme = theme;
+    try { localStorage.setItem("theme", theme); } catch { /* a browser that keeps nothing: the theme lasts as long as the page */ }
+  }, [theme]);
+  return [theme, () => set(theme === "dark" ? "light" : "dark")];
+}
+
+function useKeys(openHelp) {
+  useEffect(() => {
+    let before = "";
+    const listener = (event) => {
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
+      if (/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) return;
+      const page = PAGES.find(([, , key]) => before === "g" && key === event.key);
+      before = event.key;
+      if (page) { location.hash = `#/${page[0]}`; before = ""; }
+      else if (event.key === "?") openHelp();
+      else if (event.key === "/") {
+        const field = document.querySelector("[data-filter]");
+        if (field) { event.preventDefault(); field.focus(); }
+      }
+    };
+    addEventListener("keydown", listener);
+    return () => removeEventListener("keydown", listener);
+  }, []);
+}
+
+function App() {
+  const [session, setSession] = useState(null);
+  const [error, setError] = useState(null);
+  const [parts, setParts] = useState(address);
+  const [help, setHelp] = useState(false);
+  const [theme, toggle] = useTheme();
+  const live = useLive();
+  const enter = () => api("/session").then((found) => { setError(null); setSession(found); if (!found.needs_password) start(); }, setError);
+  useEffect(() => {
+    const moved = () => { setParts(address()); scrollTo(0, 0); };
+    addEventListener("hashchange", moved);
+    addEventListener("password-needed", enter);
+    enter();
+    return () => { removeEventListener("hashchange", moved); removeEventListener("password-needed", enter); };
+  }, []);
+  useKeys(() => setHelp(true));
+  if (error) return html`<div class="login"><${Problem} error=${error} /><button onClick=${enter}>Try again</button></div>`;
+  if (!session) return html`<p class="waiting">Loading …</p>`;
+  if (session.needs_password) return html`<${Login} onDone=${enter} />`;
+  const [Page, properties] = pageOf(parts);
+  const here = parts[0] === "objects" ? "buckets" : parts[0] || "overview";
+  const server = live.overview && live.overview.server;
+  const leave = () => api("/session", { method: "DELETE" }).then(() => location.reload());
+  return html`<a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); document.querySelector("main").focus(); }}>To the content</a>
+    <div class="frame"><nav aria-label="Pages"><h1>Headrace</h1>
+      ${PAGES.map(([name, title]) => html`<a key=${name} href=${`#/${name}`} aria-current=${name === here ? "page" : undefined}>${title}</a>`)}
+      <div class="foot">
+        ${server && html`<p><span class=${live.connected && server.connected ? "good" : "bad"}>●</span> ${server.name || server.url}<br />${server.version}${server.cluster ? html`<br />cluster ${server.cluster}` : ""}</p>`}
+        <p><button onClick=${toggle}>${theme === "dark" ? "Light" : "Dark"}</button> <button onClick=${() => setHelp(true)} aria-label="Keys">?</button></p>
+        ${session.has_password && html`<p><button onClick=${leave}>Log out</button></p>`}
+        <p>console ${session.version}${session.read_only ? ", read-only" : ""}</p>
+      </div></nav>
+    <main tabindex="-1">
+      ${live.number > 0 && !live.connected && html`<p class="note bad" role="alert">The console does not answer; what you see is from before. Trying again …</p>`}
+      ${live.overview && live.overview.error && html`<p class="note bad" role="alert">The server does not answer: ${live.overview.error}</p>`}
+      <${Page} key=${parts.join("/")} session=${session} ...${properties} />
+    </main></div>
+    ${help && html`<${Help} onClose=${() => setHelp(false)} />`}<${Toasts} />`;
+}
+
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,62 @@
+// What all pages share: markup, requests, numbers as people read them.
+export { html, render, useState, useEffect, useMemo, useRef, useCallback, useLayoutEffect } from "/vendor/htm-preact.js";
+
+/** A request to the console. Resolves with the document; rejects with an Error that has `code` and `status`. */
+export async function api(path, { method = "GET", body, signal } = {}) {
+  const headers = method === "GET" ? {} : { "x-headrace-console": "1", "content-type": "application/json" };
+  let response;
+  try {
+    response = await fetch("/api" + path, {
+      method, headers, signal, body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw Object.assign(new Error("the console does not answer; is it still running?"), { code: "unreachable", status: 0 });
+  }
+  if (response.ok) return response.json();
+  const said = await response.json().catch(() => ({}));  // an error of whoever is between us may be no JSON
+  if (response.status === 401) dispatchEvent(new Event("password-needed"));
+  throw Object.assign(new Error(said.message || `status ${response.status}`), { code: said.code, status: response.status });
+}
+
+export const enc = encodeURIComponent;
+
+/** A path of the page, with names put into it safely: link`streams/${name}`. */
+export function link(parts, ...names) {
+  return "#/" + parts.reduce((path, part, index) => path + enc(names[index - 1]) + part);
+}
+
+export const count = (value) => value === null || value === undefined ? "–" : Math.round(value).toLocaleString("en");
+
+export function bytes(value) {
+  if (value === null || value === undefined) return "–";
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let unit = 0;
+  while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
+  return `${unit === 0 || value >= 100 ? Math.round(value) : value.toFixed(1)} ${units[unit]}`;
+}
+
+export const rate = (value) => value >= 100 || value === 0 ? `${count(value)}/s` : `${value.toFixed(1)}/s`;
+
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value < 1) return `${Math.round(value * 1000)} ms`;
+  if (value < 120) return `${value.toFixed(value < 10 ? 1 : 0)} s`;
+  if (value < 7200) return `${Math.round(value / 60)} min`;
+  return value < 172800 ? `${Math.round(value / 3600)} h` : `${Math.round(value / 86400)} days`;
+}
+
+/** An RFC 3339 time in the reader's own zone, to the millisecond. */
+export function time(text) {
+  if (!text || text.startsWith("0001-")) return "–";
+  const moment = new Date(text);
+  if (Number.isNaN(moment.getTime())) return text;
+  const two = (value, width = 2) => String(value).padStart(width, "0");
+  return `${moment.getFullYear()}-${two(moment.getMonth() + 1)}-${two(moment.getDate())} ` +
+    `${two(moment.getHours())}:${two(moment.getMinutes())}:${two(moment.getSeconds())}.${two(moment.getMilliseconds(), 3)}`;
+}
+
+export function ago(text) {
+  if (!text || text.startsWith("0001-")) return "–";
+  return `${seconds(Math.max(0, (Date.now() - new Date(text).getTime()) / 1000))} ago`;
+}

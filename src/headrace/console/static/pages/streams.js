@@ -1,0 +1,65 @@
+import { html, api, ago, bytes, count, enc, link, rate, time, useState } from "/lib.js";
+import { Actions, Config, Curves, Table, Waiting, useDocument } from "/parts.js";
+import { CONSUMERS } from "/pages/consumers.js";
+
+const COLUMNS = [
+  { id: "name", title: "Name", show: (row) => html`<a href=${link`streams/${row.name}`}>${row.name}</a>` },
+  { id: "kind", title: "Kind" },
+  { id: "messages", title: "Messages", number: true, show: (row) => count(row.messages) },
+  { id: "bytes", title: "Size", number: true, show: (row) => bytes(row.bytes) },
+  { id: "in_per_s", title: "In", number: true, show: (row) => rate(row.in_per_s) },
+  { id: "consumers", title: "Consumers", number: true },
+  { id: "last_time", title: "Last message", show: (row) => ago(row.last_time) },
+  { id: "retention", title: "Retention" },
+  { id: "subjects", title: "Subjects", wrap: true, show: (row) => row.subjects.join(", ") },
+];
+
+export function Streams() {
+  const [found, error] = useDocument("/streams");
+  const [buckets, setBuckets] = useState(false);
+  if (!found) return html`<h2>Streams</h2><${Waiting} error=${error} />`;
+  const rows = found.streams.filter((row) => buckets || (row.kind !== "bucket" && row.kind !== "objects"));
+  return html`<h2>Streams</h2>
+    <div class="bar"><label><input type="checkbox" checked=${buckets} onChange=${(event) => setBuckets(event.target.checked)} /> streams of buckets, too</label></div>
+    <${Table} name="streams" columns=${COLUMNS} rows=${rows} empty="There are no streams yet. One is made with: headrace stream create NAME --subjects 'name.>'" />`;
+}
+
+export function Stream({ name, session }) {
+  const path = `/streams/${enc(name)}`;
+  const [seen, error, reload] = useDocument(path);
+  if (!seen) return html`<h2>${name}</h2><${Waiting} error=${error} />`;
+  const { row } = seen;
+  const actions = [
+    { title: "Purge", danger: true, name, text: "Removes messages for good. Without a field filled in: all of them.",
+      fields: [{ id: "subject", title: "Only this subject or pattern" }, { id: "below", title: "Only below this sequence", number: true }, { id: "keep", title: "Keep so many of the newest", number: true }],
+      run: (body) => api(`${path}/purge`, { method: "POST", body }).then((done) => { reload(); return `${count(done.purged)} messages removed`; }) },
+    { title: "Delete", danger: true, name, text: "Deletes the stream with its messages and consumers, for good.",
+      run: (body) => api(path, { method: "DELETE", body }).then(() => { location.hash = "#/streams"; return `${name} deleted`; }) },
+  ];
+  return html`<div class="bar"><h2>${name}</h2><span class="grow"></span>
+      <a href=${link`streams/${name}/messages`}><button class="primary">Messages</button></a><${Actions} readOnly=${session.read_only} actions=${actions} /></div>
+    ${row.lost && html`<p class="note bad" role="alert">Messages of this stream were lost to damage: ${JSON.stringify(seen.lost)}</p>`}
+    <div class="tiles">${[["Messages", count(row.messages)], ["Size", bytes(row.bytes)], ["In", rate(row.in_per_s)], ["Subjects", count(row.subject_count)], ["Sequences", `${count(row.first_seq)} – ${count(row.last_seq)}`], ["Deleted within", count(row.deleted)], ["Last message", ago(row.last_time)]]
+      .map(([title, value]) => html`<div class="tile" key=${title}><b>${value}</b><span>${title}</span></div>`)}</div>
+    <div class="plots">
+      <${Curves} of=${`stream/${name}`} title="In per second" series=${[{ name: "in_per_s", title: "in", color: "#0b8fb3" }]} />
+      <${Curves} of=${`stream/${name}`} title="Stored bytes" format=${bytes} series=${[{ name: "bytes", title: "bytes", color: "#6b5bd2" }]} />
+    </div>
+    <h3>Consumers</h3>
+    <${Table} name="consumers" columns=${CONSUMERS} rows=${seen.consumers.map((each) => ({ ...each, key: each.name }))} empty="No consumers." />
+    <${Subjects} path=${path} />
+    ${(seen.mirror || seen.sources.length > 0) && html`<h3>Copies from</h3>${[seen.mirror, ...seen.sources].filter(Boolean).map((each) => html`<${Config} config=${each} key=${each.name} />`)}`}
+    <h3>Configuration</h3><p class="soft">Created ${time(seen.created)}</p><${Config} config=${seen.config} />`;
+}
+
+function Subjects({ path }) {
+  const [filter, setFilter] = useState("");
+  const [asked, setAsked] = useState(null);
+  const [found, error] = useDocument(asked === null ? null : `${path}/subjects?filter=${enc(asked)}`, { live: false });
+  return html`<h3>Subjects</h3>
+    <form class="bar" onSubmit=${(event) => { event.preventDefault(); setAsked(filter); }}>
+      <input aria-label="Pattern of subjects" placeholder="pattern, such as orders.*" value=${filter} onInput=${(event) => setFilter(event.target.value)} /><button>Show</button></form>
+    ${asked !== null && (found ? html`<p class="soft">${count(found.matching)} of ${count(found.total)}${found.matching > found.subjects.length ? `, the largest ${found.subjects.length} are shown` : ""}</p>
+      <${Table} name="subjects" columns=${[{ id: "subject", title: "Subject", wrap: true }, { id: "messages", title: "Messages", number: true, show: (row) => count(row.messages) }]} rows=${found.subjects.map((row) => ({ ...row, key: row.subject }))} sort=${{ id: "messages", down: true }} empty="None." />`
+      : html`<${Waiting} error=${error} />`)}`;
+}

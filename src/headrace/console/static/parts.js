@@ -1,0 +1,166 @@
+// Tables, dialogs, curves and messages that several pages use.
+import { html, api, useEffect, useMemo, useRef, useState } from "/lib.js";
+import { useLive } from "/live.js";
+import uPlot from "/vendor/uplot.js";
+
+/** Loads a document, again after each look. Returns [document, error, reload]; the old one stays while loading. */
+export function useDocument(path, { live = true } = {}) {
+  const { number } = useLive();
+  const [found, set] = useState({ path: null, document: null, error: null });
+  const [again, reload] = useState(0);
+  useEffect(() => {
+    if (path === null) return undefined;
+    const control = new AbortController();
+    api(path, { signal: control.signal }).then(
+      (document) => { if (!control.signal.aborted) set({ path, document, error: null }); },
+      (error) => { if (error.name !== "AbortError") set((old) => ({ path, document: old.path === path ? old.document : null, error })); },
+    );
+    return () => control.abort();
+  }, [path, live ? number : 0, again]);
+  const current = found.path === path ? found : { document: null, error: null };
+  return [current.document, current.error, () => reload((value) => value + 1)];
+}
+
+export function Problem({ error }) {
+  if (!error) return null;
+  return html`<p class="note bad" role="alert">${error.message}</p>`;
+}
+
+export function Waiting({ error }) {
+  return error ? html`<${Problem} error=${error} />` : html`<p class="waiting">Loading …</p>`;
+}
+
+/** A table that sorts by a click on a heading, and filters. columns: {id, title, value(row), show(row), number} */
+export function Table({ name, columns, rows, sort: initial, empty, filter = true, limit = 500 }) {
+  const [sort, setSort] = useState(initial || { id: columns[0].id, down: false });
+  const [text, setText] = useState("");
+  const [all, setAll] = useState(false);
+  const column = columns.find((each) => each.id === sort.id) || columns[0];
+  const shown = useMemo(() => {
+    const value = column.value || ((row) => row[column.id]);
+    const needle = text.toLowerCase();
+    const found = needle
+      ? rows.filter((row) => columns.some((each) => String((each.value || ((r) => r[each.id]))(row)).toLowerCase().includes(needle)))
+      : rows.slice();
+    found.sort((a, b) => {
+      const [x, y] = [value(a), value(b)];
+      const order = typeof x === "number" && typeof y === "number" ? x - y : String(x ?? "").localeCompare(String(y ?? ""), "en", { numeric: true });
+      return sort.down ? -order : order;
+    });
+    return found;
+  }, [rows, sort, text, columns]);
+  const visible = all ? shown : shown.slice(0, limit);
+  return html`
+    ${filter && rows.length > 3 && html`<div class="bar"><input type="search" data-filter aria-label=${`Filter ${name}`} placeholder="Filter (/)" value=${text} onInput=${(event) => setText(event.target.value)} />
+      <span class="soft">${shown.length === rows.length ? `${rows.length}` : `${shown.length} of ${rows.length}`}</span></div>`}
+    ${rows.length === 0 ? html`<p class="note">${empty}</p>` : html`
+    <div class="scroll"><table aria-label=${name}>
+      <thead><tr>${columns.map((each) => html`<th scope="col" class=${each.number ? "number" : ""} aria-sort=${each.id === sort.id ? (sort.down ? "descending" : "ascending") : undefined}>
+        <button onClick=${() => setSort({ id: each.id, down: each.id === sort.id ? !sort.down : !!each.number })}>${each.title}${each.id === sort.id ? (sort.down ? " ▾" : " ▴") : ""}</button></th>`)}</tr></thead>
+      <tbody>${visible.map((row) => html`<tr key=${row.key || row.name}>${columns.map((each) => html`<td class=${(each.number ? "number " : "") + (each.wrap ? "wrap" : "")}>${(each.show || ((r) => r[each.id]))(row)}</td>`)}</tr>`)}</tbody>
+    </table></div>
+    ${visible.length < shown.length && html`<p class="bar"><button onClick=${() => setAll(true)}>Show all ${shown.length}</button></p>`}`}`;
+}
+
+/** Curves over time. series: [{name, title, color}], of the history of `of`. */
+export function Curves({ of, title, series, format }) {
+  const [history] = useDocument(`/history?of=${encodeURIComponent(of)}`);
+  const room = useRef(null);
+  const plot = useRef(null);
+  useEffect(() => {
+    if (!room.current) return undefined;
+    const style = getComputedStyle(document.documentElement);
+    const soft = style.getPropertyValue("--soft").trim(), line = style.getPropertyValue("--line").trim();
+    const axis = { stroke: soft, grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
+    const made = new uPlot({
+      width: room.current.clientWidth || 320, height: 170, cursor: { y: false },
+      scales: { y: { range: (_, low, high) => [Math.min(0, low || 0), (high || 0) > 0 ? high * 1.05 : 1] } },
+      axes: [{ ...axis, space: 60 }, { ...axis, size: 64, values: (_, values) => values.map((value) => format ? format(value) : value.toLocaleString("en")) }],
+      series: [{}, ...series.map((each) => ({ label: each.title, stroke: each.color, width: 2, points: { show: false }, value: (_, value) => value === null ? "–" : format ? format(value) : Math.round(value).toLocaleString("en") }))],
+    }, [[], ...series.map(() => [])], room.current);
+    plot.current = made;
+    const watcher = new ResizeObserver(() => made.setSize({ width: room.current ? room.current.clientWidth : 320, height: 170 }));
+    watcher.observe(room.current);
+    return () => { watcher.disconnect(); made.destroy(); plot.current = null; };
+  }, [of]);
+  useEffect(() => {
+    if (plot.current && history) plot.current.setData([history.time, ...series.map((each) => history[each.name] || history.time.map(() => null))]);
+  }, [history, of]);
+  return html`<div class="panel plot"><h4>${title}</h4><div ref=${room} role="img" aria-label=${`${title} over time`}></div></div>`;
+}
+
+/** A modal dialog that closes with Escape, a click outside, or its button. */
+export function Dialog({ title, onClose, children }) {
+  const element = useRef(null);
+  useEffect(() => {
+    const dialog = element.current;
+    dialog.showModal();
+    return () => dialog.close();
+  }, []);
+  return html`<dialog ref=${element} aria-label=${title} onCancel=${(event) => { event.preventDefault(); onClose(); }} onClick=${(event) => { if (event.target === element.current) onClose(); }}>
+    <h3>${title}</h3>${children}</dialog>`;
+}
+
+/** An action with fields. What destroys has `name`: it must be typed to confirm. */
+export function Action({ title, text, name, fields = [], button, danger, run, onClose }) {
+  const [values, setValues] = useState(Object.fromEntries(fields.map((field) => [field.id, field.start ?? ""])));
+  const [typed, setTyped] = useState("");
+  const [error, setError] = useState(null);
+  const [busy, setBusy] = useState(false);
+  const submit = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    try {
+      const said = {};
+      for (const field of fields) {
+        const value = values[field.id];
+        if (value === "" && !field.keepEmpty) continue;
+        if (field.number && !/^\d+$/.test(value)) throw new Error(`${field.title}: a whole number is needed`);
+        said[field.id] = field.number ? Number(value) : value;
+      }
+      const done = await run(name === undefined ? said : { ...said, confirm: typed });
+      toast(done || `${title}: done`);
+      onClose();
+    } catch (problem) {
+      setError(problem);
+      setBusy(false);
+    }
+  };
+  return html`<${Dialog} title=${title} onClose=${onClose}><form onSubmit=${submit}>
+    ${text && html`<p>${text}</p>`}
+    ${fields.map((field) => html`<label class="field" key=${field.id}><span>${field.title}</span>${field.long
+      ? html`<textarea rows="6" name=${field.id} value=${values[field.id]} onInput=${(event) => setValues({ ...values, [field.id]: event.target.value })}></textarea>`
+      : html`<input name=${field.id} value=${values[field.id]} inputmode=${field.number ? "numeric" : "text"} onInput=${(event) => setValues({ ...values, [field.id]: event.target.value })} />`}</label>`)}
+    ${name !== undefined && html`<label class="field"><span>Type the name to confirm: <b>${name}</b></span>
+      <input name="confirm" autocomplete="off" value=${typed} onInput=${(event) => setTyped(event.target.value)} /></label>`}
+    <${Problem} error=${error} />
+    <div class="bar"><button class=${danger ? "danger" : "primary"} disabled=${busy || (name !== undefined && typed !== name)}>${button || title}</button>
+      <button type="button" onClick=${onClose}>Cancel</button></div></form></${Dialog}>`;
+}
+
+/** Buttons, each of which opens its action. actions: as Action, without onClose. */
+export function Actions({ readOnly, actions }) {
+  const [open, setOpen] = useState(null);
+  if (readOnly) return html`<span class="tag">read-only</span>`;
+  return html`${actions.map((each) => html`<button key=${each.title} class=${each.danger ? "danger" : ""} onClick=${() => setOpen(each)}>${each.title} …</button>`)}
+    ${open && html`<${Action} ...${open} onClose=${() => setOpen(null)} />`}`;
+}
+
+export function toast(text, bad = false) { dispatchEvent(new CustomEvent("toast", { detail: { text, bad } })); }
+
+/** A value of a configuration, as text. */
+export function Config({ config }) {
+  const shown = (value) => typeof value === "object" && value !== null ? JSON.stringify(value) : String(value);
+  return html`<div class="panel"><dl>${Object.entries(config).map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${shown(value)}</dd>`)}</dl></div>`;
+}
+
+/** A payload as JSON, text or hexadecimal; always text, whatever is in it. */
+export function Payload({ payload }) {
+  const kinds = payload.kind === "json" ? ["JSON", "Text", "Hex"] : payload.kind === "binary" ? ["Hex"] : ["Text", "Hex"];
+  const [kind, setKind] = useState(kinds[0]);
+  const chosen = kinds.includes(kind) ? kind : kinds[0];
+  if (payload.kind === "empty") return html`<p class="soft">No payload.</p>`;
+  return html`<div class="bar" role="tablist">${kinds.map((each) => html`<button role="tab" aria-selected=${each === chosen} class=${each === chosen ? "primary" : ""} onClick=${() => setKind(each)}>${each}</button>`)}
+      <span class="soft">${payload.bytes.toLocaleString("en")} bytes${payload.cut ? ", the beginning is shown" : ""}</span></div>
+    <pre class=${chosen === "Hex" ? "hex" : ""} tabindex="0">${chosen === "Hex" ? payload.hex : chosen === "JSON" ? payload.pretty : payload.text}</pre>`;
+}

@@ -1,0 +1,136 @@
+"""A console on either server, what it shows, and a browser to look with."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+import peers
+from console_world import World
+from headrace.client import JetStream, connect
+from headrace.console import ConsoleServer, Settings
+from headrace.jobs.http import create_app
+from headrace.jobs.models import Options
+from headrace.jobs.runtime import Runtime
+from headrace.jobs.store import open_database
+
+
+@pytest.fixture(scope="session", params=["headrace", "nats-server"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[peers.ServerProcess]:
+    start = peers.start_headrace if request.param == "headrace" else peers.start_nats_server
+    port = peers.free_port()
+    process = start(tmp_path_factory.mktemp(request.param), flags=("-m", str(port)))
+    process.monitoring_port = port
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+async def js(server: peers.ServerProcess) -> AsyncIterator[JetStream]:
+    """A connection to an empty server."""
+    async with connect(server.url) as connection:
+        js = connection.jetstream()
+        async for name in js.stream_names():
+            await js.delete_stream(name)
+        yield js
+
+
+@pytest.fixture
+async def make_world(
+    server: peers.ServerProcess, js: JetStream
+) -> AsyncIterator[Callable[..., Any]]:
+    """Starts consoles with these settings."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def make(http: Any = None, **settings: Any) -> World:
+            connection = await stack.enter_async_context(connect(server.url, name="console"))
+            told = Settings(**{"port": 0, "interval_s": 0.2, **settings})
+            console = await stack.enter_async_context(ConsoleServer(told, connection, http=http))
+            client = httpx2.AsyncClient(base_url=console.url)
+            await stack.enter_async_context(client)
+            return World(connection, js, console, client)
+
+        yield make
+
+
+@pytest.fixture
+async def world(make_world: Callable[..., Any]) -> World:
+    made: World = await make_world()
+    return made
+
+
+@pytest.fixture
+async def service(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    """A job service with a queue that has a dead job."""
+    database = open_database(f"sqlite:///{tmp_path / 'jobs.db'}", threads=2)
+    runtime = Runtime(database, Options(), admin_token="admin")
+    await runtime.start()
+    transport = httpx2.ASGITransport(app=create_app(runtime))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as client:
+        admin = {"Authorization": "Bearer admin"}
+        for path, form in (
+            ("/producer/p", {"token": "pt"}),
+            ("/channel/c", {"token": "ct"}),
+            ("/channel/c/consumer/k", {"type": "pull", "token": "kt"}),
+        ):
+            assert (await client.put(path, data=form, headers=admin)).status_code == 200
+        yield client
+    await runtime.close()
+
+
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """The system's Chromium."""
+    found = filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome")))
+    return next(found, None) or peers.missing_peer("Chromium", "run scripts/install-chromium")
+
+
+@pytest.fixture
+async def page(chromium: str) -> AsyncIterator[Any]:
+    """A page of a fresh browser. What goes wrong in it, in its own words, is in ``page.complaints``."""
+    from playwright.async_api import async_playwright
+
+    arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=arguments)
+        try:
+            opened: Any = await browser.new_page(viewport={"width": 1300, "height": 850})
+            opened.complaints = []
+            opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
+            opened.on("dialog", lambda dialog: opened.complaints.append(f"dialog {dialog.message}"))
+            opened.on(
+                "console",
+                lambda said: (
+                    opened.complaints.append(said.text)
+                    if said.type == "error" and "Failed to load resource" not in said.text
+                    else None
+                ),
+            )
+            opened.on(
+                "request",
+                lambda asked: (
+                    opened.complaints.append(f"left the console: {asked.url}")
+                    if not asked.url.startswith(("http://127.0.0.1:", "data:"))
+                    else None
+                ),
+            )
+            yield opened
+        finally:
+            await browser.close()
+
+
+@pytest.fixture
+def static() -> Path:
+    """Where the pages' files are."""
+    import headrace.console
+
+    return Path(str(headrace.console.__file__)).parent / "static"

@@ -1,0 +1,335 @@
+"""Every page and every action in a real browser, with an attack in every text a stranger may choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+
+from console_world import ATTACK, SUBJECT_ATTACK, World, fill, kill_a_job
+from headrace.groups import PartitioningFilter, elastic
+from waiting import until
+
+pytestmark = pytest.mark.timeout(180)
+
+OURS = pytest.mark.parametrize("server", ["headrace"], indirect=True)
+BOTH = pytest.mark.parametrize("server", ["headrace", "nats-server"], indirect=True)
+"""Where the page is the same and the server's answers are tested elsewhere, one server will do."""
+
+BROWSED = 100_000
+SCROLLED = 20_000  # of these one after the other
+LINES_MAX = 120  # in the page at any time, however many there are
+PAUSE_MS_MAX = 1_500  # between two frames, on a machine that is busy with other tests
+
+
+@pytest.fixture
+async def shown(
+    make_world: Callable[..., Any], service: httpx2.AsyncClient, server: Any, page: Any
+) -> World:
+    """A console that has something on every page, open in the browser."""
+    url = f"http://127.0.0.1:{server.monitoring_port}"
+    world: World = await make_world(
+        http=_Both(service), jobs="http://jobs", jobs_token="admin", monitoring=url
+    )
+    await fill(world.js)
+    await kill_a_job(service, reason=ATTACK)
+    await elastic.create(
+        world.js,
+        "ORDERS",
+        "g",
+        max_members=3,
+        partitioning_filters=[PartitioningFilter("orders.*", (1,))],
+    )
+    await elastic.add_members(world.js, "ORDERS", "g", ["a", "b"])
+    await world.console.sources.watcher.refresh()
+    await page.goto(world.console.url)
+    return world
+
+
+class _Both:
+    """Asks the job service in this process, and everybody else over the network."""
+
+    def __init__(self, service: httpx2.AsyncClient) -> None:
+        self._service = service
+
+    async def request(self, method: str, url: str, **keywords: Any) -> httpx2.Response:
+        if url.startswith("http://jobs"):
+            return await self._service.request(method, url, **keywords)
+        async with httpx2.AsyncClient() as client:
+            return await client.request(method, url, **keywords)
+
+
+async def go(page: Any, path: str, heading: str) -> None:
+    await page.evaluate("path => { location.hash = path }", f"#/{path}")
+    await page.locator("main h2", has_text=heading).first.wait_for()
+
+
+async def act(page: Any, button: str, confirm: str = "", **fields: str) -> None:
+    """Open an action, fill it in, do it, and wait for the word that it is done."""
+    await page.get_by_role("button", name=f"{button} …", exact=True).first.click()
+    dialog = page.locator("dialog[open]").last
+    for name, value in fields.items():
+        await dialog.locator(f"[name={name}]").fill(value)
+    do = dialog.locator("form button").first
+    if confirm:
+        assert await do.is_disabled(), "nothing is destroyed before the name is typed"
+        await dialog.locator("[name=confirm]").fill(confirm)
+    await do.click()
+    await page.locator(".toast").wait_for()
+    await dialog.wait_for(state="detached")
+
+
+def check(page: Any) -> None:
+    assert page.complaints == []
+
+
+async def unharmed(page: Any) -> None:
+    """No text became markup or ran, on this page."""
+    assert await page.evaluate("window.attacked") is None
+    assert await page.locator("main img, main script, main iframe, main svg").count() == 0
+    check(page)
+
+
+@BOTH
+async def test_every_page_shows_its_texts_as_text(shown: World, page: Any) -> None:
+    pages = [
+        ("overview", "Overview", "ORDERS"),
+        ("streams", "Streams", SUBJECT_ATTACK.split("<", 1)[0].rstrip(".")),
+        ("streams/ORDERS", "ORDERS", ATTACK),
+        ("streams/ORDERS/messages", "messages", ATTACK),
+        ("consumers", "Consumers", "work"),
+        ("streams/ORDERS/consumers/work", "work", ATTACK),
+        ("groups", "groups", "elastic"),
+        ("groups/elastic/ORDERS/g", "g", "Partitions"),
+        ("buckets", "Buckets", ATTACK),
+        ("buckets/CONF", "CONF", "other"),
+        ("buckets/CONF/key", "key", ATTACK),
+        ("buckets/CONF/other", "other", "12345678901234567890"),
+        ("objects/FILES", "FILES", ATTACK),
+        ("jobs", "Jobs", "k"),
+        ("jobs/c/k", "k", ATTACK),
+        ("spark", "Spark", "durable"),
+        ("connections", "Connections", "console"),
+        ("nowhere", "No such page", "overview"),
+    ]
+    for path, heading, text in pages:
+        await go(page, path, heading)
+        await page.locator("main", has_text=text).first.wait_for()
+        await unharmed(page)
+    await page.locator("nav a", has_text="Streams").click()
+    await page.locator("main h2", has_text="Streams").wait_for()
+
+
+@OURS
+async def test_a_message_is_read_in_every_form(shown: World, page: Any) -> None:
+    await go(page, "streams/ORDERS/messages", "messages")
+    await page.get_by_label("Subject or pattern").fill("in.>")
+    await page.get_by_role("button", name="Show").click()
+    await page.locator(".line[data-seq='31']").click()
+    dialog = page.locator("dialog[open]")
+    for form in ("Text", "Hex"):
+        await dialog.get_by_role("tab", name=form).click()
+    await dialog.locator("dd", has_text=ATTACK).wait_for()
+    await unharmed(page)
+    await act(page, "Delete", confirm="31")
+    await page.get_by_label("From a sequence or a time").fill("12")
+    await page.get_by_label("Subject or pattern").fill("")
+    await page.get_by_role("button", name="Show").click()
+    first = page.locator(".line[data-seq]").first
+    await page.locator(".line[data-seq='12']").wait_for()
+    assert await first.get_attribute("data-seq") == "12"
+    check(page)
+
+
+@OURS
+async def test_new_messages_are_followed(shown: World, page: Any) -> None:
+    await go(page, "streams/ORDERS/messages", "messages")
+    await page.get_by_role("button", name="Follow").click()
+    await page.get_by_text("New messages appear here").wait_for()
+    await until(lambda: shown.console.sources.followers == 2)
+
+    async def arrived() -> bool:
+        await shown.js.publish(SUBJECT_ATTACK, ATTACK.encode())
+        return bool(await page.locator(".line[data-seq]").count())
+
+    await until(arrived)
+    await unharmed(page)
+    await page.get_by_role("button", name="Following").click()
+    await until(lambda: shown.console.sources.followers == 1)
+
+
+@BOTH
+async def test_streams_and_consumers_are_acted_on(shown: World, page: Any) -> None:
+    js = shown.js
+    pinned = await js.consumer("ORDERS", "pinned")
+    await pinned.fetch(1, group="p")
+    await go(page, "streams/ORDERS/consumers/pinned", "pinned")
+    await act(page, "Unpin p")
+    assert not (await pinned.info()).priority_groups[0].pinned_client_id
+    await go(page, "streams/ORDERS/consumers/work", "work")
+    await act(page, "Pause", seconds="600")
+    assert (await (await js.consumer("ORDERS", "work")).info()).paused
+    await act(page, "Resume")
+    await act(page, "Reset", confirm="work", sequence="20")
+    assert (await (await js.consumer("ORDERS", "work")).info()).num_pending == 12
+    await act(page, "Delete", confirm="work")
+    await go(page, "streams/ORDERS", "ORDERS")
+    await act(page, "Purge", confirm="ORDERS", keep="5")
+    assert (await (await js.stream("ORDERS")).info()).state.messages == 5
+    await act(page, "Delete", confirm="ORDERS")
+    await page.locator("main h2", has_text="Streams").wait_for()
+    assert "ORDERS" not in [name async for name in js.stream_names()]
+    check(page)
+
+
+@OURS
+async def test_buckets_and_jobs_are_acted_on(
+    shown: World, page: Any, service: httpx2.AsyncClient
+) -> None:
+    bucket = await shown.js.key_value("CONF")
+    await go(page, "buckets/CONF", "CONF")
+    await act(page, "Put a key", key="made.here", value=ATTACK)
+    assert (await bucket.get("made.here")).value == ATTACK.encode()
+    await go(page, "buckets/CONF/made.here", "made.here")
+    await act(page, "Change", value="changed")
+    assert (await bucket.get("made.here")).value == b"changed"
+    await act(page, "Delete", confirm="made.here")
+    assert "made.here" not in await bucket.keys()
+    await go(page, "buckets/CONF", "CONF")
+    await act(page, "Delete the bucket", confirm="CONF")
+    await go(page, "objects/FILES", "FILES")
+    async with page.expect_download() as expected:
+        await page.locator("main td a").first.click()
+    assert (await (await expected.value).path()).read_bytes() == b"content"
+    await act(page, "Delete", confirm=f"notes/{ATTACK}")
+    await act(page, "Delete the bucket", confirm="FILES")
+    await go(page, "jobs/c/k", "k")
+    await act(page, "Requeue")
+    await kill_a_job(service, publish=False)
+    await page.locator("main td a").first.wait_for()
+    await act(page, "Requeue all", confirm="k")
+    await page.get_by_text("No job is dead.").wait_for()
+    await unharmed(page)
+
+
+@OURS
+async def test_a_member_s_instance_steps_down(shown: World, page: Any) -> None:
+    pins: list[int] = []
+
+    async def handle(message: Any) -> None:
+        pins.append(message.generation)
+        message.ack()
+
+    async with elastic.join(shown.js, "ORDERS", "g", "a", handle):
+        await until(lambda: pins)
+        before = pins[-1]
+        await go(page, "groups/elastic/ORDERS/g", "g")
+        await act(page, "Step down a")
+
+        async def changed() -> bool:
+            await shown.js.publish("orders.0", b"")
+            await shown.js.publish("orders.1", b"")
+            await shown.js.publish("orders.2", b"")
+            return pins[-1] != before
+
+        await until(changed)
+    check(page)
+
+
+@OURS
+async def test_keys_reach_everything(shown: World, page: Any) -> None:
+    await page.locator("main h2", has_text="Overview").wait_for()
+    await page.keyboard.press("?")
+    await page.locator("dialog[open]", has_text="filter the table").wait_for()
+    await page.keyboard.press("Escape")
+    await page.locator("dialog[open]").wait_for(state="detached")
+    for key, heading in (("s", "Streams"), ("b", "Buckets"), ("j", "Jobs"), ("o", "Overview")):
+        await page.keyboard.press("g")
+        await page.keyboard.press(key)
+        await page.locator("main h2", has_text=heading).wait_for()
+    await go(page, "streams", "Streams")
+    await page.get_by_label("streams of buckets, too").check()
+    await page.get_by_label("Filter streams").wait_for()
+    await page.locator("main h2").click()
+    await page.keyboard.press("/")
+    await page.keyboard.type("ORDERS-g")
+    await until(lambda: _rows(page, 1))
+    await page.get_by_role("button", name="Dark").click()
+    await page.locator("html[data-theme=dark]").wait_for()
+    check(page)
+
+
+async def _rows(page: Any, count: int) -> bool:
+    return bool(await page.locator("tbody tr").count() == count)
+
+
+@OURS
+async def test_the_password_is_asked_for_and_left(
+    make_world: Callable[..., Any], page: Any
+) -> None:
+    world = await make_world(password="correct horse")
+    await page.goto(world.console.url)
+    await page.get_by_label("Password").fill("wrong horse")
+    await page.get_by_role("button", name="Open").click()
+    await page.get_by_text("that is not the password").wait_for()
+    await page.get_by_label("Password").fill("correct horse")
+    await page.get_by_role("button", name="Open").click()
+    await page.locator("main h2", has_text="Overview").wait_for()
+    assert await page.evaluate("document.cookie") == "", "scripts cannot read the cookie"
+    await page.get_by_role("button", name="Log out").click()
+    await page.get_by_label("Password").wait_for()
+
+
+@OURS
+async def test_what_cannot_be_reached_is_said_and_comes_back(
+    make_world: Callable[..., Any], page: Any
+) -> None:
+    world = await make_world()
+    await page.goto(world.console.url)
+    await page.locator("main h2", has_text="Overview").wait_for()
+    await world.connection.close()
+    await page.get_by_text("The server does not answer").wait_for()
+    check(page)
+
+
+@OURS
+async def test_a_hundred_thousand_messages_are_browsed_without_a_stall(
+    world: World, page: Any, server: Any
+) -> None:
+    stream = await world.js.create_stream(
+        name="BIG", subjects=("big.>",), storage="memory", allow_direct=True
+    )
+    async with world.js.publisher() as publisher:
+        await publisher.send_many((f"big.{n % 10}", b"message %d" % n) for n in range(BROWSED))
+    assert (await stream.info()).state.messages == BROWSED
+    await page.goto(f"{world.console.url}/#/streams/BIG/messages")
+    await page.locator(f".line[data-seq='{BROWSED}']").wait_for()
+    browsed = await page.evaluate(BROWSE, {"until": BROWSED - SCROLLED})
+    assert browsed["reached"], browsed
+    assert browsed["lines"] <= LINES_MAX
+    assert browsed["pause"] <= PAUSE_MS_MAX, browsed
+    await page.get_by_label("From a sequence or a time").fill("50000")
+    await page.get_by_role("button", name="Show").click()
+    await page.locator(".line[data-seq='50000']").wait_for()
+    check(page)
+
+
+BROWSE = """async ({ until }) => {
+  // Scrolls upwards as fast as messages come, and measures the longest pause between two frames.
+  const list = document.querySelector(".list");
+  let pause = 0, lines = 0, before = performance.now();
+  const deadline = before + 90000;
+  for (;;) {
+    await new Promise(requestAnimationFrame);
+    const now = performance.now();
+    pause = Math.max(pause, now - before);
+    before = now;
+    const shown = [...list.querySelectorAll("[data-seq]")].map((line) => Number(line.dataset.seq));
+    lines = Math.max(lines, shown.length);
+    if (shown.some((seq) => seq <= until)) return { reached: true, pause, lines };
+    if (now > deadline) return { reached: false, pause, lines, least: Math.min(...shown) };
+    list.scrollTop = Math.max(0, list.scrollTop - 20000);
+  }
+}"""
