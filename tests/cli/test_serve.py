@@ -349,7 +349,7 @@ def test_settings_can_be_checked_without_serving(
     assert served.end() == 1
     level, text = served.lines[0]
     assert level == "FTL"
-    assert text.startswith(f"{file}:1:1: gateways: unknown or not supported; remove it")
+    assert text.startswith(f"{file}:1:1: gateways: unknown or not supported; did you mean")
 
 
 def test_certificates_of_every_listener_are_looked_at_when_settings_are_checked(
@@ -423,3 +423,11 @@ def test_the_help_of_serve_explains_its_flags() -> None:
     text = run("serve", "--help").stdout
     for flag in ("--addr", "--port", "-js", "-sd", "--http_port", "-DV", "--insecure", "--sync"):
         assert flag in text
+
+
+def test_through_a_link_named_nats_server_it_says_its_version_as_that_does(tmp_path: Path) -> None:
+    link = tmp_path / "nats-server"
+    link.symlink_to(Path(sys.executable).with_name("headrace"))
+    for flag in ("--version", "-v"):
+        done = subprocess.run([link, flag], capture_output=True, text=True, check=True)
+        assert re.fullmatch(r"nats-server: v\d+\.\d+\.\d+\n", done.stdout)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.broker.server import User
+from headrace.cli import main
 from headrace.cli.serve import add_arguments, spell
 from headrace.cli.serve_config import SETTINGS, broker_options, given_flags, read_file
 from headrace.errors import ConfigurationError
@@ -114,7 +115,7 @@ def test_a_file_has_every_setting(tmp_path: Path) -> None:
         ("users = 1", "users: users: not accepted; it must be a list of maps"),
         ("users = [{pass = 'u'}]", "users[0]: users: an entry needs a user and a password"),
         ("pass = 1", "pass: is not accepted; it must be a non-empty text"),
-        ("prot = 1", "no setting 'prot'; accepted are addr, port"),
+        ("x = 1\n", "no setting 'x'; accepted are addr, port"),
         ("port = ", "not a TOML file"),
     ],
 )
@@ -122,7 +123,9 @@ def test_a_wrong_file_is_told_where_and_what_is_accepted(
     tmp_path: Path, text: str, complaint: str
 ) -> None:
     path = write(tmp_path, text)
-    with pytest.raises(ConfigurationError, match=re.escape(f"{path}: {complaint}")):
+    with pytest.raises(
+        ConfigurationError, match=re.escape(f"{path}") + "(:1)?: " + re.escape(complaint)
+    ):
         read_file(path, {})
 
 
@@ -145,3 +148,32 @@ def test_the_documentation_lists_every_setting_with_its_flags() -> None:
     for setting in SETTINGS:
         flags = [f"`{flag}`" for flag in setting.flags] or ["–"]
         assert documented[setting.key] == flags
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "place", "said"),
+    [
+        ("a.toml", "addr = '::1'\n\nprot = 1\n", ":3", "no setting 'prot'; did you mean 'port'?"),
+        ("a.toml", "port = 1\nmax_paylod = 5\n", ":2", "did you mean 'max_payload'?"),
+        ("a.toml", "addr = '::1'\nport = 'x'\n", ":2", "port: 'x' is not accepted"),
+        ("a.toml", "[accounts.A]\njetstreem = true\n", ":2", "did you mean 'jetstream'?"),
+        ("a.conf", "port: 1\n\nmax_paylod: 5\n", ":3:1", "did you mean 'max_payload'?"),
+        ("a.conf", "jetstream { stor_dir: x }", ":1:13", "did you mean 'store_dir'?"),
+        ("a.conf", "accounts { A { jetstreem: on } }", ":1:16", "did you mean 'jetstream'?"),
+    ],
+)
+def test_a_misspelt_setting_is_shown_with_its_line_and_the_nearest_name(
+    tmp_path: Path, name: str, text: str, place: str, said: str
+) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_file(file, {})
+    assert str(caught.value).startswith(f"{file}{place}: ")
+    assert said in str(caught.value)
+
+
+def test_a_misspelt_flag_is_met_with_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["serve", "--http_prot", "1"])
+    assert "no flag --http_prot; did you mean --http_port?" in capsys.readouterr().err

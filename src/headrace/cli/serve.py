@@ -23,7 +23,7 @@ from ..broker.core.options import COMPATIBLE_VERSION
 from ..broker.server import Broker, BrokerOptions
 from ..broker.server.machine import raise_limit
 from ..errors import HeadraceError
-from . import loop_factory
+from . import NATS_SERVER, loop_factory, program_name
 from .serve_config import add_flags, broker_options, given_flags, read_file
 from .serve_files import told_by_files
 from .serve_flags import add_ignored_flags, ignored_flags, spell
@@ -58,12 +58,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="signal a running broker, given its pid or pid file: reload, reopen, ldm, term, quit, stop",
     )
     add_ignored_flags(parser)
-    parser.add_argument("-v", "--version", action="version", version=f"headrace {__version__}")
+    parser.add_argument("-v", "--version", action="version", version=_version())
+
+
+def _version() -> str:
+    """As nats-server says it, if that is the name we were called by."""
+    if program_name() == NATS_SERVER:
+        return f"nats-server: v{COMPATIBLE_VERSION}"
+    return f"headrace {__version__}"
 
 
 def run(args: argparse.Namespace) -> int:
     """Serve, or check the settings. Returns 0 on success, 1 for an error in the settings or the store."""
-    set_up_logging(debug=bool(args.debug or args.trace or args.debug_and_trace))
+    set_up_logging(debug=bool(args.debug or args.debug_and_trace))
     try:
         if args.signal is not None:
             send_signal(args.signal)
@@ -187,7 +194,8 @@ def _reload(broker: Broker, values: dict[str, Any], args: argparse.Namespace) ->
 def _log_as_wanted(values: Mapping[str, Any], args: argparse.Namespace) -> None:
     """Raises ConfigurationError if the log file cannot be written."""
     set_up_logging(
-        debug=bool(values.get("debug") or values.get("trace") or args.debug_and_trace),
+        debug=bool(values.get("debug") or args.debug_and_trace),
+        trace=bool(values.get("trace") or args.debug_and_trace),
         file=values.get("log_file"),
         time=values.get("logtime", True),
         utc=values.get("logtime_utc", False),

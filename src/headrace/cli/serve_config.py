@@ -6,6 +6,7 @@ The names are those a NATS user types. Flags override the file, and the file ove
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from .. import limits
 from ..broker.core.account_options import AccountOptions, AssetLimits
 from ..broker.core.auth.authentication import User
 from ..broker.server.config.accounts import read_accounts, read_asset_limits
-from ..broker.server.config.fields import from_plain
+from ..broker.server.config.fields import from_plain, nearest
 from ..broker.server.config.options import BrokerOptions, TlsOptions, WebSocketOptions
 from ..broker.server.config.users import read_users
 from ..broker.server.config.websocket import read_websocket
@@ -191,28 +192,49 @@ def read_file(path: Path, environ: Mapping[str, str]) -> FileSettings:
         import tomllib  # imported only for a file of this format
 
         try:
-            return FileSettings(settings_of(tomllib.loads(text), path))
+            return FileSettings(settings_of(tomllib.loads(text), path, text))
         except tomllib.TOMLDecodeError as error:
             if path.suffix == ".toml":
                 raise ConfigurationError(f"{path}: not a TOML file: {error}") from error
     return read_nats_file(path, text, environ)
 
 
-def settings_of(document: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The checked values of a TOML document."""
+def settings_of(document: Mapping[str, Any], path: Path, text: str = "") -> dict[str, Any]:
+    """The checked values of a TOML document; ``text`` is its source, for the lines of errors.
+
+    Raises ConfigurationError.
+    """
     settings = {setting.key: setting for setting in SETTINGS}
     values: dict[str, Any] = {}
     for key, value in document.items():
         setting = settings.get(key)
         if setting is None:
-            raise ConfigurationError(
-                f"{path}: no setting {key!r}; accepted are {', '.join(settings)}"
-            )
+            meant = nearest(key, settings) or f"accepted are {', '.join(settings)}"
+            raise ConfigurationError(f"{path}{_line_of(key, text)}: no setting {key!r}; {meant}")
         try:
             values[key] = _checked(setting, value, key)
         except ConfigurationError as error:
-            raise ConfigurationError(f"{path}: {error}") from None
+            line = _line_of(_named_in(str(error)) or key, text) or _line_of(key, text)
+            raise ConfigurationError(f"{path}{line}: {error}") from None
     return values
+
+
+def _named_in(error: str) -> str:
+    """The last name of ``accounts.APP: jetstreem: not supported``: the setting within a table."""
+    found = re.match(r"[\w.\[\]-]+: ([\w-]+):", error)
+    return found[1] if found is not None else ""
+
+
+def _line_of(key: str, text: str) -> str:
+    """``:12`` if the line on which a TOML text sets ``key`` can be told, otherwise nothing."""
+    name = re.escape(key)
+    expression = rf"""^\s*(?:\[+\s*)?(?P<quote>["']?){name}(?P=quote)\s*(?:[=.\]])"""
+    found = [
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.match(expression, line) is not None
+    ]
+    return f":{found[0]}" if found else ""
 
 
 def _checked(setting: Setting, value: Any, name: str) -> Any:

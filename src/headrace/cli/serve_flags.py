@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any, Final
 
 _IGNORED: Final = (
@@ -72,7 +73,13 @@ def spell(arguments: Iterable[str], parser: argparse.ArgumentParser) -> list[str
         found = actions.get(name) if argument.startswith("-") else None
         if found is None:
             if argument.startswith("-"):
-                parser.error(f"no flag {argument.partition('=')[0]}; --help lists those there are")
+                near = get_close_matches(name, actions, 1) if len(name) > 2 else []
+                meant = (
+                    f"did you mean {actions[near[0]][0]}?"
+                    if near
+                    else "--help lists those there are"
+                )
+                parser.error(f"no flag {argument.partition('=')[0]}; {meant}")
             spelt.append(argument)
             continue
         flag, action = found

@@ -8,6 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Final
 
+from ..broker.server.connections.tracing import TRACE
 from ..errors import ConfigurationError
 
 _LABELS: Final = {
@@ -18,6 +19,7 @@ _LABELS: Final = {
     logging.CRITICAL: "FTL",
 }
 _NAMES: Final = ("headrace", "asyncio")
+_TRACING: Final = "headrace.broker.trace"
 
 
 class LogFormatter(logging.Formatter):
@@ -43,9 +45,16 @@ class LogFormatter(logging.Formatter):
 
 
 def set_up_logging(
-    *, debug: bool, file: str | None = None, time: bool = True, utc: bool = False
+    *,
+    debug: bool,
+    trace: bool = False,
+    file: str | None = None,
+    time: bool = True,
+    utc: bool = False,
 ) -> None:
     """Send the log of Headrace and of the event loop to ``file`` or stderr. For our own process only.
+
+    With ``trace`` the protocol of connections made from now on is logged, too.
 
     Raises ConfigurationError if the file cannot be written; the log then stays where it is.
     """
@@ -64,6 +73,7 @@ def set_up_logging(
         logger.handlers[:] = [handler]
         logger.setLevel(level)
         logger.propagate = False
+    logging.getLogger(_TRACING).setLevel(TRACE if trace else logging.WARNING)
     for old in before:
         if isinstance(old, logging.FileHandler):
             old.close()

@@ -258,12 +258,13 @@ def _leftovers(
 ) -> None:
     for key, value in fields.rest():
         if key.lower() not in harmless:
-            _refuse_unknown(prefix + key, value)
+            _refuse_unknown(prefix + key, value, fields.meant(key, harmless))
         settings.warn_of(prefix + key, value)
 
 
-def _refuse_unknown(name: str, value: ConfigValue) -> NoReturn:
+def _refuse_unknown(name: str, value: ConfigValue, meant: str) -> NoReturn:
     raise ConfigurationError(
-        f"{value.place}: {name}: unknown or not supported; remove it to go on without it "
+        f"{value.place}: {name}: unknown or not supported; {meant + ' ' if meant else ''}"
+        f"{'Or remove' if meant else 'remove'} it to go on without it "
         "(docs/configuration.md lists what is accepted)"
     )

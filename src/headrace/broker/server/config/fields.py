@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Final, NoReturn
 
 from ....errors import ConfigurationError
@@ -18,6 +19,12 @@ _DURATION_WORDS: Final = 'a duration in quotes, as "30s", "2m" or "1h30m", or a 
 def refuse(value: ConfigValue, name: str, what: str) -> NoReturn:
     """Raise ConfigurationError about the setting ``name``. The value is not shown: it may be secret."""
     raise ConfigurationError(f"{value.place}: {name}: {what}")
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """``did you mean 'port'?``, if one of the known names is near; or ""."""
+    near = get_close_matches(key, sorted(known), 1)
+    return f"did you mean {near[0]!r}?" if near else ""
 
 
 def from_plain(content: object, name: str, file: str) -> ConfigValue:
@@ -45,6 +52,7 @@ class Fields:
         if not isinstance(value.content, ConfigMap):
             refuse(value, name, "not accepted; it must be a map, { … }")
         self._values: dict[str, tuple[str, ConfigValue]] = {}
+        self._asked: set[str] = set()
         for key, inner in value.content.items():
             earlier = self._values.get(key.lower())
             if earlier is not None:
@@ -53,6 +61,7 @@ class Fields:
 
     def take(self, *names: str) -> ConfigValue | None:
         """The value under one of these names of one setting."""
+        self._asked.update(names)
         found = [self._values.pop(name)[1] for name in names if name in self._values]
         if len(found) > 1:
             refuse(found[1], names[0], f"given twice; {' and '.join(names)} are the same setting")
@@ -60,6 +69,7 @@ class Fields:
 
     def peek(self, *names: str) -> ConfigValue | None:
         """The value under one of these names; it still has to be taken."""
+        self._asked.update(names)
         return next((self._values[name][1] for name in names if name in self._values), None)
 
     def rest(self) -> list[tuple[str, ConfigValue]]:
@@ -69,7 +79,12 @@ class Fields:
     def no_more(self, what: str, within: str = "") -> None:
         """Refuse the first key that nobody took."""
         for key, value in self.rest():
-            refuse(value, within + key, what)
+            meant = self.meant(key)
+            refuse(value, within + key, f"{what}; {meant}" if meant else what)
+
+    def meant(self, key: str, others: Iterable[str] = ()) -> str:
+        """``did you mean 'port'?``, if one of the names asked for, or of ``others``, is near; or ""."""
+        return nearest(key.lower(), [*self._asked, *others])
 
     def text(self, *names: str) -> str | None:
         value = self.take(*names)

@@ -15,6 +15,7 @@ from .... import limits
 from ...core.net.session import Session
 from ...core.peer import Peer
 from ..tls import Handshake, certificate_names, current_handshake, start_tls
+from .tracing import Trace, trace_of, who
 
 if TYPE_CHECKING:
     from .pump import Pump
@@ -50,6 +51,7 @@ class Connection(asyncio.Protocol):
         self._early: list[bytes] = []  # what came while the connection was being upgraded
         self._transport: asyncio.Transport | None = None
         self._session: Session | None = None
+        self._trace: Trace | None = None
         self.is_waiting = False
         self._left: str | None = None  # why the client is gone, while what it said is still handled
         self._reading_held = False
@@ -70,6 +72,8 @@ class Connection(asyncio.Protocol):
             return
         parts = session.take_output()
         if parts and not self._finishing:
+            if self._trace is not None:
+                self._trace.said(parts)
             if len(parts) == 1:
                 transport.write(parts[0])
             elif sum(map(len, parts)) <= JOIN_BYTES_MAX:
@@ -123,8 +127,9 @@ class Connection(asyncio.Protocol):
         peer.certificate = certificate_names(transport)
         session = self._pump.hub.connect(peer)
         self._session = session
+        self._trace = trace_of(session)
         self._pump.connections[session.client_id] = self
-        logger.debug("%s:%s - cid:%d - Client connection created", host, port, session.client_id)
+        logger.debug("%s - Client connection created", who(session))
         if self._pump.reading_paused:
             self.hold_reading(True)
         # INFO has to be on its way before the client, or a TLS handshake, says anything.
@@ -141,6 +146,8 @@ class Connection(asyncio.Protocol):
         if self._upgrading is not None:
             self._early.append(data)
             return
+        if self._trace is not None:
+            self._trace.heard(data)
         self._pump.slices.begin()
         self._handle(session, data)
 
@@ -197,7 +204,7 @@ class Connection(asyncio.Protocol):
                 session.receive(data)
         except Exception:
             # A fault of ours: this client cannot be told what became of its messages.
-            logger.exception("cid:%d - failed while handling a client's data", session.client_id)
+            logger.exception("%s - failed while handling a client's data", who(session))
             session.close("Internal Error")
         if session.holds_input or self._reading_paused:
             self._see_to_input(session)
@@ -214,9 +221,7 @@ class Connection(asyncio.Protocol):
         session.disconnected(reason)
         session.take_output()
         self._pump.connections.pop(session.client_id, None)
-        logger.debug(
-            "cid:%d - Client connection closed: %s", session.client_id, session.close_reason
-        )
+        logger.debug("%s - Client connection closed: %s", who(session), session.close_reason)
         self._pump.wake()
         self.gone.set()
 
@@ -245,15 +250,15 @@ class Connection(asyncio.Protocol):
             # Once the alert is written: the client reads it to its end, and leaves.
             self._pump.loop.call_soon(_say_no_more, transport)
 
-        host, port = session.peer.host, session.peer.port
-        who = f"{host}:{port} - cid:{session.client_id}"
-        current_handshake.set(Handshake(who, failed))  # of this task, and of what it begins
+        current_handshake.set(
+            Handshake(who(session), failed)
+        )  # of this task, and of what it begins
         try:
             upgraded = await start_tls(
                 transport, self, context, timeout_s=self._tls_timeout, early=self._early
             )
         except (OSError, EOFError) as error:
-            logger.debug("cid:%d - TLS handshake error: %s", session.client_id, error)
+            logger.debug("%s - TLS handshake error: %s", who(session), error)
             transport.abort()
             self.connection_lost(error)
             return

@@ -16,6 +16,7 @@ from ....wire.frames import Frame
 from ....wire.inprocess import Chunk, ClientEnd
 from ...core.net.inprocess import InProcessSession
 from ...core.peer import Peer
+from .tracing import who
 
 if TYPE_CHECKING:
     from .pump import Pump
@@ -122,7 +123,7 @@ class InProcessConnection:
                 session.receive_chunks(chunks)
         except Exception:
             # A fault of ours: this client cannot be told what became of its messages.
-            logger.exception("cid:%d - failed while handling a client's data", session.client_id)
+            logger.exception("%s - failed while handling a client's data", who(session))
             session.close("Internal Error")
         if session.wants_slice:
             self._pump.slices.ask(self)
@@ -174,7 +175,7 @@ class InProcessConnection:
         session.disconnected(self._why)
         session.take_output()
         self._pump.connections.pop(session.client_id, None)
-        logger.debug("cid:%d - Client connection closed: %s", session.client_id, self._why)
+        logger.debug("%s - Client connection closed: %s", who(session), self._why)
         self._pump.wake()
         self._pump.loop.call_soon(self._tell)
 

@@ -1,0 +1,123 @@
+"""The protocol of a connection as log lines, in nats-server's form, and who a client is in any line.
+
+Nothing is traced unless the logger ``headrace.broker.trace`` is enabled for the level ``TRACE`` when the
+client connects. What is traced is read a second time, beside the session: it costs those who ask for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import TYPE_CHECKING, Final
+
+from ....wire import Parser
+from ....wire.frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, SUB, UNSUB, Frame
+
+if TYPE_CHECKING:
+    from ...core.net.session import Session
+
+__all__ = ["TRACE", "Trace", "quoted", "trace_of", "who"]
+
+TRACE: Final = 5
+"""The level, below DEBUG."""
+
+_logger = logging.getLogger("headrace.broker.trace")
+_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\r": "\\r", "\n": "\\n", "\t": "\\t"}
+_SECRETS: Final = re.compile(
+    rb'("(?:pass|auth_token|sig|jwt)"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE
+)
+_PAYLOAD_MAX: Final = 64 * 1024 * 1024  # what the session refuses is traced up to here
+_LINE_MAX: Final = 64 * 1024
+_WORDS: Final = {PING: "PING", PONG: "PONG", OK: "+OK"}
+
+
+def who(session: Session) -> str:
+    """The client as log lines name it: ``127.0.0.1:4222 - cid:5 - "v1.0:python:orders"``."""
+    peer, options = session.peer, session.options
+    line = (
+        f"{peer.host}:{peer.port} - cid:{session.client_id}"
+        if peer.host
+        else f"cid:{session.client_id}"
+    )
+    version = f"v{options.version}" if options.version else ""
+    said = ":".join(filter(None, (version, options.lang, options.name)))
+    return f"{line} - {quoted(said)}" if said else line
+
+
+def quoted(text: str) -> str:
+    """Text in quotes on one line: nothing in it can end the line, or command a terminal."""
+    shown = []
+    for character in text:
+        if character in _ESCAPES:
+            shown.append(_ESCAPES[character])
+        elif character.isprintable():
+            shown.append(character)
+        elif "\udc80" <= character <= "\udcff":  # a byte that is no UTF-8
+            shown.append(f"\\x{ord(character) - 0xDC00:02x}")
+        else:
+            code = ord(character)
+            shown.append(f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}")
+    return f'"{"".join(shown)}"'
+
+
+def trace_of(session: Session) -> Trace | None:
+    """The trace of a new connection, if anybody wants one."""
+    return Trace(session) if _logger.isEnabledFor(TRACE) else None
+
+
+class Trace:
+    """Writes a line for everything that goes over one connection."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._heard = Parser.for_server(max_payload=_PAYLOAD_MAX, max_control_line=_LINE_MAX)
+        self._said = Parser.for_client()
+
+    def heard(self, data: bytes) -> None:
+        """Bytes of the client; call it before they are handled."""
+        for frame in self._heard.feed(data):
+            self._line("<<-", frame)
+
+    def said(self, parts: list[bytes]) -> None:
+        """Bytes to the client."""
+        for frame in self._said.feed(b"".join(parts)):
+            if frame[0] != INFO:
+                self._line("->>", frame)
+
+    def _line(self, direction: str, frame: Frame) -> None:
+        name = who(self._session)
+        _logger.log(TRACE, "%s - %s [%s]", name, direction, _command(frame))
+        body = frame[-2] + frame[-1] if frame[0] in (PUB, MSG) else b""
+        if body:
+            payload = body.decode(errors="surrogateescape")
+            _logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", name, direction, quoted(payload))
+
+
+def _command(frame: Frame) -> str:
+    """The line of the protocol, without the secrets of CONNECT."""
+    op = frame[0]
+    if op == CONNECT:
+        line = b"CONNECT " + _SECRETS.sub(rb'\1"[REDACTED]"', frame[1])
+    elif op == PUB:
+        line = _message(b"PUB", frame[1], b"", frame[2], frame[3], frame[4])
+    elif op == MSG:
+        line = _message(b"MSG", frame[1], frame[2], frame[3], frame[4], frame[5])
+    elif op == SUB:
+        line = b" ".join(filter(None, (b"SUB", *frame[1:])))
+    elif op == UNSUB:
+        line = b"UNSUB %b" % frame[1] + (b" %d" % frame[2] if frame[2] else b"")
+    elif op == ERR:
+        line = b"-ERR '%b'" % frame[1].encode(errors="surrogateescape")
+    elif op == BAD:
+        line = b"not the NATS protocol: %b" % str(frame[1]).encode(errors="replace")
+    else:
+        return _WORDS[op]
+    return quoted(line.decode(errors="surrogateescape"))[1:-1].replace('\\"', '"')
+
+
+def _message(
+    verb: bytes, subject: bytes, sid: bytes, reply: bytes, headers: bytes, payload: bytes
+) -> bytes:
+    sizes = [b"%d" % len(headers)] if headers else []
+    sizes.append(b"%d" % (len(headers) + len(payload)))
+    return b" ".join(filter(None, (b"H" + verb if headers else verb, subject, sid, reply, *sizes)))
