@@ -129,6 +129,9 @@ _OTHERWISE = {
             ),
         )
     ],
+    "Service.add_endpoint": [
+        ("a plain or a coroutine function.", "a plain function, on a thread of its own."),
+    ],
     "Subscription": [
         ("Messages wait in", "To be iterated by one thread at a time. Messages wait in")
     ],

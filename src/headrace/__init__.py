@@ -56,6 +56,14 @@ if TYPE_CHECKING:
     from .client.objects.store import ObjectStore
     from .client.publish.atomic_batch import AtomicBatch, BatchRefusedError
     from .client.publish.publisher import Publisher, PublishError, PublishFailure
+    from .client.services import (
+        EndpointInfo,
+        EndpointStats,
+        Service,
+        ServiceGroup,
+        ServiceInfo,
+        ServiceStats,
+    )
     from .client.subscription import Subscription
     from .embedded import Broker
     from .errors import (
@@ -76,6 +84,7 @@ if TYPE_CHECKING:
         ProtocolError,
         PullError,
         ServerError,
+        ServiceError,
         SlowConsumerError,
         StreamNotFoundError,
     )
@@ -105,6 +114,8 @@ __all__ = [
     "Context",
     "DirectBatch",
     "DisconnectedError",
+    "EndpointInfo",
+    "EndpointStats",
     "Entry",
     "ErrorCode",
     "ExternalStream",
@@ -143,6 +154,11 @@ __all__ = [
     "PullError",
     "PushSubscription",
     "ServerError",
+    "Service",
+    "ServiceError",
+    "ServiceGroup",
+    "ServiceInfo",
+    "ServiceStats",
     "SlowConsumerError",
     "Stream",
     "StreamConfig",
@@ -169,10 +185,16 @@ _HOMES = {  # of what is neither an error nor in ``headrace.client``
     "ConsumerConfig": "api.consumers",
     "ConsumerFields": "api.keywords",
     "ConsumerInfo": "api.consumers",
+    "EndpointInfo": "client.services",
+    "EndpointStats": "client.services",
     "ErrorCode": "api.error_codes",
     "ExternalStream": "api.streams",
     "OrderedConsumerFields": "api.keywords",
     "PubAck": "api.messages",
+    "Service": "client.services",
+    "ServiceGroup": "client.services",
+    "ServiceInfo": "client.services",
+    "ServiceStats": "client.services",
     "StreamConfig": "api.streams",
     "StreamConsumerSource": "api.streams",
     "StreamFields": "api.keywords",

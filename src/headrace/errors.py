@@ -13,6 +13,7 @@ HeadraceError
 ├── ServerError                 the server sent -ERR
 ├── TimeoutError_               no answer came in time (also a builtin TimeoutError)
 ├── NoRespondersError           the subject of a request has no subscriber
+├── ServiceError                who answered a request says that it failed: code, description
 ├── JetStreamApiError           the server rejected it: code, err_code, description
 │   ├── ConsumerNotFoundError   … as there is no such consumer
 │   └── StreamNotFoundError     … as there is no such stream
@@ -50,6 +51,7 @@ __all__ = [
     "ProtocolError",
     "PullError",
     "ServerError",
+    "ServiceError",
     "SlowConsumerError",
     "StoreError",
     "StoreFailedError",
@@ -122,6 +124,28 @@ class TimeoutError_(HeadraceError, builtins.TimeoutError):  # noqa: N801, N818
 
 class NoRespondersError(HeadraceError):
     """The request has no responders: no subscriber on its subject (status 503)."""
+
+
+class ServiceError(HeadraceError):
+    """Who answered a request says that it failed.
+
+    A handler raises it to tell its requester; what else it raises arrives as one with code 500 that names
+    the class of the error, and no more of it.
+
+    Attributes:
+        code: a number of the service's choice, as 404.
+        description: a sentence.
+        payload: what came with it.
+    """
+
+    def __init__(self, code: int, description: str, payload: bytes = b"") -> None:
+        super().__init__(code, description, payload)
+        self.code = code
+        self.description = description
+        self.payload = payload
+
+    def __str__(self) -> str:
+        return f"{self.description} (code {self.code})"
 
 
 class JetStreamApiError(HeadraceError):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ..errors import ConfigurationError, ConnectionClosedError, TimeoutError_
-from ..subjects import check_pattern, check_subject
+from ..subjects import check_pattern, check_subject, is_valid_subject
 from ..wire.encode import pub
 from .events import Event
 from .jetstream.consume import Consumption
-from .message import HeadersLike, Message, header_block, payload_bytes
+from .message import HeadersLike, Message, header_block, payload_bytes, raise_if_failed
 from .metrics import ConnectionStats, stats_of
 from .net.handshake import ServerInfo, parse_servers
 from .net.options import Options
@@ -23,6 +23,7 @@ from .subscription import PENDING_BYTES_DEFAULT, PENDING_MESSAGES_DEFAULT, Subsc
 if TYPE_CHECKING:
     from .jetstream_context import JetStream
     from .net.connect_options import ConnectOptions
+    from .services.service import Service
 
 DEFAULT_SERVER: Final = "nats://127.0.0.1:4222"
 
@@ -211,6 +212,7 @@ class Connection:
             NoRespondersError: nobody listens on the subject.
             TimeoutError: no answer in time.
             DisconnectedError: the connection was lost before the answer came.
+            ServiceError: who answered says that it failed.
         """
         self._session.check_subject(subject)
         if type(payload) is not bytes:
@@ -221,6 +223,8 @@ class Connection:
         self._session.check_size(len(block) + len(payload))
         seconds = self._session.options.request_timeout if timeout is None else timeout
         answer = await self._session.requests.ask(subject, block, payload, seconds)
+        if answer[4]:
+            raise_if_failed(answer)
         return Message(self._session, answer)
 
     # Subscribing
@@ -233,6 +237,7 @@ class Connection:
         callback: Callable[[Message], object] | None = None,
         pending_messages: int = PENDING_MESSAGES_DEFAULT,
         pending_bytes: int = PENDING_BYTES_DEFAULT,
+        answer_errors: bool | None = None,
     ) -> Subscription:
         """Receive the messages whose subject matches ``subject`` (``*`` and ``>`` are wildcards).
 
@@ -241,8 +246,11 @@ class Connection:
             callback: called with each message: a plain function at once, on the event loop; a coroutine
                 function one message after the other. Without it, iterate the subscription.
             pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
+            answer_errors: whether a callback that raises answers whoever asked, with ServiceError; None:
+                if there is a queue, or ``subject`` has no wildcards. False is for who only listens.
         """
         check_pattern(subject.encode())
+        is_literal = is_valid_subject(subject.encode())
         if queue:
             check_subject(queue.encode())
         if not self._session.state.may_subscribe:
@@ -256,6 +264,7 @@ class Connection:
             queue,
             pending_messages=pending_messages,
             pending_bytes=pending_bytes,
+            answer_errors=bool(queue) or is_literal if answer_errors is None else answer_errors,
         )
         if callback is not None:
             subscription.start(callback)
@@ -279,6 +288,38 @@ class Connection:
         return JetStream(
             self, domain=domain, prefix=prefix, timeout=timeout, delivery_timeout=delivery_timeout
         )
+
+    async def add_service(
+        self,
+        name: str,
+        *,
+        version: str,
+        description: str = "",
+        metadata: Mapping[str, str] | None = None,
+        queue: str | None = "q",
+    ) -> Service:
+        """A service that other clients find by its name, and whose endpoints answer requests.
+
+        Args:
+            name: letters, digits, ``-`` and ``_``; instances of one service have the same.
+            version: a semantic version, as ``1.0.0``.
+            description, metadata: what others are told of it.
+            queue: the queue group of its endpoints, of whose members one answers each request; None is none.
+
+        Raises:
+            ConfigurationError, InvalidSubjectError: an argument is wrong.
+        """
+        from .services.service import Service
+
+        service = Service(
+            self,
+            name,
+            version=version,
+            description=description,
+            metadata=metadata,
+            queue=queue,
+        )
+        return await service._start()
 
     # Beginning and end
 

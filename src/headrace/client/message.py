@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from ..errors import ConfigurationError
+from ..errors import ConfigurationError, ServiceError
 from ..wire.encode import pub
 from ..wire.frames import Frame
 from ..wire.headers import Headers as Headers  # part of a message, for those who handle one
@@ -57,6 +57,35 @@ def payload_bytes(payload: object) -> bytes:
     raise ConfigurationError(
         f"a payload is {type(payload).__name__}; accepted are bytes, bytearray and memoryview{how}"
     )
+
+
+ERROR: Final = "Nats-Service-Error"
+ERROR_CODE: Final = "Nats-Service-Error-Code"
+_FAILED: Final = b"Nats-Service-Error"
+_DESCRIPTION_MAX: Final = 1024
+
+
+def error_response(message: MessageView, error: Exception) -> bytes:
+    """The command that answers with an error: its own words if it was raised to be told, else its class.
+
+    The headers are those of services (ADR-32).
+    """
+    code, text, payload = 500, type(error).__name__, b""
+    if isinstance(error, ServiceError):
+        code, text, payload = error.code, error.description, error.payload
+    line = " ".join(text.split())[:_DESCRIPTION_MAX]  # a header is one line
+    return message._response(payload, {ERROR: line, ERROR_CODE: str(code)})
+
+
+def raise_if_failed(frame: Frame) -> None:
+    """Raise ServiceError if the answer to a request says that it failed."""
+    if _FAILED not in frame[4]:
+        return
+    headers = parse_headers(frame[4])
+    code = headers.get(ERROR_CODE)
+    if code is not None:
+        number = int(code) if code.isascii() and code.isdigit() else 500
+        raise ServiceError(number, headers.get(ERROR) or "", frame[5])
 
 
 class MessageView(msgspec.Struct, eq=False):

@@ -8,11 +8,18 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from ..errors import ConfigurationError, ConnectionClosedError, SlowConsumerError, TimeoutError_
+from ..errors import (
+    ConfigurationError,
+    ConnectionClosedError,
+    HeadraceError,
+    ServiceError,
+    SlowConsumerError,
+    TimeoutError_,
+)
 from ..wire.encode import unsub
 from ..wire.frames import Frame
 from .callbacks import CALLBACK_ERRORS, as_exception, await_result, check_callback, gives_coroutines
-from .message import Message
+from .message import Message, MessageView, error_response
 
 if TYPE_CHECKING:
     from .net.session import Session
@@ -47,6 +54,7 @@ class Subscription:
         *,
         pending_messages: int = PENDING_MESSAGES_DEFAULT,
         pending_bytes: int = PENDING_BYTES_DEFAULT,
+        answer_errors: bool = False,
     ) -> None:
         if pending_messages < 1 or pending_bytes < 1:
             raise ConfigurationError(
@@ -56,6 +64,7 @@ class Subscription:
         self.subject = subject
         self.queue = queue
         self.dropped = 0
+        self._answers_errors = answer_errors
         self._session = session
         self._frames: deque[Frame] = deque()
         self._bytes = 0
@@ -214,47 +223,59 @@ class Subscription:
         else:
             self._route.receive = self._call
 
-    def _start_worker(self, first: Awaitable[object] | None) -> None:
+    def _start_worker(self, first: tuple[Awaitable[object], Message] | None) -> None:
         """Await what the callback gives, one message after the other, beginning with ``first``."""
         self._route.receive = self._receive
         self._worker = asyncio.create_task(self._work(first), name=f"subscription {self.subject}")
 
-    async def _work(self, first: Awaitable[object] | None) -> None:
+    async def _work(self, first: tuple[Awaitable[object], Message] | None) -> None:
         callback, session = self._callback, self._session
         assert callback is not None
         try:
             if first is not None:
-                await self._await(first)
+                await self._await(first[0], first[1])
             async for message in self:
                 try:
                     result = callback(message)
                 except CALLBACK_ERRORS as error:
-                    session.report(as_exception(error))
+                    self._failed(message, as_exception(error))
                     continue
                 if inspect.isawaitable(result):
-                    await self._await(result)
+                    await self._await(result, message)
         finally:
             if not self._over:  # the task was cancelled
                 session.close_route(self._route)
                 self.end()
 
-    async def _await(self, result: Awaitable[object]) -> None:
+    async def _await(self, result: Awaitable[object], message: Message) -> None:
         try:
             await await_result(result)
         except Exception as error:
+            self._failed(message, error)
+
+    def _failed(self, message: MessageView, error: Exception) -> None:
+        """The callback raised: tell whoever asked, and report what was not meant for them."""
+        answers = self._answers_errors and bool(message.reply)
+        if not answers or not isinstance(error, ServiceError):
             self._session.report(error)
+        if answers:
+            try:
+                self._session.send(error_response(message, error))
+            except HeadraceError as second:  # closed, or more than may wait
+                self._session.report(second)
 
     def _call(self, frames: list[Frame]) -> None:
         callback, session, kind = self._callback, self._session, self._message_type
         assert callback is not None
         for index, frame in enumerate(frames, 1):
+            message = kind(session, frame)
             try:
-                result = callback(kind(session, frame))
+                result = callback(message)
             except CALLBACK_ERRORS as error:
-                session.report(as_exception(error))
+                self._failed(message, as_exception(error))
                 continue
             if result is not None and inspect.isawaitable(result):  # a lambda around a coroutine
-                self._start_worker(result)
+                self._start_worker((result, message))
                 self._count(frames[:index])
                 self._receive(frames[index:])
                 return

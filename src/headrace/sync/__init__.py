@@ -31,6 +31,7 @@ from ..client.blocking.objectstore import ObjectReader, ObjectStore
 from ..client.blocking.ordered import OrderedConsumer
 from ..client.blocking.publisher import Publisher
 from ..client.blocking.push import PushSubscription
+from ..client.blocking.services import Service, ServiceGroup
 from ..client.blocking.stream import Stream
 from ..client.blocking.subscription import Subscription
 from ..client.blocking.watch import Watch
@@ -57,6 +58,8 @@ __all__ = [
     "OrderedConsumer",
     "Publisher",
     "PushSubscription",
+    "Service",
+    "ServiceGroup",
     "Stream",
     "Subscription",
     "Watch",

@@ -19,6 +19,7 @@ from .jetstream import JetStream
 from .loop_thread import LoopThread, callback_here, iterate
 from .messages import Message
 from .methods import Blocking, anywhere, blocking, calling, returning, wrapping
+from .services import Service
 from .subscription import Subscription
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ class Connection(Blocking):
         callback: Callable[[Message], object] | None = None,
         pending_messages: int = PENDING_MESSAGES_DEFAULT,
         pending_bytes: int = PENDING_BYTES_DEFAULT,
+        answer_errors: bool | None = None,
     ) -> Subscription:
         """Receive the messages whose subject matches ``subject`` (``*`` and ``>`` are wildcards).
 
@@ -159,15 +161,22 @@ class Connection(Blocking):
             callback: called with each message: a plain function, on a thread of the subscription's own, one
                 message after the other. Without it, iterate the subscription.
             pending_messages, pending_bytes: how much may wait to be taken; see ``Subscription``.
+            answer_errors: whether a callback that raises answers whoever asked, with ServiceError; None:
+                if there is a queue, or ``subject`` has no wildcards. False is for who only listens.
         """
         check_plain("callback", callback)
         making = self._inner.subscribe(
-            subject, queue=queue, pending_messages=pending_messages, pending_bytes=pending_bytes
+            subject,
+            queue=queue,
+            pending_messages=pending_messages,
+            pending_bytes=pending_bytes,
+            answer_errors=answer_errors,
         )
         return Subscription(self._thread, self._thread.run(making))._start(callback)
 
     new_inbox = calling(AioConnection.new_inbox)
     jetstream = wrapping(JetStream, anywhere(AioConnection.jetstream))
+    add_service = returning(Service, AioConnection.add_service)
 
     # Beginning and end
 

@@ -199,9 +199,10 @@ def call_on_thread(
     messages: Iterator[T],
     callback: Callable[[T], object],
     thread: LoopThread,
+    failed: Callable[[T, Exception], None] | None = None,
 ) -> None:
     """Call back with each message of ``inner`` on a new thread, until they end; whoever drains or stops
-    ``inner`` waits for that. Errors go to ``thread.on_error``."""
+    ``inner`` waits for that. Errors go to ``failed``, or to ``thread.on_error``."""
 
     async def adopt() -> asyncio.Future[None]:
         inner._worker = asyncio.get_running_loop().create_future()
@@ -216,7 +217,10 @@ def call_on_thread(
                 try:
                     callback(message)
                 except Exception as error:
-                    thread.report(error)
+                    if failed is None:
+                        thread.report(error)
+                    else:
+                        failed(message, error)
         except (ConnectionClosedError, PullError):
             return  # the end; whoever waits for it gets the reason
         finally:

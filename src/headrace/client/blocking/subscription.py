@@ -100,8 +100,12 @@ class Subscription(Blocking):
         """Call back with each message on a thread of its own."""
         if callback is not None:
             name = f"subscription {self._inner.subject}"
-            call_on_thread(name, self._inner, self, callback, self._thread)
+            call_on_thread(name, self._inner, self, callback, self._thread, self._failed)
         return self
+
+    def _failed(self, message: Any, error: Exception) -> None:
+        """The callback raised: tell whoever asked, and report it, on the loop."""
+        self._thread.post(lambda: self._inner._failed(message, error))
 
     # Ending
 
