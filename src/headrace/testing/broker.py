@@ -12,9 +12,12 @@ import asyncio
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 from ..broker.server import Broker
+
+if TYPE_CHECKING:
+    from ..broker.server.config.keywords import BrokerSettings
 
 __all__ = ["BrokerThread"]
 
@@ -26,7 +29,7 @@ class BrokerThread:
     everything is written to disk and closed.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, **settings: Unpack[BrokerSettings]) -> None:
         self._settings = settings
         self._thread = threading.Thread(target=self._main, name="headrace-broker", daemon=True)
         self._ready = threading.Event()

@@ -1,0 +1,84 @@
+"""The pytest plugin: a broker and connections to it as fixtures. Installed with Headrace.
+
+One broker runs per session (with pytest-xdist: per worker), in memory, on a thread of its own. Each test
+finds it empty. Nothing is imported before a test asks for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from headrace import BrokerSettings, ConnectOptions, sync
+
+__all__ = [
+    "headrace_broker",
+    "headrace_session_broker",
+    "headrace_settings",
+    "headrace_sync_connection",
+]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Offer ``headrace_connection``: what makes asyncio fixtures is known only now."""
+    kind = "asyncio" if config.pluginmanager.hasplugin("asyncio") else "plain"
+    fixtures = importlib.import_module(f".{kind}_fixture", __package__)
+    config.pluginmanager.register(fixtures, "headrace-connection")
+
+
+def login_of(settings: BrokerSettings, name: str = "test") -> ConnectOptions:
+    """The options of a client: its name, and what lets it in, if the settings name one user or a token."""
+    login: ConnectOptions = {"name": name}
+    if user := settings.get("user"):
+        login["user"], login["password"] = user, settings.get("password") or ""
+    if token := settings.get("token"):
+        login["token"] = token
+    return login
+
+
+@pytest.fixture(scope="session")
+def headrace_settings() -> BrokerSettings:
+    """The settings of the broker, for a ``conftest.py`` to override: in memory, on any free port."""
+    return {"sync": "os"}
+
+
+@pytest.fixture(scope="session")
+def headrace_session_broker(headrace_settings: BrokerSettings) -> Iterator[sync.Broker]:
+    """The broker of the session, which is not emptied; for fixtures that live as long."""
+    from headrace import sync
+
+    with sync.Broker(**headrace_settings) as broker:
+        yield broker
+
+
+@pytest.fixture
+def headrace_broker(
+    headrace_session_broker: sync.Broker, headrace_settings: BrokerSettings
+) -> Iterator[sync.Broker]:
+    """A broker without streams: ``client_url`` is for clients, ``connect()`` for blocking calls.
+
+    The broker is the session's. What streams, buckets and consumers a test leaves are deleted after it.
+    """
+    from headrace import StreamNotFoundError
+
+    yield headrace_session_broker
+    login = login_of(headrace_settings, "headrace.testing")
+    with headrace_session_broker.connect(**login) as connection:
+        js = connection.jetstream()
+        for name in list(js.stream_names()):
+            with suppress(StreamNotFoundError):  # what the test left running deletes, too
+                js.delete_stream(name)
+
+
+@pytest.fixture
+def headrace_sync_connection(
+    headrace_broker: sync.Broker, headrace_settings: BrokerSettings
+) -> Iterator[sync.Connection]:
+    """A blocking connection to ``headrace_broker``, with the login of the settings."""
+    with headrace_broker.connect(**login_of(headrace_settings)) as connection:
+        yield connection
