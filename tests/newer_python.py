@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["newer_python", "newer_python_or_reason"]
+__all__ = ["environment_of", "newer_python", "newer_python_or_reason"]
 
 NEEDED = (3, 13)
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +38,7 @@ def newer_python() -> Path:
 @cache
 def newer_python_or_reason() -> Path | str:
     """The interpreter of the environment, or why there is none."""
-    base = _interpreter()
+    base = _interpreter(NEEDED)
     if base is None:
         return "there is no Python 3.13 or newer, which natsio-pcgroups needs, on PATH or below ~/.pyenv"
     wanted = hashlib.sha256(REQUIREMENTS.read_bytes() + str(base).encode()).hexdigest()
@@ -57,6 +57,30 @@ def newer_python_or_reason() -> Path | str:
     return python
 
 
+def environment_of(minor: int) -> Path:
+    """The interpreter of an environment of Python 3.``minor`` with msgspec, as it is locked; skips the test
+    that asks where there can be none."""
+    base = _interpreter((3, minor), exactly=True)
+    if base is None:
+        pytest.skip(f"there is no Python 3.{minor} on PATH or below ~/.pyenv")
+    lines = (ROOT / "requirements" / "lock.txt").read_text()
+    wanted = lines[lines.index("\nmsgspec==") + 1 :].split("\n    #", 1)[0] + "\n"
+    place = Path(sys.prefix) / f"python-3.{minor}"
+    python, stamp, needed = place / "bin" / "python", place / "installed", place / "needed.txt"
+    with (place.parent / f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text() == f"{base}\n{wanted}":
+            return python
+        try:
+            _run([base, "-m", "venv", "--clear", "--without-pip", place])
+            needed.write_text(wanted)
+            _run([*PIP, "--python", python, "install", *OPTIONS, "-r", needed])
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            pytest.skip(f"msgspec could not be installed for Python 3.{minor}: {_words(error)}")
+        stamp.write_text(f"{base}\n{wanted}")
+    return python
+
+
 def _run(command: list[str | Path]) -> None:
     subprocess.run(command, check=True, capture_output=True, text=True, timeout=INSTALL_SECONDS)
 
@@ -66,20 +90,21 @@ def _words(error: subprocess.SubprocessError) -> str:
     return said.splitlines()[-1]
 
 
-def _interpreter() -> Path | None:
-    """The first interpreter that is new enough, by asking it: a name on PATH may be a shim of nothing."""
-    named = [f"python3.{minor}" for minor in (13, 14)] + ["python3", "python"]
+def _interpreter(needed: tuple[int, int], *, exactly: bool = False) -> Path | None:
+    """The first interpreter that is new enough, or of exactly this version, by asking it: a name on PATH
+    may be a shim of nothing."""
+    named = [f"python3.{minor}" for minor in range(needed[1], 15)] + ["python3", "python"]
     on_path = [found for name in named if (found := shutil.which(name))]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    below = sorted(pyenv.glob("versions/3.1[3-9]*/bin/python"))
+    below = sorted(pyenv.glob("versions/3.1[0-9]*/bin/python"))
     for candidate in [*map(Path, on_path), *below]:
-        if _is_new_enough(candidate):
+        if _is_new_enough(candidate, needed, "!=" if exactly else "<"):
             return candidate
     return None
 
 
-def _is_new_enough(python: Path) -> bool:
-    program = f"import sys; sys.exit(sys.version_info < {NEEDED})"
+def _is_new_enough(python: Path, needed: tuple[int, int], differs: str) -> bool:
+    program = f"import sys; sys.exit(sys.version_info[:2] {differs} {needed})"
     try:
         asked = subprocess.run(
             [python, "-c", program], capture_output=True, timeout=30, check=False
