@@ -123,7 +123,7 @@ def test_annotations_mean_something(room: str) -> None:
 def test_everything_public_says_what_it_is_for(room: str) -> None:
     assert inspect.getdoc(importlib.import_module(room))
     for name, value in public(room).items():
-        own = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
+        own = value.__doc__
         assert own, name
         assert not own.startswith(f"{value.__name__}("), f"{name}: what a dataclass says of itself"
         assert len(own.split()) > 2, name

@@ -65,6 +65,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TypedDict
 
+from ..field_docs import described
 from .consumers import AckPolicy, DeliverPolicy, PriorityPolicy, ReplayPolicy
 from .streams import (
     Compression, ConsumerLimits, Discard, PersistMode, Placement, Republish, Retention, StorageKind,
@@ -100,6 +101,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from ....field_docs import described
 from ...core.account_options import AccountOptions, AssetLimits
 from ...core.auth.authentication import User
 from ...core.auth.jwt_auth import TokenTrust
@@ -120,6 +122,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypedDict
 
+from ...field_docs import described
 from ..events import Event""",
     )
     fields = fields_of(PACKAGE / "client" / "net" / "options.py", "Options")
@@ -128,7 +131,7 @@ from ..events import Event""",
 
 
 def _class(name: str, about: str, fields: list[Field]) -> str:
-    lines = [f"class {name}(TypedDict, total=False):", f'    """{about}"""', ""]
+    lines = ["@described", f"class {name}(TypedDict, total=False):", f'    """{about}"""', ""]
     for field in fields:
         lines.append(f"    {field.name}: {field.type}")
         if field.description:

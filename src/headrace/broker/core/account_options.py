@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from ...errors import ConfigurationError, InvalidSubjectError
+from ...field_docs import described
 from ...subjects import check_pattern, is_subset, overlaps
 from ...transforms import SubjectTransform
 
@@ -16,6 +17,7 @@ SYSTEM_ACCOUNT: Final = "$SYS"
 Kind = Literal["service", "stream"]
 
 
+@described
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JetStreamLimits:
     """What one account may use; −1 for no limit.
@@ -26,20 +28,39 @@ class JetStreamLimits:
     """
 
     max_memory: int = -1
+    """Bytes of all its streams in memory; -1, the default: any number."""
+
     max_storage: int = -1
+    """Bytes of all its streams in files; -1, the default: any number."""
+
     max_streams: int = -1
+    """How many streams it may have; -1, the default: any number."""
+
     max_consumers: int = -1
+    """How many consumers each of its streams may have; -1, the default: any number."""
+
     max_ack_pending: int = -1
+    """The most ``max_ack_pending`` that a consumer may have; -1, the default: any number."""
+
     max_stream_memory: int = -1
+    """The most ``max_bytes`` of one stream in memory; -1, the default: any number."""
+
     max_stream_storage: int = -1
+    """The most ``max_bytes`` of one stream in files; -1, the default: any number."""
+
     max_bytes_required: bool = False
+    """Whether a stream must have ``max_bytes``; False by default."""
+
     tiers: tuple[tuple[str, JetStreamLimits], ...] = ()
+    """Limits by the replicas of a stream: ``R1``, which is what one node has, ``R3`` …; empty, the
+    default: these here hold."""
 
     def of_one_node(self) -> JetStreamLimits | None:
         """What holds for streams without replicas; None if there must not be any."""
         return dict(self.tiers).get("R1") if self.tiers else self
 
 
+@described
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssetLimits:
     """What a server allows each stream, consumer and batch, of whatever account; 0 for its default.
@@ -49,12 +70,25 @@ class AssetLimits:
     """
 
     max_ack_pending: int = 0
+    """The most ``max_ack_pending`` that a consumer may have; 0, the default: any number."""
+
     max_request_batch: int = 0
+    """The most messages one pull may ask for; 0, the default: any number."""
+
     duplicate_window: float = 0.0
+    """The most seconds of a stream's ``duplicate_window``; 0, the default: any time."""
+
     batches_per_stream: int = 0
+    """How many batches one stream may have open, of each kind; 0, the default: see the limits."""
+
     batches: int = 0
+    """How many batches may be open, of each kind; 0, the default: see the limits."""
+
     batch_messages: int = 0
+    """How many messages an atomic batch may have; 0, the default, is 1,000."""
+
     batch_idle: float = 0.0
+    """Seconds without a message after which a batch is forgotten; 0, the default, is 10 seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +146,7 @@ class Import:
         return SubjectTransform(self.pattern, b".".join(_named(theirs, back)))
 
 
+@described
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountOptions:
     """One account; ``jetstream`` of None: it has no streams.
@@ -120,11 +155,22 @@ class AccountOptions:
     """
 
     name: str
+    """Its name."""
+
     jetstream: JetStreamLimits | None = None
+    """What its streams may use; None, the default: it has no streams."""
+
     exports: tuple[Export, ...] = ()
+    """Subjects that other accounts may import; empty by default."""
+
     imports: tuple[Import, ...] = ()
+    """Subjects of other accounts; empty by default."""
+
     connections_max: int = -1
+    """How many clients the account may have; -1, the default: any number."""
+
     subscriptions_max: int = -1
+    """How many subscriptions the account may have; -1, the default: any number."""
 
 
 def check_accounts(accounts: Iterable[AccountOptions]) -> None:

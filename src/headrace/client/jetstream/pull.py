@@ -16,6 +16,7 @@ from ...api import names
 from ...api.base import encode
 from ...api.consumers import PullRequest
 from ...errors import ConfigurationError
+from ...field_docs import described
 from ...wire.frames import Frame
 from ...wire.headers import header_value, parse_headers
 
@@ -34,6 +35,7 @@ _PIN_LINE_BYTES: Final = len(_PIN_ID) + len(b": \r\n")
 _EMPTY_BLOCK_BYTES: Final = len(b"NATS/1.0\r\n\r\n")
 
 
+@described
 class PriorityOptions(TypedDict, total=False):
     """What a pull from a consumer with priority groups may say.
 
@@ -43,9 +45,16 @@ class PriorityOptions(TypedDict, total=False):
     """
 
     group: str
+    """The priority group to pull for; a consumer with priority groups needs it."""
+
     min_pending: int
+    """With ``overflow``: be served only when at least so many messages wait; 0 by default."""
+
     min_ack_pending: int
+    """With ``overflow``: be served only when at least so many messages wait for their ack; 0 by default."""
+
     priority: int
+    """With ``prioritized``: 0, the default and first, to 9."""
 
 
 # What a status means

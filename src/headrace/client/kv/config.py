@@ -19,6 +19,7 @@ from ...api.streams import (
     SubjectTransformConfig,
 )
 from ...errors import ConfigurationError
+from ...field_docs import described
 from ..jetstream.configuration import bucket_name, bucket_stream, seconds
 
 HISTORY_MAX: Final = 64
@@ -26,10 +27,12 @@ DUPLICATE_WINDOW_MAX_S: Final = 120.0
 STREAM_PREFIX: Final = "KV_"
 
 
+@described
 class KeyValueOptions(TypedDict, total=False):
     """The settings of a key-value bucket; all may be left out."""
 
     description: str
+    """For people; "" by default."""
 
     history: int
     """Revisions kept of each key, 1 (the default) to 64."""
@@ -42,31 +45,32 @@ class KeyValueOptions(TypedDict, total=False):
     so that watchers learn of it; at least 1. 0, the default: neither."""
 
     max_value_size: int
-    """Bytes of one value; -1, the default: no limit."""
+    """The most bytes of one value; -1, the default: no limit."""
 
     max_bytes: int
-    """Of the whole bucket; -1, the default: no limit. A put beyond it fails."""
+    """Bytes of the whole bucket; -1, the default: no limit. A put beyond it fails."""
 
     storage: StorageKind
     """``"file"``, the default, or ``"memory"``."""
 
     num_replicas: int
-    """How many servers of a cluster keep it; 1."""
+    """How many servers of a cluster keep it; 1 by default."""
 
     placement: Placement
-    """Where a cluster should put it."""
+    """Where a cluster should put it; anywhere by default."""
 
     republish: Republish
-    """Publish every change again under another subject."""
+    """Publish every change again under another subject; by default none."""
 
     mirror: StreamSource
-    """Be a read-only copy of another bucket, named by ``name``; puts go to that one."""
+    """Be a read-only copy of another bucket, named by ``name``; puts go to that one. By default it is
+    none."""
 
     sources: Sequence[StreamSource]
-    """Take in what is put into other buckets, named by ``name``, under the same keys."""
+    """Take in what is put into other buckets, named by ``name``, under the same keys; none by default."""
 
     compression: bool
-    """Whether the server compresses it on disk."""
+    """Whether the server compresses it on disk; False by default."""
 
     direct: bool
     """Whether every server that keeps it may answer ``get``, not only its leader: faster, and in a cluster
@@ -76,6 +80,7 @@ class KeyValueOptions(TypedDict, total=False):
     """Whether single keys may have a ttl; True, the default, as nats-py's. It cannot be taken back."""
 
     metadata: Mapping[str, str]
+    """Names and values for people and programs; empty by default."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ...errors import ConfigurationError
+from ...field_docs import described
 from ...subjects import is_valid_subject
 from ..auth.nkeys import KeyPair, read_credentials
 from ..callbacks import check_plain
@@ -37,6 +38,7 @@ _LEAST: Final = (
 )
 
 
+@described
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Options:
     """A connection's settings. Durations are seconds, sizes are bytes.
@@ -46,80 +48,98 @@ class Options:
     """
 
     name: str = ""
-    """Shown by the server in its monitoring."""
+    """Shown by the server in its monitoring; "" by default."""
 
     user: str = field(default="", repr=False)
+    """The name to log in with; "" by default. Credentials in a server's URL come first."""
+
     password: str = field(default="", repr=False)
+    """The password of ``user``; "" by default."""
+
     token: str = field(default="", repr=False)
-    """Credentials; those in a server's URL come first."""
+    """A token to log in with, instead; "" by default."""
 
     nkey_seed: str = field(default="", repr=False)
-    """A user's NKEY seed (``SU…``), instead."""
+    """A user's NKEY seed (``SU…``), instead; "" by default."""
 
     credentials_file: str | Path = ""
-    """A file with a user's JWT and NKEY seed (``.creds``), instead; read again for each connection."""
+    """A file with a user's JWT and NKEY seed (``.creds``), instead; read again for each connection. "" by
+    default."""
 
     tls: ssl.SSLContext | bool = False
-    """True: TLS with the system's trust store. A context: that one. Also on when the URL says
-    ``tls://`` or the server demands it."""
+    """True: TLS with the system's trust store. A context: that one. Also on when the URL says ``tls://``
+    or the server demands it. False by default."""
 
     tls_first: bool = False
-    """Start TLS before the server says a word (its ``handshake_first``)."""
+    """Whether TLS starts before the server says a word (its ``handshake_first``); False by default."""
 
     tls_hostname: str = ""
-    """The name the certificate must carry, when it is not the URL's host."""
+    """The name the certificate must carry, when it is not the URL's host; "" by default."""
 
     connect_timeout: float = 2.0
-    """For one server: TCP, TLS and the handshake together."""
+    """Seconds for one server: TCP, TLS and the handshake together; 2 by default."""
 
     reconnect: bool = True
-    """False: the first lost connection closes this one for good."""
+    """Whether a lost connection is restored; False: the first loss closes it for good. True by default."""
 
     reconnect_wait: float = 0.1
-    """The pause before a server is tried again doubles from here …"""
+    """Seconds of the first pause before a server is tried again, 0.1 by default; each next one is twice as
+    long …"""
 
     reconnect_wait_max: float = 5.0
-    """… up to here, each time with a random part, so that clients do not return all at once."""
+    """… up to so many seconds, 5 by default, and has a random part, so that clients do not return all at
+    once."""
 
     max_reconnect_attempts: int = -1
-    """Attempts per server and outage before it is given up; -1: never."""
+    """Attempts per server and outage before it is given up; -1, the default: never."""
 
     retry_first_connect: bool = False
-    """True: ``connect`` keeps trying as a reconnect does, instead of failing after one round."""
+    """Whether ``connect`` keeps trying as a reconnect does, instead of failing after one round; False by
+    default."""
 
     randomize_servers: bool = True
+    """Whether servers are tried in random order, not in the order given; True by default."""
+
     discover_servers: bool = True
-    """Whether servers named by other servers join the list."""
+    """Whether servers named by other servers join the list; True by default."""
 
     ping_interval: float = 120.0
+    """Seconds between pings to the server; 120 by default."""
+
     max_pings_out: int = 2
-    """With this many unanswered pings the connection counts as lost."""
+    """With so many unanswered pings the connection counts as lost; 2 by default."""
 
     outbound_bytes: int = OUTBOUND_BYTES_DEFAULT
-    """Unsent output above which ``await publish`` waits; four times as much is the hard limit, at
-    which ``publish_nowait`` raises BufferFullError."""
+    """Bytes of unsent output above which ``await publish`` waits, 8 MiB by default; four times as much is
+    the hard limit, at which ``publish_nowait`` raises BufferFullError."""
 
     reconnect_buffer_bytes: int = RECONNECT_BUFFER_BYTES_DEFAULT
-    """How much may be published while disconnected; one message more raises BufferFullError.
-    0: publishing while disconnected always does."""
+    """Bytes that may be published while disconnected, 8 MiB by default; one message more raises
+    BufferFullError. 0: publishing while disconnected always does."""
 
     request_timeout: float = 5.0
+    """Seconds that a request and a call of the API wait for an answer; 5 by default."""
 
     delivery_timeout: float = 120.0
-    """How long what waits for a leader, in a cluster, is sent again; see ``jetstream``."""
+    """Seconds for which what waits for a leader, in a cluster, is sent again; 120 by default. See
+    ``jetstream``."""
 
     drain_timeout: float = 30.0
+    """Seconds that ``drain`` waits for the takers of messages; 30 by default."""
+
     inbox_prefix: str = "_INBOX"
-    """First tokens of every reply subject, for accounts that permit only their own."""
+    """First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default.
+    First tokens of every reply subject, for accounts that permit only their own; ``_INBOX`` by default."""
 
     echo: bool = True
-    """Whether we receive what we publish ourselves."""
+    """Whether we receive what we publish ourselves; True by default."""
 
     tracing: bool = False
-    """Whether what is published while a trace is active carries its context; see ``client.tracing``."""
+    """Whether what is published while a trace is active carries its context, see ``client.tracing``; False
+    by default."""
 
     on_event: Callable[[Event], object] | None = None
-    """Called for each connection event, on the event loop; see ``events``."""
+    """Called for each connection event, on the event loop, see ``events``; None by default."""
 
     def __post_init__(self) -> None:
         for option in _POSITIVE:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from ....errors import ConfigurationError
+from ....field_docs import described
 from ..peer import NOWHERE, ConnectOptions, Peer
 from .nkeys import USER, public_key
 from .passwords import PasswordChecker, SlowDecision, check_hash, is_hash
@@ -35,6 +36,7 @@ class Identity:
     payload_max: int = -1
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class User:
     """One entry of a list of users: with a password, or with a key (``U…``) in ``nkey``.
@@ -43,10 +45,19 @@ class User:
     """
 
     name: str
+    """The name to log in with; with an ``nkey`` it is only shown."""
+
     password: str = field(default="", repr=False)
+    """The password, plain or as a bcrypt hash; "" by default."""
+
     permissions: Permissions | None = None
+    """What it may publish and subscribe to; None, the default: everything."""
+
     account: str = ""
+    """The account it belongs to; "", the default: the default one."""
+
     nkey: str = ""
+    """The public key (``U…``) to log in with, instead of a password; "" by default."""
 
 
 Verdict: TypeAlias = Identity | SlowDecision | None

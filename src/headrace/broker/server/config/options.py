@@ -12,6 +12,7 @@ from typing import Final, Literal
 from .... import limits
 from ....clock import SystemClock
 from ....errors import ConfigurationError
+from ....field_docs import described
 from ...core.account_options import (
     DEFAULT_ACCOUNT,
     SYSTEM_ACCOUNT,
@@ -37,6 +38,7 @@ from ..tls import TellingContext
 PORT_MAX: Final = 65_535
 
 
+@described
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
     """Certificates of the listener.
@@ -46,14 +48,28 @@ class TlsOptions:
     """
 
     certificate_file: str | Path
+    """The PEM file with the certificate and those it stands on."""
+
     key_file: str | Path
+    """The PEM file with its key, without passphrase."""
+
     ca_file: str | Path | None = None
+    """The PEM file with the authorities that sign clients' certificates; None, the default: clients show
+    none."""
+
     verify_clients: bool = False
+    """Whether a client must show a certificate that ``ca_file`` signed; False by default."""
+
     handshake_first: bool = False
+    """Whether the client speaks TLS from the first byte; False, the default: the server says INFO in clear
+    before."""
+
     timeout: float = limits.TLS_TIMEOUT_S
-    """Seconds a handshake may take."""
+    """Seconds a handshake may take; 2 by default."""
+
     map_clients: bool = False
-    """The names in a client's certificate say which user it is; implies ``verify_clients``."""
+    """Whether the names in a client's certificate say which user it is; implies ``verify_clients``. False
+    by default."""
 
     def context(self) -> ssl.SSLContext:
         """A context of TLS 1.2 and later. Raises ConfigurationError naming the file that is wrong."""
@@ -80,6 +96,7 @@ class TlsOptions:
         return context
 
 
+@described
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocketOptions:
     """A listener for WebSockets beside that for clients; ``tls`` of None: without TLS.
@@ -88,16 +105,28 @@ class WebSocketOptions:
     """
 
     port: int
+    """The port; 0 and -1 are any free one."""
+
     host: str | None = None
-    """None: that of the clients' listener."""
+    """The address to listen on; None, the default: that of the clients' listener."""
+
     tls: TlsOptions | None = None
+    """Its certificates; None, the default: without TLS."""
+
     same_origin: bool = False
+    """Whether a page in a browser must come from this host and port; False by default."""
+
     allowed_origins: Sequence[str] = ()
+    """The origins that pages in browsers may come from; empty, the default: any."""
+
     compression: bool = False
+    """Whether messages may be compressed; False by default."""
+
     handshake_timeout: float = limits.TLS_TIMEOUT_S
-    """Seconds the upgrade may take."""
+    """Seconds the upgrade may take; 2 by default."""
 
 
+@described
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerOptions:
     """Settings of a broker; ``check`` says what is wrong with them.
@@ -108,54 +137,120 @@ class BrokerOptions:
     """
 
     host: str = "127.0.0.1"
+    """The address or name to listen on; the loopback address by default."""
+
     port: int = 0
+    """The port for clients; 0, the default, and -1 are any free one."""
+
     jetstream: bool = True
+    """Whether there are streams; True by default."""
+
     domain: str = ""
-    """Of JetStream: its API answers under ``$JS.<domain>.API``, too."""
+    """The domain of JetStream, whose API answers under ``$JS.<domain>.API``, too; "", the default: none."""
+
     store_dir: str | Path | None = None
+    """The directory where streams are kept; None, the default, keeps everything in memory."""
+
     sync: str = "always"
+    """When what is acknowledged is on disk: ``always``, the default, before; ``interval:<seconds>`` so
+    much later; ``os`` when the system likes."""
+
     user: str | None = None
+    """The name of the only user; None, the default: anybody may connect."""
+
     password: str | None = field(default=None, repr=False)
+    """The password of ``user``, plain or as a bcrypt hash; None by default."""
+
     token: str | None = field(default=None, repr=False)
+    """The token that clients log in with, instead; None by default."""
+
     users: Sequence[User] = ()
+    """The users that may connect, with their permissions, instead; empty by default."""
+
     accounts: Sequence[AccountOptions] = ()
-    """Without any, everybody is in the default account, which has JetStream."""
+    """Accounts, which have subjects and streams of their own; empty, the default: everybody is in one,
+    which has JetStream."""
+
     system_account: str = SYSTEM_ACCOUNT
+    """The name of the account of the server's own events; ``$SYS`` by default."""
+
     trust: TokenTrust | None = None
-    """Operators and accounts, whose signed tokens let users in; instead of ``users``."""
+    """Operators and accounts, whose signed tokens let users in, instead of ``users``; None by default."""
+
     no_auth_user: str | None = None
-    """The name of the user whom clients without credentials act for."""
+    """The name of the user whom clients without credentials act for; None, the default: nobody."""
+
     tls: TlsOptions | None = None
+    """Certificates of the clients' listener; None, the default: without TLS."""
+
     monitor_port: int | None = None
+    """The port of monitoring over HTTP; 0 and -1 are any free one. None, the default: no monitoring."""
+
     monitor_host: str | None = None
-    """None: that of the clients' listener."""
+    """The address of monitoring; None, the default: that of the clients' listener."""
+
     websocket: WebSocketOptions | None = None
+    """A listener for WebSockets; None by default."""
+
     server_name: str = ""
+    """Its name, without spaces; "", the default, is the id of the server."""
+
     insecure: bool = False
+    """Whether strangers may be served: an address that others reach, without authentication; False by
+    default."""
+
     headers: bool = True
-    """Whether messages may have headers; JetStream is of little use without."""
+    """Whether messages may have headers; JetStream is of little use without. True by default."""
+
     max_payload: int = limits.PAYLOAD_BYTES_MAX
+    """The most bytes a message with its headers may have; 1,048,576 by default."""
+
     connections_max: int = limits.CONNECTIONS_MAX
+    """How many clients may be connected; 65,536 by default, or what the limit of open files leaves."""
+
     outbound_bytes_max: int = limits.OUTBOUND_BYTES_MAX
+    """Bytes of unsent output with which a client is closed as a slow consumer; 67,108,864 by default."""
+
     subscriptions_max: int = limits.SUBSCRIPTIONS_PER_CONNECTION_MAX
+    """How many subscriptions one client may have; 100,000 by default."""
+
     subscription_tokens_max: int = limits.SUBSCRIPTION_TOKENS_MAX
+    """How many tokens a subscription may have; 256 by default."""
+
     max_control_line: int = limits.CONTROL_LINE_BYTES_MAX
+    """The most bytes a line of the protocol may have; 4,096 by default."""
+
     memory_bytes_max: int | None = None
-    """The most all streams in memory may hold, or reserve by ``max_bytes``; None: any."""
+    """The most bytes all streams in memory may hold, or reserve by ``max_bytes``; None, the default: any
+    number."""
+
     file_bytes_max: int | None = None
-    """The most all streams in files may hold, or reserve by ``max_bytes``; None: any."""
+    """The most bytes all streams in files may hold, or reserve by ``max_bytes``; None, the default: any
+    number."""
+
     payload_cache_bytes: int = limits.PAYLOAD_CACHE_BYTES_DEFAULT
-    """How much of what was written or read last is kept in memory, of all streams in files together."""
+    """Bytes of what was written or read last that are kept in memory, of all streams in files together;
+    67,108,864 by default."""
+
     scrub_bytes_s: int = limits.SCRUB_BYTES_S
-    """How many bytes a second are read to find what the disk has lost; 0: none."""
+    """Bytes a second that are read to find what the disk has lost; 2,097,152 by default, 0: none."""
+
     jetstream_limits: AssetLimits = field(default_factory=AssetLimits)
-    """What each stream, consumer and batch may be, in whatever account."""
+    """What each stream, consumer and batch may be, in whatever account; the defaults of ``AssetLimits``."""
+
     pin_handover: Literal["drain", "immediate"] = "drain"
-    """``drain``: a pinned client that lost its pin finishes what it has in hand before the next one is
-    pinned, as the specification asks; ``immediate``: the next message pins, as nats-server does."""
+    """``drain``, the default: a pinned client that lost its pin finishes what it has in hand before the
+    next one is pinned, as the specification asks; ``immediate``: the next message pins, as nats-server
+    does."""
+
     ping_interval: float = limits.PING_INTERVAL_S
+    """Seconds between pings to a client; 120 by default."""
+
     pings_out_max: int = limits.PINGS_OUT_MAX
+    """With so many unanswered pings a client is closed; 2 by default."""
+
     auth_timeout: float = limits.AUTH_TIMEOUT_S
+    """Seconds a client may take to log in; 2 by default."""
 
     def check(self) -> None:
         """Raise ConfigurationError for the first setting that is wrong."""
