@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .broker.server import BrokerOptions
     from .broker.server.config.keywords import BrokerSettings
     from .client.connection import Connection, connect
+    from .client.jetstream.backup import Backup, BackupError, TransferProgress, read_backup
     from .client.jetstream.consume import Consumption
     from .client.jetstream.consumer import Consumer
     from .client.jetstream.direct_get import DirectBatch
@@ -93,6 +94,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AtomicBatch",
     "AuthorizationError",
+    "Backup",
+    "BackupError",
     "Batch",
     "BatchRefusedError",
     "Broker",
@@ -171,9 +174,11 @@ __all__ = [
     "SubjectTransformConfig",
     "Subscription",
     "TimeoutError",
+    "TransferProgress",
     "Watch",
     "__version__",
     "connect",
+    "read_backup",
     "read_context",
 ]
 

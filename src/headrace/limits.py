@@ -54,6 +54,16 @@ FAST_BATCH_IDLE_S: Final = 10.0  # a fast batch that receives nothing for this l
 FAST_BATCH_FLOW_MAX: Final = 500  # messages between two acks, shared by a stream's batches
 INGEST_PENDING_BYTES_MAX: Final = 128 * 1024 * 1024  # not durable yet: publishers are paused
 STREAMS_MAX: Final = 10_000  # one more stream: err_code 10027
+SNAPSHOTS_MAX: Final = 16  # backups under way in an account; one more: err_code 10064
+SNAPSHOT_SLICE_BYTES: Final = 128 * 1024  # of messages, read and encoded in one turn of the loop
+SNAPSHOT_INTEREST_S: Final = 2.0  # nobody listens for a backup after this long: 408 No Interest
+SNAPSHOT_IDLE_S: Final = 5.0  # chunks unanswered for this long: 408 No Flow Response
+RESTORES_MAX: Final = 16  # restores under way in an account; one more: err_code 10062
+RESTORE_IDLE_S: Final = 5.0  # no chunk for this long: the restore is given up, nothing of it stays
+RESTORE_PENDING_BYTES: Final = 1024 * 1024  # on their way to the disk: restores wait
+RESTORE_WAITING_BYTES_MAX: Final = (
+    8 * 1024 * 1024
+)  # unanswered chunks; beyond: the client is paused
 CONSUMERS_PER_STREAM_MAX: Final = 100_000  # one more: err_code 10026
 
 # Store.

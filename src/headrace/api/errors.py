@@ -62,6 +62,7 @@ class Errors:
     CONSUMER_NOT_FOUND = _Row(10014, 404, "consumer not found")
     CONSUMER_DURABLE_NAME_MISMATCH = _Row(
         10017, 400, "consumer name in subject does not match durable name in request")
+    SNAPSHOT_DELIVER_SUBJECT_INVALID = _Row(10015, 400, "deliver subject not valid")
     CONSUMER_EPHEMERAL_WITH_DURABLE_IN_SUBJECT = _Row(
         10018, 400, "consumer expected to be durable but a durable name was not set")
     CONSUMER_EPHEMERAL_WITH_DURABLE_NAME = _Row(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .connection import Connection, connect
+from .jetstream.backup import Backup, BackupError, TransferProgress, read_backup
 from .jetstream.consume import Consumption
 from .jetstream.consumer import Consumer
 from .jetstream.direct_get import DirectBatch
@@ -36,6 +37,8 @@ from .subscription import Subscription
 
 __all__ = [
     "AtomicBatch",
+    "Backup",
+    "BackupError",
     "Batch",
     "BatchRefusedError",
     "Connection",
@@ -71,7 +74,9 @@ __all__ = [
     "Stream",
     "StreamMessage",
     "Subscription",
+    "TransferProgress",
     "Watch",
     "connect",
+    "read_backup",
     "read_context",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Unpack
@@ -13,6 +14,7 @@ from ..api.names import API_PREFIX
 from ..api.streams import StreamConfig, StreamInfo
 from ..errors import ConfigurationError
 from ..subjects import is_valid_subject
+from .jetstream.backup import TransferProgress, restore_stream
 from .jetstream.calls import Api, check_name
 from .jetstream.configuration import known_bucket, seconds, time_text
 from .jetstream.consumer import Consumer
@@ -292,6 +294,35 @@ class JetStream:
         DisconnectedError it may be gone or not.
         """
         await self._streams.delete(name)
+
+    # Backups
+
+    async def restore_stream(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        config: StreamConfig | None = None,
+        timeout: float = 3600.0,
+        progress: Callable[[TransferProgress], object] | None = None,
+    ) -> Stream:
+        """Make a stream of a backup in a directory, ours or one of the ``nats`` tool.
+
+        All of it is restored, or nothing: messages with their sequences and times, and the consumers
+        that are in it.
+
+        Args:
+            config: how the stream is to be configured, in place of what the backup says, as with other
+                subjects or more replicas. Another name works if the backup is of nats-server 2.15 or ours.
+            timeout: seconds the server may take after the last part was sent.
+            progress: called now and then, on the connection's thread, which it must not block.
+
+        Raises:
+            ConfigurationError: there is no backup in the directory.
+            JetStreamApiError: there is a stream of this name (10130), its subjects are another's
+                (10065), or the backup is damaged (10062).
+        """
+        info = await restore_stream(self._api, directory, config, timeout, progress)
+        return Stream(self._api, info.config.name, info)
 
     def streams(self, *, subject: str = "") -> AsyncIterator[StreamInfo]:
         """What the server says of each stream, or of those that have ``subject``."""

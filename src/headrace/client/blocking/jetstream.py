@@ -60,6 +60,8 @@ class JetStream(Blocking):
     streams = iterating(AioJetStream.streams)
     stream_names = iterating(AioJetStream.stream_names)
 
+    restore_stream = returning(Stream, AioJetStream.restore_stream)
+
     # Consumers, without asking for the stream first
 
     consumer = returning(Consumer, AioJetStream.consumer)

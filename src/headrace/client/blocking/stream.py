@@ -41,6 +41,7 @@ class Stream(Blocking):
     update = blocking(AioStream.update)
     delete = blocking(AioStream.delete)
     purge = blocking(AioStream.purge)
+    backup = blocking(AioStream.backup)
 
     # Messages
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import os
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Unpack
 
@@ -17,9 +18,11 @@ from ...api.messages import (
     MessageDeleteRequest,
     SuccessResponse,
 )
+from ...api.snapshots import CHUNK_BYTES_DEFAULT
 from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig, StreamInfo, StreamInfoRequest
 from ...errors import ConfigurationError, NoRespondersError
 from ...limits import SUBJECTS_PER_PAGE
+from .backup import Backup, TransferProgress, backup_stream
 from .calls import Api
 from .configuration import config_from, moment, with_external_domains
 from .consumer import Consumer
@@ -91,6 +94,41 @@ class Stream:
         """Delete the stream with everything in it. A lost answer is not repeated, as what was made anew
         since would go as well."""
         await self._api.call(SuccessResponse, ("STREAM", "DELETE", self.name))
+
+    async def backup(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        consumers: bool = True,
+        check: bool = False,
+        chunk_bytes: int = CHUNK_BYTES_DEFAULT,
+        progress: Callable[[TransferProgress], object] | None = None,
+    ) -> Backup:
+        """Back it up into a directory: what it holds now, with sequences and times.
+
+        The directory is one of the ``nats`` tool, which can restore it, as this can restore its own. A
+        backup there before is replaced, once the new one is whole. Nothing is ever half written.
+
+        Args:
+            consumers: whether consumers go with it, and where they are.
+            check: have the server check every message first; ours checks each as it is read.
+            chunk_bytes: the size of the messages it comes in, 1 KiB to 1 MiB.
+            progress: called now and then, on the connection's thread, which it must not block.
+
+        Raises:
+            JetStreamApiError: there is no such stream (10059), or the server can not do it (10064).
+            BackupError: it was begun and did not come to its end.
+            OSError: the directory cannot be written.
+        """
+        return await backup_stream(
+            self._api,
+            self.name,
+            directory,
+            consumers=consumers,
+            check=check,
+            chunk_bytes=chunk_bytes,
+            progress=progress,
+        )
 
     async def purge(self, *, subject: str = "", below: int = 0, keep: int = 0) -> int:
         """Remove messages, and return how many.

@@ -6,7 +6,9 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from ....api.base import to_wire
 from ....api.consumers import ConsumerConfig
+from ....api.streams import StreamStateInfo
 from ....api.times import ZERO_TIME, format_time
 from ....clock import Clock
 from ..ports.bus import Bus
@@ -59,6 +61,44 @@ class Advisories:
         """A stream was made (``create``), changed (``modify``) or removed (``delete``)."""
         event = f"STREAM.{_STREAM_EVENTS[action]}.{name}"
         self._publish(event, "stream_action", stream=name, action=action)
+
+    def snapshot_created(
+        self, stream: str, state: StreamStateInfo, client: dict[str, Any] | None
+    ) -> None:
+        """A backup of a stream begins."""
+        self._about_backup(stream, "SNAPSHOT_CREATE", client, state=to_wire(state))
+
+    def snapshot_completed(
+        self, stream: str, start_ns: int, client: dict[str, Any] | None, error: str
+    ) -> None:
+        """A backup has ended, perhaps for an ``error``."""
+        why = {"error": error} if error else {}
+        self._about_backup(stream, "SNAPSHOT_COMPLETE", client, **self._span(start_ns), **why)
+
+    def restore_created(self, stream: str, client: dict[str, Any] | None) -> None:
+        """A restore of a stream begins."""
+        self._about_backup(stream, "RESTORE_CREATE", client)
+
+    def restore_completed(
+        self, stream: str, start_ns: int, client: dict[str, Any] | None, nbytes: int
+    ) -> None:
+        """A restore has ended, one way or the other, after so many bytes."""
+        span = self._span(start_ns)
+        self._about_backup(stream, "RESTORE_COMPLETE", client, **span, bytes=nbytes)
+
+    def _span(self, start_ns: int) -> dict[str, str]:
+        return {
+            "start": format_time(start_ns),
+            "end": format_time(self._context.clock.now_ns()),
+        }
+
+    def _about_backup(
+        self, stream: str, event: str, client: dict[str, Any] | None, **fields: Any
+    ) -> None:
+        domain = self._context.options.domain
+        more = {"domain": domain} if domain else {}
+        place = {"stream": stream, **fields, "client": client, **more}
+        self._publish(f"STREAM.{event}.{stream}", event.lower(), **place)
 
     def batch_abandoned(self, stream: str, batch: str, reason: str) -> None:
         """An atomic batch came to nothing: ``timeout``, ``large``, ``incomplete``, ``unsupported``."""

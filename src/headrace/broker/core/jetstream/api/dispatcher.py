@@ -242,8 +242,12 @@ class ApiDispatcher:
 
     def fail(self, call: Call, error: Exception) -> None:
         """Answer a call whose endpoint has returned None: the store did not do it."""
+        self.refuse(call, Refused(store_refusal(error)))
+
+    def refuse(self, call: Call, refusal: Refused) -> None:
+        """Answer a call whose endpoint has returned None: it is refused after all."""
         assert call.route is not None  # the dispatcher has set it
-        self._refuse(call.route, call, Refused(store_refusal(error)))
+        self._refuse(call.route, call, refusal)
 
     def _refuse(self, route: _Route, call: Call, refusal: Refused) -> None:
         self.total += 1

@@ -166,14 +166,8 @@ class StreamsApi:
             if existing.config != config:
                 raise Refused(Errors.STREAM_NAME_EXISTS)
             return stream_info(existing, self._context, did_create=True)
-        self._check_overlap(config)
-        options = self._context.options
-        if not options.admits_streams:
-            raise Refused(Errors.NO_LIMITS)
-        for limit in (options.max_streams, options.limits.max_streams):
-            if 0 <= limit <= len(self._assets.streams):
-                raise Refused(Errors.MAX_STREAMS)
-        self._context.quota.check_stream(config)
+        self.check_overlap(config)
+        self.check_room(config)
         stream = self._assets.create_stream(config)
         return stream_info(stream, self._context, did_create=True)
 
@@ -186,7 +180,7 @@ class StreamsApi:
         check_copies_update(stream.config, config)
         check_consumer_limits(stream, config)
         self._context.quota.check_stream(config, stream.config)
-        self._check_overlap(config)
+        self.check_overlap(config)
         if config.sealed:
             config = msgspec.structs.replace(
                 config,
@@ -211,7 +205,7 @@ class StreamsApi:
         """The messages are there, what they are to be used for is not: this says it."""
         if config.storage != "file":
             raise invalid("the lost stream is one on disk")
-        self._check_overlap(config)
+        self.check_overlap(config)
         self._context.quota.check_stream(config)
         return stream_info(self._assets.adopt_stream(config), self._context)
 
@@ -290,6 +284,10 @@ class StreamsApi:
         config = call.read(StreamConfig)
         if config.name != call.names[0]:
             raise Refused(Errors.STREAM_NAME_MISMATCH)
+        return self.checked(config)
+
+    def checked(self, config: StreamConfig) -> StreamConfig:
+        """The configuration with its defaults, if a stream can have it. Raises Refused."""
         check_stream_name(config.name)
         if config.pedantic:
             check_pedantic(config, self._context.options)
@@ -299,7 +297,18 @@ class StreamsApi:
         check_republish(config, self._context.random)
         return check_copies(config, self._assets.streams, self._context.random)
 
-    def _check_overlap(self, config: StreamConfig) -> None:
+    def check_room(self, config: StreamConfig) -> None:
+        """Refuse one more stream where there may be no more, or none of its size."""
+        options = self._context.options
+        if not options.admits_streams:
+            raise Refused(Errors.NO_LIMITS)
+        for limit in (options.max_streams, options.limits.max_streams):
+            if 0 <= limit <= len(self._assets.streams):
+                raise Refused(Errors.MAX_STREAMS)
+        self._context.quota.check_stream(config)
+
+    def check_overlap(self, config: StreamConfig) -> None:
+        """Refuse subjects that another stream has."""
         patterns = [subject.encode() for subject in config.subjects]
         if self._context.taken.is_taken(patterns, config.name):
             raise Refused(Errors.STREAM_SUBJECT_OVERLAP)

@@ -175,7 +175,7 @@ class DeliveryState:
         self._postponed.discard(stream_seq)
         consumer_seq = self.delivered_consumer = self.delivered_consumer + 1
         count = self.deliveries[stream_seq] = self.deliveries.get(stream_seq, 1) + 1
-        deadline_ns = now_ns + self._wait_ns(count)
+        deadline_ns = now_ns + self.wait_ns(count)
         self._set_deadline(stream_seq, deadline_ns)
         self.again.append((stream_seq, consumer_seq, count, deadline_ns))
         self.moved.pop(stream_seq, None)
@@ -253,7 +253,7 @@ class DeliveryState:
         if delay_ns > 0:
             count = self.deliveries.get(stream_seq, 1)
             if self.backoff_ns:
-                delay_ns += self._wait_ns(count) - self.backoff_ns[0]
+                delay_ns += self.wait_ns(count) - self.backoff_ns[0]
             if stream_seq in self._queued:
                 self._queued.discard(stream_seq)
                 self._withdrawn[stream_seq] = self._withdrawn.get(stream_seq, 0) + 1
@@ -271,7 +271,7 @@ class DeliveryState:
         """The client is still at it: its time starts anew."""
         if stream_seq not in self.pending:
             return False
-        deadline_ns = now_ns + self._wait_ns(self.deliveries.get(stream_seq, 1))
+        deadline_ns = now_ns + self.wait_ns(self.deliveries.get(stream_seq, 1))
         self._set_deadline(stream_seq, deadline_ns)
         self.moved[stream_seq] = deadline_ns
         return True
@@ -327,7 +327,7 @@ class DeliveryState:
 
     def delivered_ns(self, stream_seq: int) -> int:
         """When a pending message was delivered last, or its time began anew."""
-        return self.pending[stream_seq][1] - self._wait_ns(self.deliveries.get(stream_seq, 1))
+        return self.pending[stream_seq][1] - self.wait_ns(self.deliveries.get(stream_seq, 1))
 
     # -- time
 
@@ -336,10 +336,10 @@ class DeliveryState:
         if (ack_wait_ns, backoff_ns) == (self.ack_wait_ns, self.backoff_ns):
             return
         counts = {sequence: self.deliveries.get(sequence, 1) for sequence in self.pending}
-        before = {sequence: self._wait_ns(count) for sequence, count in counts.items()}
+        before = {sequence: self.wait_ns(count) for sequence, count in counts.items()}
         self.ack_wait_ns, self.backoff_ns = ack_wait_ns, backoff_ns
         for sequence, (consumer_seq, deadline_ns) in list(self.pending.items()):
-            change_ns = self._wait_ns(counts[sequence]) - before[sequence]
+            change_ns = self.wait_ns(counts[sequence]) - before[sequence]
             self.pending[sequence] = (consumer_seq, deadline_ns + change_ns)
         self._sweep_deadlines()
 
@@ -376,7 +376,7 @@ class DeliveryState:
 
     # -- inside
 
-    def _wait_ns(self, count: int) -> int:
+    def wait_ns(self, count: int) -> int:
         """How long delivery number ``count`` may take."""
         backoff = self.backoff_ns
         return backoff[min(count, len(backoff)) - 1] if backoff else self.ack_wait_ns

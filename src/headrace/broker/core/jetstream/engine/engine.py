@@ -19,6 +19,7 @@ from ..api.direct_get import DirectGet
 from ..api.dispatcher import ApiDispatcher
 from ..api.messages import MessagesApi
 from ..api.refused import RefusedApi
+from ..api.snapshots import SnapshotsApi
 from ..api.streams import StreamsApi, stream_info
 from ..config.options import JetStreamOptions
 from ..consumer.acks.dispatch import AckDispatch
@@ -30,6 +31,7 @@ from ..stream.stream import Stream
 from ..tick.flush_barrier import Commits, FlushBarrier
 from .account_limits import Quota, ServerStore
 from .registry import Registry
+from .restores import Restores
 
 _API: Final = b"$JS.API.>"
 _ACK: Final = b"$JS.ACK.>"
@@ -68,11 +70,13 @@ class JetStream:
         self._new: dict[Consumer, None] = {}
         self._turn_asked = False
         self._api = ApiDispatcher(context, self._streams)
-        StreamsApi(context, self.registry, self._api)
+        streams = StreamsApi(context, self.registry, self._api)
         MessagesApi(self.registry, self._api)
         DirectGet(context, self.registry, self._api)
         ConsumersApi(context, self.registry, self._api)
-        RefusedApi(self.registry, self._api)
+        RefusedApi(self._api)
+        restores = Restores(context, self.registry)
+        SnapshotsApi(context, self.registry, self._api, streams, restores)
         bus.add_sink(_API, self._api.sink)
         bus.add_sink(_ACK, self._acks.sink, self._acks.many)
         bus.add_sink(FLOW, FlowDispatch(self.registry.streams).sink)

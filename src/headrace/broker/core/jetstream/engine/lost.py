@@ -18,6 +18,8 @@ from ..sourcing.positions import POSITIONS
 STREAM: Final = "stream/"
 CONSUMER: Final = "consumer/"
 STATE: Final = "state/"
+RESTORING: Final = "restoring/"
+"""A stream that was being restored: what there is of it goes with the next start."""
 
 
 class LostStreams:

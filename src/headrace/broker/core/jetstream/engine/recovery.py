@@ -17,7 +17,7 @@ from .....api.consumers import ConsumerConfig
 from .....api.streams import StreamConfig
 from .....errors import StoreError, StoreFormatError, StoreFullError
 from ..sourcing.positions import POSITIONS
-from .lost import CONSUMER, STATE, STREAM, keys_of
+from .lost import CONSUMER, RESTORING, STATE, STREAM, keys_of
 
 if TYPE_CHECKING:
     from ..context import Context
@@ -40,6 +40,7 @@ class Recovery:
 
     def run(self) -> Journal:
         """Open everything; returns what the journal held. Raises StoreError if the storage fails."""
+        self._half_restored()
         self._journal = dict(self._storage.meta.load())
         for name, what in self._storage.barred().items():
             self._lose(name, f"{what}; put its directory back and start again, or STREAM.DELETE it")
@@ -63,6 +64,17 @@ class Recovery:
                 self._consumer(key)
 
     # -- streams
+
+    def _half_restored(self) -> None:
+        """A restore was cut off: nobody was told that there is such a stream."""
+        storage = self._storage
+        for key in [key for key in storage.meta.load() if key.startswith(RESTORING)]:
+            name = key.removeprefix(RESTORING)
+            self._forget(name)
+            if name in storage.streams():
+                storage.delete_stream(name)
+            storage.meta.delete(key)
+            storage.note("a restore was cut off: nothing of it is kept", name)
 
     def _stream(self, name: str, value: bytes) -> None:
         if name in self._registry.lost.reasons:

@@ -12,6 +12,7 @@ from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....errors import StoreError
+from ...ports.storage import StreamStore
 from ..api.ports import Usage
 from ..config.refused import Refused
 from ..consumer.acks.dispatch import AckDispatch
@@ -34,6 +35,8 @@ class Registry:
         self._context = context
         self._acks = acks
         self.streams: dict[str, Stream] = {}
+        self.making: dict[str, tuple[StreamConfig, StreamStore | None]] = {}
+        """Streams that are being restored: their messages take room, and nobody sees them."""
         self.lost = LostStreams(context)
         self.stream_marks = StreamMarks()
         self.consumer_marks = ConsumerMarks()
@@ -93,6 +96,28 @@ class Registry:
             self._drop_consumer(consumer)
         del self.streams[stream.name]
         self.copies.closed(stream)
+
+    def take_in(self, stream: Stream) -> None:
+        """A stream whose store was filled by a restore: it is one of ours from now on."""
+        self.streams[stream.name] = stream
+        stream.recover()
+        self._journal_stream(stream)
+        self.copies.recovered(stream, None)
+
+    def take_in_consumer(
+        self, stream: Stream, name: str, config: ConsumerConfig, created_ns: int
+    ) -> Consumer:
+        """A consumer that a restore brings, without its state yet; ``admit`` it with that."""
+        consumer = Consumer(self._context, stream, name, config, created_ns, self.consumer_marks)
+        consumer.on_inactive = self.delete_consumer
+        return consumer
+
+    def admit(self, consumer: Consumer, snapshot: bytes) -> None:
+        """Take up a consumer at this state."""
+        consumer.restore(snapshot, [])
+        self._admit(self.streams[consumer.stream.name], consumer)
+        self.journal_consumer(consumer)
+        self._context.advisories.consumer(consumer, "create")
 
     def _journal_stream(self, stream: Stream) -> None:
         if stream.config.storage == "file":
@@ -324,5 +349,8 @@ class Registry:
         for stream in self.streams.values():
             used[stream.config.storage] += stream.store.bytes
             reserved[stream.config.storage] += max(stream.config.max_bytes, 0)
+        for config, store in self.making.values():
+            used[config.storage] += store.bytes if store is not None else 0
+            reserved[config.storage] += max(config.max_bytes, 0)
         consumers = sum(len(stream.consumers) for stream in self.streams.values())
         return Usage(used["memory"], used["file"], reserved["memory"], reserved["file"], consumers)

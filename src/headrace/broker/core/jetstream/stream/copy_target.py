@@ -85,7 +85,7 @@ class CopyTarget:
                 arrival.expires_ns = expires_at(headers, stamp_ns)
             staging.check_quota(arrival.size)
         if sequence > self._store.last_seq + 1:
-            self._leave_gap(sequence, stamp_ns)
+            leave_gap(self._store, sequence, stamp_ns)
         staging.last_ns = max(staging.last_ns, stamp_ns)
         staging.stage(subject, headers, payload, arrival, stamp_ns)
 
@@ -103,13 +103,13 @@ class CopyTarget:
             for copier in waiting:
                 copier.go_on()
 
-    def _leave_gap(self, sequence: int, stamp_ns: int) -> None:
-        """See to it that the next message gets this sequence."""
-        store = self._store
-        missing = sequence - 1 - store.last_seq
-        if not store.messages or missing > _PLACEHOLDERS_MAX:
-            store.skip_to(sequence)
-            return
-        for _ in range(missing):
-            store.append(_PLACEHOLDER, b"", b"", stamp_ns)
-        store.remove(range(sequence - missing, sequence))
+
+def leave_gap(store: StreamStore, sequence: int, stamp_ns: int) -> None:
+    """See to it that the next message gets this sequence: those in between were never there."""
+    missing = sequence - 1 - store.last_seq
+    if not store.messages or missing > _PLACEHOLDERS_MAX:
+        store.skip_to(sequence)
+        return
+    for _ in range(missing):
+        store.append(_PLACEHOLDER, b"", b"", stamp_ns)
+    store.remove(range(sequence - missing, sequence))

@@ -1,0 +1,287 @@
+"""One backup on its way in: chunks are unpacked in slices and stored, and answered when they are.
+
+Nothing of it is a stream until all of it is there: its messages are durable, its consumers are checked,
+its end has come. Whatever goes wrong before takes everything back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from .....api.streams import StreamConfig
+from .....errors import StoreError
+from .....limits import RESTORE_IDLE_S, RESTORE_PENDING_BYTES, RESTORE_WAITING_BYTES_MAX
+from .....snapshots.contents import (
+    Began,
+    ConsumerContent,
+    Content,
+    Ended,
+    MessageContent,
+    SnapshotFormatError,
+)
+from .....snapshots.unpacking import Unpacker
+from ...ports.bus import Bus, Origin, Timer
+from ...ports.storage import StreamStore
+from ..config.refused import Refused
+from ..context import Context
+from ..headers.ttl import expires_at
+from ..stream.copy_target import leave_gap
+
+_NS: Final = 1_000_000_000
+_SEQUENCE_MAX: Final = (1 << 63) - 1
+_SLICE_NS: Final = 1_000_000
+_SLICE_STEPS: Final = 8
+
+
+class Restores(Protocol):
+    """Streams in the making; see ``engine.restores.Restores``."""
+
+    def open(self, config: StreamConfig) -> StreamStore: ...
+    def abandon(self, name: str) -> None: ...
+    def check_consumer(self, config: StreamConfig, content: ConsumerContent) -> None: ...
+
+
+class Receiving:
+    """One restore of one stream."""
+
+    def __init__(
+        self,
+        context: Context,
+        restores: Restores,
+        config: StreamConfig,
+        first_seq: int,
+        on_end: Callable[[Receiving, Exception | None], None],
+    ) -> None:
+        """``first_seq`` is where the stream begins, if that is known. ``on_end`` is told when all of it
+        is stored and durable, or what went wrong."""
+        self._context = context
+        self._restores = restores
+        self.config = config
+        self._first_seq = first_seq
+        self._on_end = on_end
+        self.id = context.new_name(22)
+        self.started_ns = context.clock.now_ns()
+        self.client: dict[str, Any] | None = None
+        self.reply = b""
+        """Where the outcome goes: the reply of the empty chunk."""
+        self.consumers: list[ConsumerContent] = []
+        self.created = ""
+        self.store: StreamStore | None = None
+        self.nbytes = 0
+        """How many bytes of chunks have come."""
+        self.failed: Exception | None = None
+        self._unpacker = Unpacker(config.name)
+        self._waiting: deque[bytes] = deque()
+        self._waiting_bytes = 0
+        self._owed: list[bytes] = []
+        self._held: list[Origin] = []
+        self._input_ended = False
+        self._ended: Ended | None = None
+        self._finished = False
+        self._asked = False
+        self._flying = False
+        self._timer: Timer | None = None
+        self._active_ns = 0
+        self.is_over = False
+
+    def start(self) -> None:
+        """Its place is durable: chunks may come. Raises StoreError."""
+        self.store = self._restores.open(self.config)
+        self._active_ns = self._context.clock.monotonic_ns()
+        self._arm()
+
+    # -- chunks
+
+    def chunk(self, reply: bytes, payload: bytes, origin: Origin | None) -> None:
+        """Take one chunk; an empty one says that there are no more."""
+        self._active_ns = self._context.clock.monotonic_ns()
+        if self._input_ended:
+            return
+        if not reply:
+            self.fail(SnapshotFormatError("every chunk needs a reply subject"))
+            return
+        if not payload:
+            self._input_ended = True
+            self.reply = reply
+        else:
+            self.nbytes += len(payload)
+            self._waiting.append(payload)
+            self._waiting_bytes += len(payload)
+            self._owed.append(reply)
+            if self._waiting_bytes > RESTORE_WAITING_BYTES_MAX and origin is not None:
+                origin.hold()  # it does not wait for answers: let it
+                self._held.append(origin)
+        self._go_on()
+
+    def take_owed(self) -> list[bytes]:
+        """Those whose chunks are not answered."""
+        owed, self._owed = self._owed, []
+        return owed
+
+    def _go_on(self) -> None:
+        if not self._asked and not self.is_over and not self._flying:
+            self._asked = True
+            self._context.barrier.turns.ask(self)
+
+    def turn(self) -> None:
+        """One slice: unpack some and store it."""
+        self._asked = False
+        if self.is_over:
+            return
+        try:
+            more = self._work()
+        except (SnapshotFormatError, StoreError, Refused) as error:
+            self.fail(error)
+            return
+        if self._context.storage.pending_bytes > RESTORE_PENDING_BYTES or self._finished:
+            self._fly()
+        elif more:
+            self._go_on()
+
+    def _work(self) -> bool:
+        """Whether there is more to unpack of what has come."""
+        now_ns = self._context.clock.monotonic_ns
+        ends_ns = now_ns() + _SLICE_NS
+        for _ in range(_SLICE_STEPS):
+            if not self._step():
+                self._all_taken()
+                return False
+            if now_ns() >= ends_ns:
+                break
+        return True
+
+    def _step(self) -> bool:
+        found = self._unpacker.step()
+        if found is not None:
+            self._store(found)
+            return True
+        if not self._waiting:
+            return False
+        chunk = self._waiting.popleft()
+        self._waiting_bytes -= len(chunk)
+        self._unpacker.feed(chunk)
+        return True
+
+    def _all_taken(self) -> None:
+        """Whoever sent what has come may send more."""
+        held, self._held = self._held, []
+        for origin in held:
+            origin.release()
+        for reply in self.take_owed():
+            self._context.bus.publish(reply, b"", b"", b"")
+        if self._input_ended and not self._finished:
+            self._unpacker.finish()
+            self._close()
+            self._finished = True
+
+    # -- storing
+
+    def _store(self, found: Sequence[Content]) -> None:
+        for content in found:
+            if isinstance(content, MessageContent):
+                self._store_message(content)
+            elif isinstance(content, ConsumerContent):
+                self._restores.check_consumer(self.config, content)
+                self.consumers.append(content)
+            elif isinstance(content, Began):
+                self._first_seq = content.first_seq or self._first_seq
+                self.created = content.created
+            else:
+                self._ended = content
+
+    def _store_message(self, message: MessageContent) -> None:
+        store = self.store
+        assert store is not None  # chunks come when it is there
+        sequence, subject, headers, payload, stamp_ns = message
+        if sequence < self._first_seq:
+            return  # removed before the backup, if not from its file
+        size = len(subject) + len(headers) + len(payload)
+        if not 0 < sequence <= _SEQUENCE_MAX or not subject or not 0 <= stamp_ns <= _SEQUENCE_MAX:
+            raise SnapshotFormatError(f"message {sequence} has no subject, or no time, that can be")
+        most = self.config.max_msg_size
+        if 0 <= most < len(headers) + len(payload):
+            raise SnapshotFormatError(f"message {sequence} is larger than max_msg_size")
+        self._context.quota.admit(self.config.storage, size)
+        if sequence <= store.last_seq:
+            raise SnapshotFormatError(f"message {sequence} comes after {store.last_seq}")
+        if sequence > store.last_seq + 1:
+            leave_gap(store, sequence, stamp_ns)
+        expires_ns = expires_at(headers, stamp_ns) if headers else 0
+        if expires_ns:
+            store.append_expiring(subject, headers, payload, stamp_ns, expires_ns)
+        else:
+            store.append(subject, headers, payload, stamp_ns)
+        self._context.barrier.want(self)
+
+    def _close(self) -> None:
+        """All messages are stored: what was deleted behind them is, too."""
+        store, ended = self.store, self._ended
+        if store is None or ended is None:
+            raise SnapshotFormatError("the backup is cut off")
+        if ended.removed:
+            store.remove(store.present(ended.removed))
+        last_seq = max(ended.last_seq, self._first_seq - 1)
+        if last_seq > store.last_seq:
+            if not last_seq < _SEQUENCE_MAX:
+                raise SnapshotFormatError("the last sequence can not be")
+            store.skip_to(last_seq + 1)
+
+    # -- the disk
+
+    def _fly(self) -> None:
+        """Go on when what is staged is durable."""
+        self._flying = True
+        self._context.barrier.want(self)
+
+    def begin_flush(self) -> Callable[[Bus, Exception | None], None]:
+        return partial(self._flushed, self._flying)
+
+    def _flushed(self, awaited: bool, bus: Bus, error: Exception | None) -> None:
+        if self.is_over:
+            return
+        if error is not None:
+            self.fail(error)
+        elif awaited:
+            self._flying = False
+            self._active_ns = self._context.clock.monotonic_ns()
+            if self._finished:
+                self._over(None)
+            else:
+                self._go_on()
+
+    # -- its end
+
+    def _arm(self) -> None:
+        deadline_ns = self._active_ns + round(RESTORE_IDLE_S * _NS)
+        self._timer = self._context.timers.call_at(deadline_ns, self._look)
+
+    def _look(self) -> None:
+        busy = self._asked or self._flying
+        idle_ns = self._context.clock.monotonic_ns() - self._active_ns
+        if idle_ns < RESTORE_IDLE_S * _NS:
+            self._arm()
+        elif busy:
+            self._active_ns = self._context.clock.monotonic_ns()
+            self._arm()
+        else:
+            self.fail(SnapshotFormatError("it has stalled: no chunk has come"))
+
+    def fail(self, error: Exception) -> None:
+        """Take everything back."""
+        if not self.is_over:
+            self.failed = error
+            self._restores.abandon(self.config.name)
+            self._over(error)
+
+    def _over(self, error: Exception | None) -> None:
+        self.is_over = True
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        held, self._held = self._held, []
+        for origin in held:
+            origin.release()
+        self._on_end(self, error)

@@ -1,0 +1,97 @@
+"""Streams move between our broker and nats-server, both ways, message for message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peers
+from headrace.client import JetStream, connect
+
+Factory = Callable[..., peers.ServerProcess]
+
+SUBJECTS = ["s.>"]
+
+
+async def fill(js: JetStream) -> None:
+    """A stream with everything a backup has to keep."""
+    stream = await js.create_stream(name="S", subjects=SUBJECTS, allow_msg_ttl=True)
+    for number in range(40):
+        headers = {"X-Number": str(number), "Again": "ä"} if number % 3 == 0 else None
+        await js.publish(f"s.{number % 4}", b"payload %d " % number * number, headers=headers)
+    await js.publish("s.never", b"", ttl="never")
+    await js.publish("s.large", bytes(range(256)) * 2000)
+    for sequence in (1, 2, 7, 8, 30, 42):  # gaps at the front, inside, at the end
+        await stream.delete_message(sequence)
+    worker = await js.create_consumer("S", durable_name="worker", ack_wait=600.0)
+    for message in await worker.fetch(10):
+        if message.metadata.stream_seq in (3, 5, 6, 12):
+            await message.ack_sync()
+    await js.create_consumer("S", durable_name="fresh", filter_subject="s.1")
+    await js.create_consumer("S", durable_name="push", deliver_subject="to.nobody")
+    none = await js.create_consumer("S", durable_name="none", ack_policy="none")
+    await none.fetch(5)
+
+
+async def contents(js: JetStream) -> list[Any]:
+    stream = await js.stream("S")
+    state = (await stream.info()).state
+    found: list[Any] = [(state.messages, state.first_seq, state.last_seq, state.first_ts)]
+    for sequence in range(state.first_seq, state.last_seq + 1):
+        try:
+            message = await stream.get_message(sequence)
+        except Exception as error:
+            found.append((sequence, type(error).__name__))
+        else:
+            found.append(
+                (sequence, message.subject, message.headers, message.payload, message.timestamp_ns)
+            )
+    return found
+
+
+async def consumers(js: JetStream) -> dict[str, Any]:
+    found = {}
+    async for info in js.consumers("S"):
+        delivered, floor = info.delivered, info.ack_floor
+        found[info.name] = (
+            (delivered.consumer_seq, delivered.stream_seq),
+            (floor.consumer_seq, floor.stream_seq),
+            info.num_ack_pending,
+            info.num_redelivered,
+            info.num_pending,
+            info.config.durable_name,
+            info.config.filter_subject,
+            info.config.ack_policy,
+            info.config.ack_wait,
+        )
+    return found
+
+
+@pytest.mark.parametrize(
+    "way", ["headrace to nats-server", "nats-server to headrace", "headrace twice"]
+)
+async def test_a_stream_moves(
+    way: str, nats_server: Factory, headrace_server: Factory, tmp_path: Path
+) -> None:
+    kinds = {"headrace": headrace_server, "nats-server": nats_server}
+    first, _, second = way.replace("twice", "to headrace").partition(" to ")
+    origin = kinds[first]()
+    target = kinds[second]()
+    async with connect(origin.url) as old, connect(target.url) as new:
+        ours, theirs = old.jetstream(), new.jetstream()
+        await fill(ours)
+        before, states = await contents(ours), await consumers(ours)
+        told: list[int] = []
+        stream = await ours.stream("S")
+        backup = await stream.backup(tmp_path / "S", progress=lambda now: told.append(now.nbytes))
+        assert told[-1] == backup.nbytes
+        assert backup.config.name == "S"
+        restored = await theirs.restore_stream(tmp_path / "S")
+        assert restored.name == "S"
+        assert await contents(theirs) == before
+        assert await consumers(theirs) == states
+        ack = await theirs.publish("s.1", b"one more")
+        assert ack.seq == 43
