@@ -25,6 +25,8 @@ class ErrorCode(IntEnum):
     """Consumer not found."""
     CONSUMER_DURABLE_NAME_MISMATCH = 10017
     """Consumer name in subject does not match durable name in request."""
+    SNAPSHOT_DELIVER_SUBJECT_INVALID = 10015
+    """Deliver subject not valid."""
     CONSUMER_EPHEMERAL_WITH_DURABLE_IN_SUBJECT = 10018
     """Consumer expected to be durable but a durable name was not set."""
     CONSUMER_EPHEMERAL_WITH_DURABLE_NAME = 10020

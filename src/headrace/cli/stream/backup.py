@@ -1,0 +1,241 @@
+"""``headrace stream backup`` and ``headrace stream restore``."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...api.base import to_wire
+from ...api.streams import StreamConfig, StreamInfo
+from ...client import Backup, TransferProgress, read_backup
+from ...errors import ConfigurationError, HeadraceError
+from ..shared.configuration import config_file, replaced
+from ..shared.errors import Failure
+from ..shared.progress import progress
+from ..shared.units import bytes_text, count_text
+from ..shared.verbs import Session, online
+
+__all__ = ["backup", "restore"]
+
+
+def _whole(directory: Path) -> Backup | None:
+    """The backup in a directory, if there is a whole one."""
+    try:
+        return read_backup(directory)
+    except ConfigurationError:
+        return None
+
+
+def _backups_in(place: Path) -> list[Backup]:
+    return [found for found in map(_whole, sorted(place.iterdir())) if found is not None]
+
+
+@online(
+    click.argument("stream", metavar="[STREAM]"),
+    click.argument("directory", metavar="DIR", required=False),
+    click.option("--all", "everything", is_flag=True, help="every stream, each in DIR/STREAM"),
+    click.option(
+        "--resume", is_flag=True, help="with --all: leave whole backups in DIR as they are"
+    ),
+    click.option(
+        "--consumers/--no-consumers", default=True, help="consumers and where they are (yes)"
+    ),
+    click.option("--check", is_flag=True, help="have the server check every message first"),
+    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
+)
+async def backup(
+    session: Session,
+    stream: str,
+    directory: str | None,
+    everything: bool,
+    resume: bool,
+    consumers: bool,
+    check: bool,
+    bar: bool,
+) -> int | None:
+    """Back up a stream into a directory, or all streams with --all.
+
+    \b
+    headrace stream backup ORDERS backups/ORDERS
+    headrace stream backup --all backups
+    headrace stream backup --all --resume backups    goes on where one was interrupted
+
+    The nats tool can restore it, and so can "headrace stream restore". A backup there before is replaced once
+    the new one is whole; what was interrupted is never taken for a backup.
+    """
+    if everything == bool(directory):
+        raise Failure(
+            "give a stream and a directory, or --all and a directory",
+            "headrace stream backup STREAM DIR",
+            "headrace stream backup --all DIR",
+            status=2,
+        )
+    options = {"consumers": consumers, "check": check, "bar": bar}
+    if not everything:
+        made = await _back_up(session, stream, Path(directory or ""), **options)
+        session.output.show(_document(made), _sentence(made))
+        return None
+    place, done, failed = Path(stream), [], {}
+    for name in sorted([name async for name in session.js.stream_names()]):
+        if resume and _whole(place / name) is not None:
+            continue
+        try:
+            made = await _back_up(session, name, place / name, **options)
+        except HeadraceError as error:  # the others are backed up nevertheless
+            failed[name] = str(error)
+            continue
+        done.append(made)
+        if session.output.is_text:
+            session.output.show({}, _sentence(made))
+    shown = {"streams": [_document(made) for made in done], "failed": failed}
+    lines = [f"{name}: {error}" for name, error in failed.items()]
+    session.output.show(shown, "\n".join([f"backed up {len(done)} streams", *lines]))
+    return 1 if failed else None
+
+
+async def _back_up(
+    session: Session, name: str, directory: Path, *, consumers: bool, check: bool, bar: bool
+) -> Backup:
+    found = await session.js.stream(name)
+    state = (await found.info()).state
+    shown = 0
+    with progress(session.output, name, state.bytes, of_bytes=True, wanted=bar) as advance:
+
+        def tell(now: TransferProgress) -> None:
+            nonlocal shown
+            advance(now.nbytes - shown)
+            shown = now.nbytes
+
+        return await found.backup(directory, consumers=consumers, check=check, progress=tell)
+
+
+def _document(made: Backup) -> dict[str, Any]:
+    return {
+        "stream": made.config.name,
+        "directory": str(made.directory),
+        "bytes": made.nbytes,
+        "state": to_wire(made.state),
+    }
+
+
+def _sentence(made: Backup) -> str:
+    return (
+        f"backed up stream {made.config.name} with {count_text(made.state.messages)} messages "
+        f"into {made.directory} ({bytes_text(made.nbytes)})"
+    )
+
+
+@online(
+    click.argument("directory", metavar="DIR"),
+    click.option("--name", metavar="STREAM", default="", help="another name for the stream"),
+    click.option(
+        "--config",
+        "file",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        default=None,
+        help="the configuration to restore it with, in JSON",
+    ),
+    click.option("--replicas", type=click.IntRange(1, 5), default=None, help="how many copies"),
+    click.option(
+        "--all", "everything", is_flag=True, help="every backup in the directories of DIR"
+    ),
+    click.option("--resume", is_flag=True, help="with --all: leave streams that exist as they are"),
+    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
+)
+async def restore(
+    session: Session,
+    directory: str,
+    name: str,
+    file: Path | None,
+    replicas: int | None,
+    everything: bool,
+    resume: bool,
+    bar: bool,
+) -> int | None:
+    """Make a stream of a backup, ours or the nats tool's: all of it or nothing.
+
+    \b
+    headrace stream restore backups/ORDERS
+    headrace stream restore backups/ORDERS --context cluster --replicas 3
+    headrace stream restore --all backups
+
+    Messages have the sequences and times they had; consumers go on where they were.
+    """
+    place = Path(directory)
+    if not everything:
+        found = await asyncio.to_thread(read_backup, place)
+        info = await _restore(session, found, _changed(found, name, file, replicas), bar)
+        session.output.show(_restored(info), _restored_sentence(info))
+        return None
+    if name or file:
+        raise Failure("--name and --config are for one stream, not with --all", status=2)
+    backups = await asyncio.to_thread(_backups_in, place)
+    if not backups:
+        raise Failure(f"no directory of {place} holds a backup", "headrace stream backup --all DIR")
+    there = {each async for each in session.js.stream_names()} if resume else set()
+    done: list[dict[str, Any]] = []
+    failed = {}
+    for found in backups:
+        if found.config.name in there:
+            continue
+        try:
+            info = await _restore(session, found, _changed(found, "", None, replicas), bar)
+        except HeadraceError as error:  # the others are restored nevertheless
+            failed[found.config.name] = str(error)
+            continue
+        done.append(_restored(info))
+        if session.output.is_text:
+            session.output.show({}, _restored_sentence(info))
+    lines = [f"{each}: {error}" for each, error in failed.items()]
+    shown = {"streams": done, "failed": failed}
+    session.output.show(shown, "\n".join([f"restored {len(done)} streams", *lines]))
+    return 1 if failed else None
+
+
+def _restored(info: StreamInfo) -> dict[str, Any]:
+    return {"stream": info.config.name, "state": to_wire(info.state)}
+
+
+def _restored_sentence(info: StreamInfo) -> str:
+    state = info.state
+    return (
+        f"restored stream {info.config.name} with {count_text(state.messages)} messages, "
+        f"sequences {state.first_seq} to {state.last_seq}"
+    )
+
+
+def _changed(
+    found: Backup, name: str, file: Path | None, replicas: int | None
+) -> StreamConfig | None:
+    """The configuration to restore with, if it is not the backup's own."""
+    changes: dict[str, Any] = {}
+    if name:
+        changes["name"] = name
+    if replicas:
+        changes["num_replicas"] = replicas
+    if file is None and not changes:
+        return None
+    config = config_file(file, StreamConfig) if file else found.config
+    return replaced(config, changes)
+
+
+async def _restore(
+    session: Session, found: Backup, config: StreamConfig | None, bar: bool
+) -> StreamInfo:
+    shown = 0
+    label = found.config.name if config is None else config.name
+    with progress(session.output, label, found.nbytes, of_bytes=True, wanted=bar) as advance:
+
+        def tell(now: TransferProgress) -> None:
+            nonlocal shown
+            advance(now.nbytes - shown)
+            shown = now.nbytes
+
+        stream = await session.js.restore_stream(found.directory, config=config, progress=tell)
+    info = stream.cached_info
+    assert info is not None  # the answer to the restore
+    return info

@@ -1,0 +1,145 @@
+"""``headrace stream copy FROM TO``."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+import click
+
+from ...client import JetStream, Stream, TransferProgress
+from ..shared.errors import Failure
+from ..shared.names import STREAM
+from ..shared.progress import progress
+from ..shared.verbs import Session, connected, online
+from ..shared.where import Where, where
+from .copying import Following, Place, changes_for, find, follow, place_of, transfer
+
+__all__ = ["copy"]
+
+_LOOK_S: Final = 1.0
+
+
+@online(
+    STREAM,
+    click.argument("to", metavar="TO"),
+    click.option("--to-server", metavar="URL", default="", help="the server the copy goes to"),
+    click.option("--to-context", metavar="NAME", default="", help="a context for that server"),
+    click.option("--to-creds", metavar="FILE", default="", help="credentials for that server"),
+    click.option("--follow", is_flag=True, help="go on with what comes, until interrupted"),
+    click.option("--consumers/--no-consumers", default=True, help="consumers, too (yes)"),
+    click.option("--replicas", type=click.IntRange(1, 5), default=None, help="copies of the copy"),
+    click.option(
+        "--subjects", metavar="SUBJECT", multiple=True, help="other subjects for the copy"
+    ),
+    click.option(
+        "--after",
+        metavar="SEQUENCE",
+        type=click.IntRange(0),
+        default=None,
+        help="go on behind this sequence of FROM, if TO cannot tell",
+    ),
+    click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
+)
+async def copy(
+    session: Session,
+    stream: str,
+    to: str,
+    to_server: str,
+    to_context: str,
+    to_creds: str,
+    follow: bool,
+    consumers: bool,
+    replicas: int | None,
+    subjects: tuple[str, ...],
+    after: int | None,
+    bar: bool,
+) -> None:
+    """Copy a stream to another server, and go on where the last run stopped.
+
+    \b
+    headrace stream copy ORDERS ORDERS --to-context cluster --replicas 3
+    headrace stream copy ORDERS ORDERS --to-server nats://other:4222 --follow
+
+    The first run makes the stream TO as FROM is: sequences, times, consumers. What comes later is published
+    there in order: it gets sequences and times of its own, and where it comes from in the header
+    Headrace-Copied-Sequence. Nothing is copied twice, whatever is interrupted, as long as nobody else
+    publishes to TO meanwhile.
+    """
+    place = _target(session.where, to_server, to_context, to_creds)
+    origin = await session.js.stream(stream)
+    async with connected(place, session.output) as other:
+        made = await find(other.js, to)
+        if made is None:
+            made = await _begin(session, origin, other.js, to, replicas, subjects, consumers, bar)
+            session.output.show({"created": to}, f"copied stream {stream} to {to}")
+        spot = await place_of(made, origin) if after is None else await _after(made, after)
+        count = await _go_on(session, origin, other.js, to, spot, endless=follow, bar=bar)
+        session.output.show(
+            {"stream": to, "copied": count}, f"copied {count:,} later messages of {stream} to {to}"
+        )
+
+
+def _target(origin: Where, server: str, context: str, creds: str) -> Where:
+    given = {"server": server, "context": context, "creds": creds, "timeout": origin.timeout}
+    if not (server or context):
+        raise Failure(
+            "say where the copy goes",
+            "--to-server URL      another server",
+            "--to-context NAME    a context of the nats tool",
+            status=2,
+        )
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("NATS_")}
+    return where({key: value for key, value in given.items() if value}, environ)
+
+
+async def _after(copy: Stream, sequence: int) -> Place:
+    return Place(sequence, (await copy.info()).state.last_seq)
+
+
+async def _begin(
+    session: Session,
+    origin: Stream,
+    target: JetStream,
+    to: str,
+    replicas: int | None,
+    subjects: tuple[str, ...],
+    consumers: bool,
+    bar: bool,
+) -> Stream:
+    info = await origin.info()
+    changes = changes_for(info, to, replicas, subjects)
+    shown = 0
+    total = info.state.bytes
+    with progress(session.output, origin.name, total, of_bytes=True, wanted=bar) as advance:
+
+        def tell(now: TransferProgress) -> None:
+            nonlocal shown
+            advance(now.nbytes - shown)
+            shown = now.nbytes
+
+        return await transfer(origin, target, changes, consumers=consumers, progress=tell)
+
+
+async def _go_on(
+    session: Session,
+    origin: Stream,
+    target: JetStream,
+    to: str,
+    spot: Place,
+    *,
+    endless: bool,
+    bar: bool,
+) -> int:
+    """Copy what came after; until there is no more, or without end."""
+    last_seq = (await origin.info()).state.last_seq
+    following: Following = await follow(origin, target, to, spot)
+    count = 0
+    with progress(session.output, to, last_seq - spot.position, wanted=bar) as advance:
+        while endless or following.place.position < last_seq:
+            came = await following.some(_LOOK_S)
+            if not came and not endless:
+                break  # the rest was deleted
+            count += came
+            advance(came)
+    return count

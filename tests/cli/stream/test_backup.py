@@ -1,0 +1,73 @@
+"""``headrace stream backup`` and ``restore``, against our broker and nats-server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from headrace import sync
+
+Run = Callable[..., Any]
+
+
+def fill(js: sync.JetStream, name: str = "ORDERS", messages: int = 5) -> None:
+    js.create_stream(name=name, subjects=[f"{name}.>"])
+    for number in range(messages):
+        js.publish(f"{name}.{number}", b"%d" % number, headers={"N": str(number)})
+    js.create_consumer(name, durable_name="billing").fetch(2)
+
+
+def test_one_stream(at_server: Run, js: sync.JetStream, tmp_path: Path) -> None:
+    fill(js)
+    told = at_server("stream", "backup", "ORDERS", str(tmp_path / "b"), "--json").told
+    assert told["stream"] == "ORDERS"
+    assert told["state"]["messages"] == 5
+    assert sorted(path.name for path in (tmp_path / "b").iterdir()) == [
+        "backup.json",
+        "stream.tar.s2",
+    ]
+    js.delete_stream("ORDERS")
+    lines = at_server("stream", "restore", str(tmp_path / "b")).lines
+    assert lines == ["restored stream ORDERS with 5 messages, sequences 1 to 5"]
+    info = js.consumer("ORDERS", "billing").info()
+    assert info.delivered.stream_seq == 2
+    again = at_server("stream", "restore", str(tmp_path / "b"))
+    assert again.status == 1
+    assert "already in use" in again.err
+
+
+def test_another_name_and_configuration(at_server: Run, js: sync.JetStream, tmp_path: Path) -> None:
+    fill(js)
+    place = str(tmp_path / "b")
+    assert at_server("stream", "backup", "ORDERS", place, "--no-consumers").status == 0
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"name": "x", "subjects": ["other.>"], "max_age": 0}))
+    done = at_server("stream", "restore", place, "--name", "SHADOW", "--config", str(config))
+    assert done.status == 0, done
+    info = js.stream("SHADOW").info()
+    assert info.config.subjects == ("other.>",)
+    assert (info.state.messages, info.state.consumer_count) == (5, 0)
+
+
+def test_all_of_them_in_two_goes(at_server: Run, js: sync.JetStream, tmp_path: Path) -> None:
+    fill(js, "A")
+    fill(js, "B")
+    assert at_server("stream", "backup", "--all", str(tmp_path)).lines[-1] == "backed up 2 streams"
+    fill(js, "C")
+    (tmp_path / "B" / "backup.json").unlink()  # as if it had been interrupted
+    told = at_server("stream", "backup", "--all", "--resume", str(tmp_path), "--json").told
+    assert [each["stream"] for each in told["streams"]] == ["B", "C"]
+    for name in "AC":
+        js.delete_stream(name)
+    assert at_server("stream", "restore", "--all", "--resume", str(tmp_path)).status == 0
+    assert sorted(js.stream_names()) == ["A", "B", "C"]
+
+
+def test_what_is_said_of_mistakes(at_server: Run, js: sync.JetStream, tmp_path: Path) -> None:
+    assert "give a stream and a directory" in at_server("stream", "backup", "ORDERS").err
+    assert "no backup in" in at_server("stream", "restore", str(tmp_path)).err
+    assert "there is no stream" in at_server("stream", "backup", "NOPE", str(tmp_path / "x")).err
+    assert not (tmp_path / "x").exists()
+    assert "holds a backup" in at_server("stream", "restore", "--all", str(tmp_path)).err

@@ -1,0 +1,87 @@
+"""``headrace stream copy``: from either server to a broker of ours, and on from where it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import peers
+from headrace import sync
+from headrace.cli.stream.copying import COPIED
+
+Run = Callable[..., Any]
+
+
+def fill(js: sync.JetStream) -> None:
+    js.create_stream(name="ORDERS", subjects=["ORDERS.>"])
+    for number in range(5):
+        js.publish(f"ORDERS.{number}", b"%d" % number)
+    js.create_consumer("ORDERS", durable_name="billing").fetch(2)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[tuple[str, sync.JetStream]]:
+    """Another server, to copy to."""
+    server = peers.start_headrace(tmp_path / "other", flags=["--sync", "os"])
+    with sync.connect(server.url) as connection:
+        yield server.url, connection.jetstream()
+    server.stop()
+
+
+def test_a_copy_goes_on_where_it_stopped(
+    at_server: Run, js: sync.JetStream, other: tuple[str, sync.JetStream]
+) -> None:
+    url, there = other
+    fill(js)
+    copy = ("stream", "copy", "ORDERS", "ORDERS", "--to-server", url)
+    assert at_server(*copy).lines == [
+        "copied stream ORDERS to ORDERS",
+        "copied 0 later messages of ORDERS to ORDERS",
+    ]
+    assert there.consumer("ORDERS", "billing").info().delivered.stream_seq == 2
+    for number in range(5, 8):
+        js.publish("ORDERS.later", b"%d" % number, headers={"N": "x"}, msg_id=str(number))
+    js.stream("ORDERS").delete_message(7)
+    for count in (2, 0):
+        lines = at_server(*copy).lines
+        assert lines == [f"copied {count} later messages of ORDERS to ORDERS"]
+    stream = there.stream("ORDERS")
+    found = [stream.get_message(number) for number in range(1, 8)]
+    assert [message.payload for message in found] == [b"0", b"1", b"2", b"3", b"4", b"5", b"7"]
+    assert [message.headers.get(COPIED) for message in found] == [None] * 5 + ["6", "8"]
+    assert found[0].timestamp_ns == js.stream("ORDERS").get_message(1).timestamp_ns
+
+
+def test_who_else_publishes_there_is_noticed(
+    at_server: Run, js: sync.JetStream, other: tuple[str, sync.JetStream]
+) -> None:
+    url, there = other
+    fill(js)
+    copy = ("stream", "copy", "ORDERS", "MOVED", "--to-server", url)
+    assert at_server(*copy).status == 0
+    there.publish("ORDERS.somebody", b"else")
+    js.publish("ORDERS.later", b"1")
+    done = at_server(*copy)
+    assert done.status == 1
+    assert "no copy of 'ORDERS': their messages 6 differ" in done.err
+    assert there.stream("MOVED").info().state.messages == 6
+
+
+def test_what_is_said_of_mistakes(at_server: Run, js: sync.JetStream) -> None:
+    fill(js)
+    assert "say where the copy goes" in at_server("stream", "copy", "ORDERS", "X").err
+
+
+def test_nothing_tells_where_to_go_on(
+    at_server: Run, js: sync.JetStream, other: tuple[str, sync.JetStream]
+) -> None:
+    url, there = other
+    fill(js)
+    copy = ("stream", "copy", "ORDERS", "ORDERS", "--to-server", url)
+    assert at_server(*copy).status == 0
+    there.stream("ORDERS").purge()
+    assert "give --after SEQUENCE" in at_server(*copy).err
+    assert at_server(*copy, "--after", "3").lines == ["copied 2 later messages of ORDERS to ORDERS"]
