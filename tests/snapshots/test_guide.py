@@ -37,9 +37,26 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             js = connection.jetstream()
             js.create_stream(name="ORDERS", subjects=["orders.>"])
             js.publish("orders.1", b"1")
-            for command in guides.commands_of(GUIDE):
-                if command.startswith("headrace stream "):
-                    assert main(shlex.split(command)[1:]) in (0, None), command
+            run("headrace stream ")
             assert sorted(js.stream_names()) == ["ORDERS", "ORDERS_CHECK"]
     finally:
         server.stop()
+
+
+def run(words: str) -> None:
+    """The page's commands that begin so."""
+    commands = [each for each in guides.commands_of(GUIDE) if each.startswith(words)]
+    assert len(commands) >= 5
+    for command in commands:
+        assert main(shlex.split(command)[1:]) in (0, None), command
+
+
+def test_the_commands_about_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with sync.Broker(store_dir="data") as broker, broker.connect() as connection:
+        js = connection.jetstream()
+        js.create_stream(name="ORDERS", subjects=["orders.>"])
+        js.publish("orders.1", b"1")
+    run("headrace store ")
+    assert Path("lines/ORDERS.jsonl").read_text().count("\n") == 1
+    assert (tmp_path / "saved" / "ORDERS" / "backup.json").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 import peers
-from headrace.client import JetStream, connect
+from headrace.client import JetStream, connect, read_backup
+from headrace.snapshots.packing import FilesPacker
+from headrace.snapshots.unpacking import Unpacker
 
 Factory = Callable[..., peers.ServerProcess]
 
@@ -68,6 +71,40 @@ async def consumers(js: JetStream) -> dict[str, Any]:
             info.config.ack_wait,
         )
     return found
+
+
+def as_files(directory: Path) -> None:
+    """Write a backup anew, in the form of nats-server before 2.15."""
+    backup = read_backup(directory)
+    unpacker = Unpacker(backup.config.name)
+    packer = FilesPacker(backup.about["config"], time.time_ns())
+    path = directory / "stream.tar.s2"
+    unpacker.feed(path.read_bytes())
+    data = b""
+    while (contents := unpacker.step()) is not None:
+        for content in contents:
+            data += b"".join(packer.add(content))
+    unpacker.finish()
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("to", ["nats-server", "headrace"])
+async def test_the_older_form(
+    to: str, nats_server: Factory, headrace_server: Factory, tmp_path: Path
+) -> None:
+    """What we write of it nats-server reads, and so do we: all records have right checksums."""
+    target = {"headrace": headrace_server, "nats-server": nats_server}[to]()
+    origin = headrace_server()
+    async with connect(origin.url) as old, connect(target.url) as new:
+        ours, theirs = old.jetstream(), new.jetstream()
+        await fill(ours)
+        before, states = await contents(ours), await consumers(ours)
+        await (await ours.stream("S")).backup(tmp_path / "S")
+        as_files(tmp_path / "S")
+        await theirs.restore_stream(tmp_path / "S")
+        assert await contents(theirs) == before
+        assert await consumers(theirs) == states
+        assert (await theirs.publish("s.1", b"one more")).seq == 43
 
 
 @pytest.mark.parametrize(

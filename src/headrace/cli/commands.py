@@ -51,6 +51,7 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "server": Entry("look at a server: info, checks, reports, top", "server:server", ("srv",)),
         "events": Entry("show what the server tells of itself", "server.events:events", ("event",)),
         "doctor": Entry("find what is wrong here, and the command that mends it", "doctor:doctor"),
+        "store": Entry("check, repair and export the store of a stopped broker", "store:store"),
         "context": Entry(
             "remember how to connect, as the nats tool does", "context:context", ("ctx",)
         ),

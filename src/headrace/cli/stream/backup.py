@@ -17,6 +17,7 @@ from ..shared.errors import Failure
 from ..shared.progress import progress
 from ..shared.units import bytes_text, count_text
 from ..shared.verbs import Session, online
+from .older import as_older
 
 __all__ = ["backup", "restore"]
 
@@ -44,6 +45,7 @@ def _backups_in(place: Path) -> list[Backup]:
         "--consumers/--no-consumers", default=True, help="consumers and where they are (yes)"
     ),
     click.option("--check", is_flag=True, help="have the server check every message first"),
+    click.option("--older", is_flag=True, help="in the form of nats-server before 2.15; slow"),
     click.option("--progress/--no-progress", "bar", default=True, help="draw a bar (yes)"),
 )
 async def backup(
@@ -54,6 +56,7 @@ async def backup(
     resume: bool,
     consumers: bool,
     check: bool,
+    older: bool,
     bar: bool,
 ) -> int | None:
     """Back up a stream into a directory, or all streams with --all.
@@ -73,7 +76,7 @@ async def backup(
             "headrace stream backup --all DIR",
             status=2,
         )
-    options = {"consumers": consumers, "check": check, "bar": bar}
+    options = {"consumers": consumers, "check": check, "older": older, "bar": bar}
     if not everything:
         made = await _back_up(session, stream, Path(directory or ""), **options)
         session.output.show(_document(made), _sentence(made))
@@ -97,7 +100,14 @@ async def backup(
 
 
 async def _back_up(
-    session: Session, name: str, directory: Path, *, consumers: bool, check: bool, bar: bool
+    session: Session,
+    name: str,
+    directory: Path,
+    *,
+    consumers: bool,
+    check: bool,
+    older: bool,
+    bar: bool,
 ) -> Backup:
     found = await session.js.stream(name)
     state = (await found.info()).state
@@ -109,7 +119,11 @@ async def _back_up(
             advance(now.nbytes - shown)
             shown = now.nbytes
 
-        return await found.backup(directory, consumers=consumers, check=check, progress=tell)
+        made = await found.backup(directory, consumers=consumers, check=check, progress=tell)
+    if older:
+        await asyncio.to_thread(as_older, directory)
+        made = await asyncio.to_thread(read_backup, directory)
+    return made
 
 
 def _document(made: Backup) -> dict[str, Any]:

@@ -18,13 +18,17 @@ _SEQUENCE_MAX = (1 << 63) - 1
 
 def state_of(consumer: Consumer, last_seq: int) -> ConsumerState:
     """Where a consumer is, as far as the stream up to ``last_seq`` goes."""
-    state, clock = consumer.state, consumer.context.clock
-    offset_ns = clock.now_ns() - clock.monotonic_ns()
+    clock = consumer.context.clock
+    return described(consumer.state, clock.now_ns() - clock.monotonic_ns(), last_seq)
+
+
+def described(state: DeliveryState, wall_offset_ns: int, last_seq: int) -> ConsumerState:
+    """A state in a backup's words. ``wall_offset_ns`` is wall-clock minus the state's own time."""
     pending = [sequence for sequence in state.pending if sequence <= last_seq]
     return ConsumerState(
         (state.delivered_consumer, min(state.delivered_stream, last_seq)),
         (state.floor_consumer, min(state.floor_stream, last_seq)),
-        {s: Delivery(state.pending[s][0], state.delivered_ns(s) + offset_ns) for s in pending},
+        {s: Delivery(state.pending[s][0], state.delivered_ns(s) + wall_offset_ns) for s in pending},
         {s: state.count_of(s) - 1 for s in pending if state.count_of(s) > 1},
     )
 
