@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import argparse
 import asyncio
 import io
 import json
@@ -8,17 +7,19 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from headrace import Broker
 from headrace.cli.group_autoscale import (
-    add_autoscale_arguments,
+    AUTOSCALE_OPTIONS,
     autoscale_command,
     document,
     run_autoscale,
     sentence,
 )
+from headrace.cli.shared.verbs import command_of
 from headrace.client import JetStream
 from headrace.groups import GroupConfigurationError, elastic
 from headrace.groups.autoscale import Step
@@ -54,13 +55,13 @@ async def js(broker: Broker) -> AsyncIterator[JetStream]:
         yield js
 
 
-def arguments(*given: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser()
-    add_autoscale_arguments(parser)
-    return parser.parse_args(["--every", "0.01", "--members", "w-{}", *given])
+def arguments(*given: str) -> SimpleNamespace:
+    command = command_of(arguments, lambda: None, "autoscale", AUTOSCALE_OPTIONS, [])
+    words = ["--every", "0.01", "--members", "w-{}", *given]
+    return SimpleNamespace(**command.make_context("autoscale", words).params)
 
 
-async def output(js: JetStream, args: argparse.Namespace, lines: int, as_json: bool) -> list[str]:
+async def output(js: JetStream, args: SimpleNamespace, lines: int, as_json: bool) -> list[str]:
     out = io.StringIO()
     task = asyncio.create_task(run_autoscale(js, "ORDERS", "g", args, as_json=as_json, out=out))
     await until(lambda: task.done() or out.getvalue().count("\n") >= lines)

@@ -4,9 +4,9 @@ import asyncio
 import json
 import urllib.error
 import urllib.request
-from argparse import Namespace
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace as Namespace
 
 import pytest
 

@@ -44,7 +44,7 @@ def verbs(group: click.Group, path: tuple[str, ...]) -> Iterator[tuple[str, ...]
 def test_the_guide_names_every_verb_of_its_groups() -> None:
     text = GUIDE.read_text()
     named = {name for name in COMMANDS if f"`{name} " in text or f"`{name}`" in text}
-    found = [path for path in verbs(root, ()) if path[0] in named]
+    found = [path for path in verbs(root, ()) if path[0] in named - ELSEWHERE]
     assert len(found) > 60
     assert named >= ELSEWHERE
     missing = [path for path in found if f"`{' '.join(path)}" not in text]

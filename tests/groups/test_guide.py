@@ -47,7 +47,7 @@ def test_the_commands_of_the_guide_are_taken(capsys: pytest.CaptureFixture[str])
     assert len(commands) >= 8
     for line in commands:
         words = shlex.split(line.replace("…", "x"))[1:]
-        assert main([*words, "--server", "nats://127.0.0.1:1"]) == 1, line
+        assert main([*words, "--server", "nats://127.0.0.1:1"]) == 3, line
         assert "127.0.0.1:1" in capsys.readouterr().err
 
 

@@ -45,7 +45,9 @@ SECTIONS: Final[dict[str, dict[str, Entry]]] = {
         "consumer": Entry("manage consumers and read with them", "consumer:consumer", ("con", "c")),
         "kv": Entry("keys and values in buckets", "kv:kv"),
         "object": Entry("objects of any size in buckets", "object:objects", ("obj",)),
-        "group": Entry("consumer groups: static and elastic, strict order for each key"),
+        "group": Entry(
+            "consumer groups: static and elastic, strict order for each key", "group:group"
+        ),
     },
     "servers": {
         "server": Entry("look at a server: info, checks, reports, top", "server:server", ("srv",)),

@@ -1,122 +1,218 @@
 """Administer partitioned consumer groups, and take part in them.
 
-`headrace group static …` and `headrace group elastic …` speak to any server with JetStream. Which one, and as
-whom, say `--server`, `--context` (a context of the `nats` tool) and the `NATS_…` variables.
+`headrace group static …` and `headrace group elastic …` speak to any server with JetStream.
 """
 
 from __future__ import annotations
 
-import argparse
-import asyncio
-import difflib
-import os
-import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from functools import wraps
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from .group_commands import Verb
+import click
 
-__all__ = ["add_arguments", "run", "spell"]
+from . import group_commands as verbs
+from .group_arguments import mapping, partitioning_filter
+from .group_autoscale import AUTOSCALE_OPTIONS, autoscale_command
+from .group_commands import Args, Carried, carry_out
+from .group_consume import CONSUME_OPTIONS, consume
+from .group_metrics import METRICS_OPTIONS, metrics_command
+from .group_watch import WATCH_OPTIONS, watch_command
+from .shared.lazy import LazyGroup, Verb
+from .shared.output import output_options
+from .shared.units import Parsed
+from .shared.verbs import Declare, command_of, connected, output_above, own_values, run_loop
+from .shared.where import connection_options, given_above, where
 
-INTERRUPTED: Final = 130  # the status shells use for a program ended by Ctrl-C
-KINDS: Final = {
-    "static": "groups whose members are fixed when they are created",
-    "elastic": "groups whose members come and go",
-}
+__all__ = ["group"]
 
+_MAPPING: Final = Parsed("mapping", mapping)
+_FILTER: Final = Parsed("filter", partitioning_filter)
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """A sub-command for each kind of group, and below it one for each verb."""
-    first = "|".join((*KINDS, *_plain()))
-    kinds = parser.add_subparsers(required=True, metavar=first, dest="kind")
-    for kind, text in KINDS.items():
-        part = kinds.add_parser(kind, help=text, description=text, allow_abbrev=False)
-        verbs = part.add_subparsers(required=True, metavar="<command>", dest="verb")
-        for verb in _verbs(kind):
-            _add(verbs, verb)
-    for verb in _plain().values():
-        _add(kinds, verb).set_defaults(kind="elastic")
-
-
-def _add(commands: Any, verb: Verb) -> argparse.ArgumentParser:
-    name, *aliases = verb.names
-    command: argparse.ArgumentParser = commands.add_parser(
-        name, aliases=aliases, help=verb.help, description=verb.help, allow_abbrev=False
+_STREAM: Final = click.argument("stream")
+_GROUP: Final = click.argument("group", metavar="NAME")
+_MEMBER: Final = click.argument("member")
+_ONE_MEMBER: Final = (_STREAM, _GROUP, _MEMBER)
+_MEMBERS: Final = click.argument("members", nargs=-1, required=True, metavar="MEMBER…")
+_MAPPINGS: Final = click.argument(
+    "mappings", nargs=-1, required=True, type=_MAPPING, metavar="MEMBER:PARTITIONS…"
+)
+_PARTITIONS: Final = click.argument("max_members", type=int, metavar="MAX-MEMBERS")
+_LAYOUT: Final = click.option(
+    "--layout",
+    type=click.Choice(["interoperable", "per_partition"]),
+    default="interoperable",
+    help="one consumer for each member, as others have it (the default), or for each partition",
+)
+_STATIC_FILTER: Final = click.option(
+    "--filter",
+    multiple=True,
+    metavar="PATTERN",
+    help="what it takes of the stream, without the partition; repeatable",
+)
+_BUFFERED: Final[tuple[Declare, ...]] = tuple(
+    click.option(
+        name, type=int, default=0, metavar="N", help=f"{unit} in the work queue; 0: no limit"
     )
-    _add_connection(command)
-    verb.add_arguments(command)
-    command.set_defaults(carry_out=verb.carry_out)
+    for name, unit in (("--max-buffered-msgs", "messages"), ("--max-buffered-bytes", "bytes"))
+)
+_ELASTIC_FILTER: Final = click.option(
+    "--filter",
+    multiple=True,
+    type=_FILTER,
+    metavar="PATTERN:INDEXES",
+    help="such as 'orders.*.*:1,2': the first and second * are the key; without indexes the whole "
+    "subject is; repeatable",
+)
+
+
+def _verb(
+    kind: str, name: str, text: str, carried: Carried, *declare: Declare, destroys: bool = False
+) -> click.Command:
+    """The command of one verb, for one kind of group."""
+
+    @click.pass_context
+    @wraps(carried)
+    def callback(context: click.Context, /, **values: Any) -> int:
+        output = output_above(context)
+        given: dict[str, Any] = {"group": "", **own_values(values)}
+        args = Args(kind=kind, output=output, json=output.form == "json", **given)
+
+        async def run() -> int:
+            async with connected(where(given_above(context)), output) as session:
+                return await carry_out(carried, session, args)
+
+        return run_loop(run())
+
+    options = [*output_options(), *connection_options()]
+    command = command_of(carried, callback, name, declare, options, destroys)
+    command.help = text
     return command
 
 
-def spell(arguments: list[str], parser: argparse.ArgumentParser) -> list[str]:
-    """Say what was meant where a kind or a command is misspelled."""
-    words = [word for word in arguments[:2] if not word.startswith("-")]
-    if words and words[0] in _plain():
-        return arguments
-    if words and words[0] not in KINDS:
-        parser.error(f"no kind of group {words[0]!r}; {_meant(words[0], (*KINDS, *_plain()))}")
-    if len(words) == 2:
-        known = [name for verb in _verbs(words[0]) for name in verb.names]
-        if words[1] not in known:
-            first = [verb.names[0] for verb in _verbs(words[0])]
-            parser.error(f"no command {words[1]!r}; {_meant(words[1], known, first)}")
-    return arguments
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the command. Returns 0, or 1 if it failed, or 130 after Ctrl-C."""
-    from ..errors import HeadraceError
-    from .group_commands import carry_out
-
-    try:
-        status = asyncio.run(carry_out(args))
-        sys.stdout.flush()
-    except HeadraceError as error:
-        print(f"headrace group: {error}", file=sys.stderr)
-        return 1
-    except (
-        BrokenPipeError
-    ):  # the reader of our output has closed it; nor is there a use in flushing it
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return status
-
-
-def _verbs(kind: str) -> Iterable[Verb]:
-    from .group_commands import VERBS
-
-    return [verb for verb in VERBS if kind in verb.kinds]
-
-
-def _plain() -> dict[str, Verb]:
-    """The commands that are not told for which kind of group they are."""
-    from .group_commands import PLAIN
-
-    return {verb.names[0]: verb for verb in PLAIN}
-
-
-def _meant(word: str, known: Iterable[str], accepted: Iterable[str] = ()) -> str:
-    near = difflib.get_close_matches(word, list(known), 1)
-    if near:
-        return f"did you mean {near[0]!r}?"
-    return f"accepted are {', '.join(accepted or known)}"
-
-
-def _add_connection(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--server",
-        default="",
-        metavar="URL",
-        help="where to connect to (default: NATS_URL, the context's, or nats://127.0.0.1:4222)",
+def _kind(kind: str, create: click.Command) -> dict[str, Verb]:
+    """The verbs that both kinds of groups have."""
+    table: tuple[tuple[str, str, Carried, tuple[Declare, ...], tuple[str, ...]], ...] = (
+        ("ls", "list the groups of a stream", verbs.ls, (_STREAM,), ("list",)),
+        ("info", "show a group and its members", verbs.info, (_STREAM, _GROUP), ()),
+        ("delete", "delete a group", verbs.delete, (_STREAM, _GROUP), ("rm",)),
+        ("member-info", "show a member", verbs.member_info, _ONE_MEMBER, ("memberinfo", "minfo")),
+        (
+            "step-down",
+            "let another instance take over",
+            verbs.step_down,
+            _ONE_MEMBER,
+            ("stepdown", "sd"),
+        ),
+        (
+            "watch",
+            "watch who owns what, and what waits",
+            watch_command,
+            (_STREAM, _GROUP, *WATCH_OPTIONS),
+            (),
+        ),
+        (
+            "consume",
+            "take part as a member, and print messages",
+            consume,
+            (*_ONE_MEMBER, *CONSUME_OPTIONS),
+            ("join",),
+        ),
     )
-    parser.add_argument(
-        "--context",
-        default="",
-        metavar="NAME",
-        help="a context of the nats tool (default: NATS_CONTEXT, or the selected one)",
+    found = {
+        name: Verb(
+            text, _verb(kind, name, text, carried, *declare, destroys=name == "delete"), other
+        )
+        for name, text, carried, declare, other in table
+    }
+    first = {name: found.pop(name) for name in ("ls", "info")}
+    return {**first, "create": Verb("create a group", create), **found}
+
+
+def _elastic_only() -> dict[str, Verb]:
+    table: tuple[tuple[str, str, Carried, tuple[Declare, ...]], ...] = (
+        ("add", "add members", verbs.add, (_STREAM, _GROUP, _MEMBERS)),
+        ("drop", "drop members", verbs.drop, (_STREAM, _GROUP, _MEMBERS)),
+        (
+            "create-mapping",
+            "give members their partitions",
+            verbs.create_mapping,
+            (_STREAM, _GROUP, _MAPPINGS),
+        ),
+        ("delete-mapping", "delete the mappings", verbs.delete_mapping, (_STREAM, _GROUP)),
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return {
+        name: Verb(
+            text, _verb("elastic", name, text, carried, *declare, destroys=name.startswith("del"))
+        )
+        for name, text, carried, declare in table
+    }
+
+
+def _way(name: str, text: str, members: Declare) -> Verb:
+    """A way to create a static group."""
+    declare = (_STREAM, _GROUP, _PARTITIONS, members, _LAYOUT, _STATIC_FILTER)
+    return Verb(text, _verb("static", name, text, verbs.create_static, *declare))
+
+
+_create_static = LazyGroup(
+    "create",
+    {
+        "balanced": _way(
+            "balanced",
+            "the partitions are distributed evenly among the members",
+            click.argument("members", nargs=-1, metavar="[MEMBER]…"),
+        ),
+        "mapped": _way("mapped", "each member is given its partitions", _MAPPINGS),
+    },
+    "Create a group: balanced, or mapped.",
+    "way",
+)
+_create_elastic = _verb(
+    "elastic",
+    "create",
+    "create a group",
+    verbs.create_elastic,
+    *(_STREAM, _GROUP, _PARTITIONS, _LAYOUT, _ELASTIC_FILTER, *_BUFFERED),
+)
+_AUTOSCALE: Final = "keep the number of an elastic group's members right for what comes"
+_METRICS: Final = "serve the numbers of groups to Prometheus"
+_FIXED: Final = "groups whose members are fixed when they are created"
+_COMING: Final = "groups whose members come and go"
+
+group = LazyGroup(
+    "group",
+    {
+        "static": Verb(
+            _FIXED,
+            LazyGroup(
+                "static",
+                _kind("static", _create_static),
+                f"{_FIXED.capitalize()}.",
+            ),
+        ),
+        "elastic": Verb(
+            _COMING,
+            LazyGroup(
+                "elastic",
+                {**_kind("elastic", _create_elastic), **_elastic_only()},
+                f"{_COMING.capitalize()}.",
+            ),
+        ),
+        "autoscale": Verb(
+            _AUTOSCALE,
+            _verb(
+                "elastic",
+                "autoscale",
+                _AUTOSCALE,
+                autoscale_command,
+                *(_STREAM, _GROUP, *AUTOSCALE_OPTIONS),
+            ),
+        ),
+        "metrics": Verb(
+            _METRICS,
+            _verb("elastic", "metrics", _METRICS, metrics_command, *(_STREAM, *METRICS_OPTIONS)),
+        ),
+    },
+    "Consumer groups: static and elastic, strict order for each key.",
+    "kind of group",
+)

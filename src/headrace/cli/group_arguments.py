@@ -1,16 +1,13 @@
-"""What is written on the command line for filters, mappings and servers. Pure but for the context."""
+"""What is written on the command line for filters and mappings. Pure."""
 
 from __future__ import annotations
 
-import argparse
 import re
 from typing import Final
 
-from ..client import Context, read_context
-from ..errors import ConfigurationError
 from ..groups import MemberMapping, PartitioningFilter
 
-__all__ = ["filter_text", "mapping", "mapping_text", "partitioning_filter", "ranges", "where"]
+__all__ = ["filter_text", "mapping", "mapping_text", "partitioning_filter", "ranges"]
 
 _INDEXES: Final = re.compile(r"(.*):((?:\d+(?:,\d+)*)?)", re.DOTALL)
 _NUMBERS: Final = re.compile(r"\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*")
@@ -34,17 +31,15 @@ def filter_text(each: PartitioningFilter) -> str:
 
 
 def mapping(text: str) -> MemberMapping:
-    """``m1:0,2-4``: a member and its partitions. Raises ArgumentTypeError."""
+    """``m1:0,2-4``: a member and its partitions. Raises ValueError."""
     member, colon, numbers = text.partition(":")
     if not colon or _NUMBERS.fullmatch(numbers) is None:
-        raise argparse.ArgumentTypeError(
-            f"{text!r}: accepted is a member with its partitions, such as m1:0,2-4"
-        )
+        raise ValueError(f"{text!r}: accepted is a member with its partitions, such as m1:0,2-4")
     partitions: list[int] = []
     for part in numbers.split(","):
         first, _, last = part.partition("-")
         if int(last or first) >= _PARTITIONS_MAX:
-            raise argparse.ArgumentTypeError(f"{text!r}: a partition is below {_PARTITIONS_MAX}")
+            raise ValueError(f"{text!r}: a partition is below {_PARTITIONS_MAX}")
         partitions.extend(range(int(first), int(last or first) + 1))
     return MemberMapping(member, tuple(partitions))
 
@@ -63,12 +58,3 @@ def ranges(numbers: tuple[int, ...]) -> str:
         else:
             runs.append([number])
     return ",".join("-".join(map(str, run)) for run in runs)
-
-
-def where(args: argparse.Namespace) -> tuple[str, Context]:
-    """The servers and how to connect to them. Raises ConfigurationError."""
-    context = read_context(args.context)
-    servers = args.server or context.servers
-    if not servers.strip():
-        raise ConfigurationError("no server is given; give --server, or set NATS_URL")
-    return servers, context

@@ -2,86 +2,86 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, TextIO
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final, TextIO
+
+import click
 
 from ..groups import ElasticGroup
 from ..groups.autoscale import Decision, Policy, Step, autoscale, pool_of
 from ..groups.presence import who_is_there
 from .group_table import clock_text
+from .shared.verbs import Declare
 
 if TYPE_CHECKING:
     from ..client import JetStream
 
-__all__ = ["add_autoscale_arguments", "autoscale_command", "run_autoscale"]
+__all__ = ["AUTOSCALE_OPTIONS", "autoscale_command", "run_autoscale"]
 
 
-def add_autoscale_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``autoscale`` takes besides the stream and the group."""
-    parser.add_argument(
+_POLICY: Final = Policy()
+
+AUTOSCALE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
         "--members",
         required=True,
         metavar="NAMES",
         help="who may become a member, in this order: names with commas between, or a pattern: w-{} is "
         "w-0, w-1, …",
-    )
-    policy = Policy()
-    parser.add_argument(
-        "--min", type=int, default=policy.minimum, metavar="N", help="fewest members (default: 1)"
-    )
-    parser.add_argument(
-        "--max", type=int, default=0, metavar="N", help="most members (default: the partitions)"
-    )
-    parser.add_argument(
+    ),
+    click.option(
+        "--min", type=int, default=_POLICY.minimum, metavar="N", help="fewest members (1)"
+    ),
+    click.option("--max", type=int, default=0, metavar="N", help="most members (the partitions)"),
+    click.option(
         "--target-seconds",
         type=float,
-        default=policy.target_seconds,
+        default=_POLICY.target_seconds,
         metavar="S",
-        help="how many seconds of work may wait (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--every", type=float, default=5.0, metavar="S", help="seconds between looks (default: 5)"
-    )
-    parser.add_argument(
+        help=f"how many seconds of work may wait ({_POLICY.target_seconds:g})",
+    ),
+    click.option("--every", type=float, default=5.0, metavar="S", help="seconds between looks (5)"),
+    click.option(
         "--up-looks",
         type=int,
-        default=policy.up_looks,
+        default=_POLICY.up_looks,
         metavar="N",
-        help="looks in a row too far behind before it grows (default: %(default)s)",
-    )
-    parser.add_argument(
+        help=f"looks in a row too far behind before it grows ({_POLICY.up_looks})",
+    ),
+    click.option(
         "--down-looks",
         type=int,
-        default=policy.down_looks,
+        default=_POLICY.down_looks,
         metavar="N",
-        help="looks in a row hardly behind before it shrinks (default: %(default)s)",
-    )
-    parser.add_argument(
+        help=f"looks in a row hardly behind before it shrinks ({_POLICY.down_looks})",
+    ),
+    click.option(
         "--cooldown",
         type=float,
-        default=policy.cooldown_seconds,
+        default=_POLICY.cooldown_seconds,
         metavar="S",
-        help="seconds without a change after a change (default: %(default)s)",
-    )
-    parser.add_argument(
+        help=f"seconds without a change after a change ({_POLICY.cooldown_seconds:g})",
+    ),
+    click.option(
         "--proportional",
-        action="store_true",
+        is_flag=True,
         help="grow and shrink by as many as the load asks for, not by one",
-    )
-    parser.add_argument(
+    ),
+    click.option(
         "--only-live",
-        action="store_true",
+        is_flag=True,
         help="add only names under which an instance has joined (one of Headrace; others do not say so)",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, and why")
+    ),
+    click.option("--dry-run", is_flag=True, help="say what would be done, and why"),
+)
 
 
-async def autoscale_command(js: JetStream, args: argparse.Namespace) -> int:
+async def autoscale_command(js: JetStream, args: SimpleNamespace) -> int:
     """``headrace group autoscale``: until Ctrl-C."""
 
     async def live() -> set[str]:
@@ -103,7 +103,7 @@ async def run_autoscale(
     js: JetStream,
     stream: str,
     group: str,
-    args: argparse.Namespace,
+    args: SimpleNamespace,
     *,
     as_json: bool = False,
     live: Callable[[], Awaitable[Collection[str]]] | None = None,

@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import signal
 import sys
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final
+
+import click
 
 from ..api.consumers import ConsumerConfig
 from ..client import JetStream
 from ..errors import HeadraceError
 from ..groups import GroupMessage, elastic, static
 from .group_arguments import ranges
+from .shared.units import Parsed
+from .shared.verbs import Declare
 
-__all__ = ["add_consume_arguments", "consume"]
-
-
-def add_consume_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``consume`` takes besides the group and the member."""
-    parser.add_argument(
-        "--sleep",
-        type=_seconds,
-        default=0.02,
-        metavar="SECONDS",
-        help="how long a message is worked at (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--ack-wait",
-        type=_seconds,
-        default=2.0,
-        metavar="SECONDS",
-        help="after which an unacknowledged message comes again; an instance that is gone is replaced "
-        "after about as long (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--max-ack-pending",
-        type=int,
-        default=1,
-        metavar="N",
-        help="messages that may be unacknowledged at a time (default: %(default)s)",
-    )
-    parser.add_argument("--count", type=int, default=0, metavar="N", help="end after so many")
+__all__ = ["CONSUME_OPTIONS", "consume"]
 
 
 def _seconds(text: str) -> float:
@@ -51,11 +28,40 @@ def _seconds(text: str) -> float:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r}: accepted are seconds, such as 0.5")
+        raise ValueError(f"{text!r}: accepted are seconds, such as 0.5")
     return seconds
 
 
-async def consume(js: JetStream, args: argparse.Namespace) -> int:
+_SECONDS: Final = Parsed("seconds", _seconds)
+
+CONSUME_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--sleep",
+        type=_SECONDS,
+        default=0.02,
+        metavar="SECONDS",
+        help="how long a message is worked at (0.02)",
+    ),
+    click.option(
+        "--ack-wait",
+        type=_SECONDS,
+        default=2.0,
+        metavar="SECONDS",
+        help="after which an unacknowledged message comes again; an instance that is gone is replaced "
+        "after about as long (2)",
+    ),
+    click.option(
+        "--max-ack-pending",
+        type=int,
+        default=1,
+        metavar="N",
+        help="messages that may be unacknowledged at a time (1)",
+    ),
+    click.option("--count", type=int, default=0, metavar="N", help="end after so many"),
+)
+
+
+async def consume(js: JetStream, args: SimpleNamespace) -> int:
     """Print a member's messages until Ctrl-C, or until the group is deleted."""
     working = _Working(args)
     verbs: Any = static if args.kind == "static" else elastic
@@ -101,7 +107,7 @@ class _Working:
     """What is printed and done for each message. Messages go to stdout, what is said of them to stderr;
     with ``--json`` everything goes to stdout, a document a line."""
 
-    def __init__(self, args: argparse.Namespace) -> None:
+    def __init__(self, args: SimpleNamespace) -> None:
         self._args = args
         self.membership: Any = None
         self.asked = asyncio.Event()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
+
+import click
 
 from ..errors import ConfigurationError
 from ..groups import ElasticGroup, GroupError, GroupNotFoundError, StaticGroup
@@ -16,13 +18,14 @@ from ..groups.bucket import Records
 from ..groups.lag import GroupLag, measure
 from ..groups.metrics import prometheus
 from .group_table import document
+from .shared.verbs import Declare
 
 if TYPE_CHECKING:
     from ..client import JetStream
 
 __all__ = [
+    "METRICS_OPTIONS",
     "Exporter",
-    "add_metrics_arguments",
     "measured",
     "metrics_command",
     "text_of",
@@ -37,20 +40,19 @@ _TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 
-def add_metrics_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``metrics`` takes besides the stream."""
-    parser.add_argument("groups", nargs="*", metavar="GROUP", help="which groups (default: all)")
-    where = parser.add_mutually_exclusive_group()
-    where.add_argument(
+METRICS_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.argument("groups", nargs=-1, metavar="[GROUP]…"),
+    click.option(
         "--listen",
         default=LISTEN,
         metavar="HOST:PORT",
-        help="serve them on http://HOST:PORT/metrics; port 0 is any free one (default: %(default)s)",
-    )
-    where.add_argument("--once", action="store_true", help="print them once and end")
+        help=f"serve them on http://HOST:PORT/metrics; port 0 is any free one ({LISTEN})",
+    ),
+    click.option("--once", is_flag=True, help="print them once and end"),
+)
 
 
-async def metrics_command(js: JetStream, args: argparse.Namespace) -> int:
+async def metrics_command(js: JetStream, args: SimpleNamespace) -> int:
     """``headrace group metrics``: until Ctrl-C, unless ``--once``."""
     if args.json and not args.once:
         raise ConfigurationError("--json goes with --once; what is served is Prometheus' format")

@@ -6,14 +6,16 @@ It looks again when the record changes, when an instance is pinned or unpinned, 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import shutil
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TextIO, TypeVar
+
+import click
 
 from ..errors import HeadraceError
 from ..groups import ElasticGroup, GroupNotFoundError, StaticGroup
@@ -23,11 +25,12 @@ from ..groups.consumers import stream_of
 from ..groups.lag import GroupLag, Rates, measure, rates
 from ..groups.presence import who_is_there
 from .group_table import document, line, table
+from .shared.verbs import Declare
 
 if TYPE_CHECKING:
     from ..client import JetStream
 
-__all__ = ["Seen", "add_watch_arguments", "looks", "watch", "watch_command"]
+__all__ = ["WATCH_OPTIONS", "Seen", "looks", "watch", "watch_command"]
 
 EVERY_S: Final = 1.0
 PRESENT_S: Final = 0.1  # an instance that is busy for longer is shown by its id
@@ -49,19 +52,19 @@ class Seen(NamedTuple):
     problem: str = ""
 
 
-def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what ``watch`` takes besides the stream and the group."""
-    parser.add_argument("--once", action="store_true", help="look once and end")
-    parser.add_argument(
+WATCH_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option("--once", is_flag=True, help="look once and end"),
+    click.option(
         "--every",
         type=float,
         default=EVERY_S,
         metavar="SECONDS",
-        help="seconds between looks where nothing happens (default: %(default)s)",
-    )
+        help=f"seconds between looks where nothing happens ({EVERY_S:g})",
+    ),
+)
 
 
-async def watch_command(js: JetStream, args: argparse.Namespace) -> int:
+async def watch_command(js: JetStream, args: SimpleNamespace) -> int:
     """``headrace group static|elastic watch``."""
     asked = (args.stream, args.group)
     if args.kind == "static":

@@ -53,7 +53,7 @@ def _tell(told: Told) -> int:
 def _complain(error: click.UsageError) -> None:
     context = error.ctx
     path = context.command_path if context is not None else "headrace"
-    print(f"{path}: {error.format_message()}", file=sys.stderr)
     if context is not None:
-        usage = context.get_usage().removeprefix("Usage: ")
-        print(f"  usage: {usage}\n  {path} --help    says more", file=sys.stderr)
+        print(context.get_usage().replace("Usage:", "usage:"), file=sys.stderr)
+        print(f"       {path} --help    says more", file=sys.stderr)
+    print(f"{path}: {error.format_message()}", file=sys.stderr)

@@ -13,8 +13,8 @@ from ...errors import HeadraceError
 from ..server.pages import MONITOR
 from ..shared.errors import explain
 from ..shared.output import Output, output_options, printable, terminal
-from ..shared.verbs import command_of, connected, run_loop
-from ..shared.where import CONNECTION, connection_options, given_above, where
+from ..shared.verbs import command_of, connected, output_above, own_values, run_loop
+from ..shared.where import connection_options, given_above, where
 from .findings import MARKS, Finding, Findings
 from .machine import look_at_machine, look_at_store
 from .server import look_at_server
@@ -35,8 +35,8 @@ def _examine(context: click.Context, /, **values: Any) -> int:
 
     It changes nothing. The status is 1 if there is a problem.
     """
-    own = {key: value for key, value in values.items() if key not in CONNECTION}
-    output = Output.of(json=own["json"], yaml=own["yaml"])
+    own = own_values(values)
+    output = output_above(context)
     findings = Findings()
     look_at_machine(findings, os.environ)
     if own["store"] is not None:

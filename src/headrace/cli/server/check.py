@@ -15,8 +15,8 @@ from ..shared.errors import Failure
 from ..shared.lazy import LazyGroup, Verb
 from ..shared.output import Output
 from ..shared.units import DURATION, moment_of
-from ..shared.verbs import Declare, Session, command_of, connected, run_loop
-from ..shared.where import CONNECTION, connection_options, given_above, where
+from ..shared.verbs import Declare, Session, command_of, connected, own_values, run_loop
+from ..shared.where import connection_options, given_above, where
 from .pages import MONITOR, page
 from .verdict import Verdict
 
@@ -55,7 +55,7 @@ def _checking(
         @click.pass_context
         @wraps(function)
         def callback(context: click.Context, /, **values: Any) -> int:
-            own = {key: value for key, value in values.items() if key not in CONNECTION}
+            own = own_values(values)
             form = own.pop("format")
             verdict = Verdict(name if "stream" not in own else f"{name} {own['stream']}")
 

@@ -9,7 +9,6 @@ import click
 
 from ...errors import (
     AuthorizationError,
-    ConfigurationError,
     ConnectFailedError,
     HeadraceError,
     JetStreamApiError,
@@ -78,8 +77,6 @@ def explain(error: HeadraceError) -> Told:
         return Told(text, _STEPS.get(error.err_code, ()))
     if isinstance(error, KeyError):  # of a bucket: its text is that of HeadraceError
         return Told(text, ("headrace kv ls BUCKET        lists its keys",) if "key" in text else ())
-    if isinstance(error, ConfigurationError):
-        return Told(text, (), USAGE)
     return Told(text)
 
 

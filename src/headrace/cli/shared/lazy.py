@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from .output import output_options
 from .where import connection_options
 
 if TYPE_CHECKING:
@@ -26,12 +27,13 @@ class Verb:
 
     Attributes:
         summary: what it does, in a few words.
-        target: ``module:attribute`` in ``headrace.cli``; "" for a command that click does not run.
+        target: ``module:attribute`` in ``headrace.cli``, or the command itself; "" for a command that
+            click does not run.
         aliases: other names.
     """
 
     summary: str
-    target: str = ""
+    target: str | click.Command = ""
     aliases: tuple[str, ...] = ()
 
 
@@ -42,20 +44,24 @@ class LazyGroup(click.Group):
         name: its own name.
         verbs: its commands.
         summary: what it is for.
+        what: what its commands are called.
     """
 
-    def __init__(self, name: str, verbs: Mapping[str, Verb], summary: str) -> None:
+    def __init__(
+        self, name: str, verbs: Mapping[str, Verb], summary: str, what: str = "command"
+    ) -> None:
         super().__init__(
             name,
             help=summary,
             no_args_is_help=False,
             invoke_without_command=True,
             callback=_help_without_a_command,
-            params=[*connection_options(hidden=True)],
+            params=[*output_options(hidden=True), *connection_options(hidden=True)],
             context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
             subcommand_metavar="COMMAND …",
         )
         self.verbs = dict(verbs)
+        self._what = what
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [name for name, verb in self.verbs.items() if verb.target]
@@ -63,9 +69,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         for name, verb in self.verbs.items():
             if verb.target and (cmd_name == name or cmd_name in verb.aliases):
-                module, _, attribute = verb.target.partition(":")
-                command: click.Command = getattr(import_module(f"{_ROOM}.{module}"), attribute)
-                return command
+                return _imported(verb.target)
         return None
 
     def resolve_command(
@@ -80,8 +84,10 @@ class LazyGroup(click.Group):
             if args[0] in self.verbs:
                 raise click.UsageError(f"{args[0]!r} takes its options behind its name", ctx)
             near = get_close_matches(args[0], known, 1)
-            meant = f"did you mean {near[0]!r}?" if near else f"accepted: {', '.join(self.verbs)}"
-            raise click.UsageError(f"no command {args[0]!r}; {meant}", ctx)
+            meant = (
+                f"did you mean {near[0]!r}?" if near else f"accepted are {', '.join(self.verbs)}"
+            )
+            raise click.UsageError(f"no {self._what} {args[0]!r}; {meant}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -106,6 +112,14 @@ class LazyGroup(click.Group):
             for name, verb in self.verbs.items()
             if name.startswith(incomplete)
         ] + click.Command.shell_complete(self, ctx, incomplete)
+
+
+def _imported(target: str | click.Command) -> click.Command:
+    if isinstance(target, click.Command):
+        return target
+    module, _, attribute = target.partition(":")
+    command: click.Command = getattr(import_module(f"{_ROOM}.{module}"), attribute)
+    return command
 
 
 @click.pass_context

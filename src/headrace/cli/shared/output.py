@@ -63,11 +63,13 @@ class Sheet:
             self.sections.append((title, kept))
 
 
-def output_options() -> list[click.Option]:
+def output_options(*, hidden: bool = False) -> list[click.Option]:
     """``--json`` and ``--yaml``."""
     return [
-        click.Option(["--json", "-j"], is_flag=True, help="print JSON, for programs"),
-        click.Option(["--yaml"], is_flag=True, help="print YAML, for programs"),
+        click.Option(
+            ["--json", "-j"], is_flag=True, help="print JSON, for programs", hidden=hidden
+        ),
+        click.Option(["--yaml"], is_flag=True, help="print YAML, for programs", hidden=hidden),
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,7 @@ __all__ = [
     "DURATION",
     "MOMENT",
     "SIZE",
+    "Parsed",
     "ago",
     "bytes_text",
     "count_text",
@@ -76,10 +78,10 @@ def parse_moment(text: str, now: datetime) -> datetime:
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
-class _Type(_ParamType):
-    """A type of option of one of these functions."""
+class Parsed(_ParamType):
+    """A type of option made of a function that raises ValueError with what is accepted."""
 
-    def __init__(self, name: str, parse: Any) -> None:
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name = name
         self._parse = parse
 
@@ -92,9 +94,9 @@ class _Type(_ParamType):
             self.fail(str(error), param, ctx)
 
 
-DURATION: Final = _Type("duration", parse_duration)
-SIZE: Final = _Type("size", parse_size)
-MOMENT: Final = _Type("time", lambda text: parse_moment(text, datetime.now(UTC)))
+DURATION: Final = Parsed("duration", parse_duration)
+SIZE: Final = Parsed("size", parse_size)
+MOMENT: Final = Parsed("time", lambda text: parse_moment(text, datetime.now(UTC)))
 
 
 def bytes_text(count: float) -> str:

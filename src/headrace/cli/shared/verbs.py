@@ -27,7 +27,17 @@ from .nearest import tell_nearest
 from .output import Output, output_options
 from .where import CONNECTION, Where, connection_options, given_above, where
 
-__all__ = ["Declare", "Session", "command_of", "connected", "offline", "online", "run_loop"]
+__all__ = [
+    "Declare",
+    "Session",
+    "command_of",
+    "connected",
+    "offline",
+    "online",
+    "output_above",
+    "own_values",
+    "run_loop",
+]
 
 Declare = Callable[[Any], Any]
 """What ``click.argument(…)`` and ``click.option(…)`` return."""
@@ -69,8 +79,8 @@ def online(
         @wraps(function)
         def callback(context: click.Context, /, **values: Any) -> int | None:
             place = where(given_above(context))
-            own = {key: value for key, value in values.items() if key not in CONNECTION}
-            output = Output.of(json=own.pop("json"), yaml=own.pop("yaml"))
+            own = own_values(values)
+            output = output_above(context)
 
             async def run() -> int | None:
                 async with connected(place, output) as session:
@@ -94,14 +104,32 @@ def offline(
     """Make a command of a plain function ``f(output, …)`` that needs no connection."""
 
     def make(function: Callable[..., int | None]) -> click.Command:
+        @click.pass_context
         @wraps(function)
-        def callback(**values: Any) -> int | None:
-            output = Output.of(json=values.pop("json"), yaml=values.pop("yaml"))
-            return function(output, **values)
+        def callback(context: click.Context, /, **values: Any) -> int | None:
+            own = {key: value for key, value in values.items() if key not in ("json", "yaml")}
+            return function(output_above(context), **own)
 
         return command_of(function, callback, name, declare, output_options(), destroys)
 
     return make
+
+
+def own_values(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of a command's own parameters: not of the connection, nor of the output."""
+    common = CONNECTION | {"json", "yaml"}
+    return {key: value for key, value in values.items() if key not in common}
+
+
+def output_above(context: click.Context) -> Output:
+    """The output that is asked for, by the command or by a group above it."""
+    asked = {"json": False, "yaml": False}
+    here: click.Context | None = context
+    while here is not None:
+        for name in asked:
+            asked[name] |= bool(here.params.get(name))
+        here = here.parent
+    return Output.of(**asked)
 
 
 class connected:  # noqa: N801 (a context manager)
