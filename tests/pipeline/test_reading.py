@@ -123,6 +123,16 @@ def test_views_that_use_each_other_in_a_circle_are_told(write: Write) -> None:
     assert "a → b → a" in said
 
 
+def test_sinks_that_wait_for_each_other_are_told(write: Write) -> None:
+    text = ORDERS.replace("[sinks.out]", '[sinks.out]\nafter = "other"')
+    more = '[sinks.other]\nfrom = "orders"\nformat = "noop"\nafter = ["out", "outt"]\n'
+    assert problems(write(text + more)) == [
+        (9, "sinks 'out' and 'other' wait for each other"),
+        (14, "sinks 'other' and 'out' wait for each other"),
+        (14, "sink 'other' is after 'outt', which there is not; did you mean 'out'?"),
+    ]
+
+
 def test_names_in_texts_and_comments_of_sql_are_no_inputs(write: Write) -> None:
     sql = """SELECT 'other', `orders`.* FROM Orders /* other */ -- other"""
     text = ORDERS + f'[sources.other]\nformat = "rate"\n[views.paid]\nsql = "{sql}"\n'

@@ -209,6 +209,25 @@ def test_a_query_that_cannot_start_is_a_failed_one(declared: Declared) -> None:
     assert str(ended["out"].problem).endswith(":9: no such column")
 
 
+def test_a_query_after_another_begins_when_that_one_is_done(declared: Declared) -> None:
+    sinks = {**declared.sinks, "out": replace(declared.sinks["out"], after=("other",))}
+    world = World(replace(declared, sinks=sinks))
+    world.plans = {
+        "other": lambda query: world.after(5, query.end),
+        "out": lambda query: world.after(1, query.end),
+    }
+    began = world.now
+    ended = world.run(once=True)
+    assert [each.state for each in ended.values()] == ["done", "done"]
+    started = [event for event in world.heard if event[0] == "started"]
+    assert started == [("started", "other"), ("started", "out")]
+    assert world.now > began + 6
+    world.plans = {}
+    world.after(2, lambda: world.runner.stop("interrupted"))
+    assert world.run()["out"].state == "stopped", "queries without an end run beside each other"
+    assert len(world.queries["out"]) == 2
+
+
 def test_a_schedule_starts_bounded_runs_at_its_times(declared: Declared) -> None:
     world = World(with_trigger(declared, {"schedule": "every 1m"}))
     starts: list[float] = []

@@ -22,7 +22,7 @@ def failed(expectation: Expectation) -> str:
 
 def passes(view: str, expectations: Sequence[Expectation]) -> str:
     """True for the rows that go on; a row that fails where it must not ends the query."""
-    conditions = []
+    conditions = ["true"]
     for each in expectations:
         if each.otherwise == "fail":
             text = _literal(
@@ -31,7 +31,8 @@ def passes(view: str, expectations: Sequence[Expectation]) -> str:
             conditions.append(
                 f"CASE WHEN coalesce(({each.check}), false) THEN true ELSE raise_error({text}) END"
             )
-    conditions += [f"coalesce(({e.check}), false)" for e in expectations if e.otherwise != "fail"]
+    removing = [each for each in expectations if each.otherwise in ("drop", "quarantine")]
+    conditions += [f"coalesce(({each.check}), false)" for each in removing]
     return " AND ".join(conditions)
 
 

@@ -60,6 +60,7 @@ def check_graph(declared: Declared) -> list[Problem]:
     return [
         *_check_inputs(declared),
         *_check_sinks(declared),
+        *_check_order(declared),
         *_check_expectations(declared),
     ]
 
@@ -129,6 +130,31 @@ def _check_sinks(declared: Declared) -> Iterator[Problem]:
         elif not any(each.streaming for each in sources_of(declared, sink.of or view)):
             text = f"sink {sink.name!r} stands on no streaming source, so there is nothing to run"
             yield Problem(sink.place, text)
+
+
+def _check_order(declared: Declared) -> Iterator[Problem]:
+    """Whether what a query waits for is there, and ends before it."""
+    for sink in declared.sinks.values():
+        for name in sink.after:
+            if name not in declared.sinks:
+                hint = did_you_mean(name, declared.sinks)
+                yield Problem(
+                    sink.place, f"sink {sink.name!r} is after {name!r}, which there is not{hint}"
+                )
+            elif name in _before(declared, sink.name) and sink.name in _before(declared, name):
+                yield Problem(sink.place, f"sinks {sink.name!r} and {name!r} wait for each other")
+
+
+def _before(declared: Declared, name: str) -> set[str]:
+    """The sinks that a sink waits for, and those that they wait for."""
+    found: set[str] = set()
+    waiting = [name]
+    while waiting:
+        for each in declared.sinks[waiting.pop()].after:
+            if each in declared.sinks and each not in found:
+                found.add(each)
+                waiting.append(each)
+    return found
 
 
 def _check_expectations(declared: Declared) -> Iterator[Problem]:

@@ -145,7 +145,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
         Key("check", _filled_text, "A condition in SQL; a row passes where it is true."),
         Key(
             "otherwise",
-            _one_of("drop", "fail", "quarantine"),
+            _one_of("drop", "keep", "fail", "quarantine"),
             "What happens to other rows.",
             "drop",
         ),
@@ -158,6 +158,7 @@ TABLES: Final[dict[str, tuple[Key, ...]]] = {
         Key("mode", _one_of("append", "update", "complete"), "Spark's output mode.", "append"),
         Key("partition_by", _texts, "Columns that make folders.", ()),
         Key("trigger", parse_trigger, "When this query runs."),
+        Key("after", _texts, "Sinks whose queries end first, in a run that ends.", ()),
         Key("options", _options, "Options of the format.", {}),
     ),
     "lease": (

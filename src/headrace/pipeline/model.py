@@ -12,7 +12,7 @@ from .triggers import CONTINUOUS, Trigger
 
 __all__ = ["Declared", "Expectation", "Function", "LeaseSettings", "Sink", "Source", "View"]
 
-Otherwise = Literal["drop", "fail", "quarantine"]
+Otherwise = Literal["drop", "keep", "fail", "quarantine"]
 OnFailure = Literal["stop", "continue"]
 
 
@@ -70,7 +70,10 @@ class View:
 
 @dataclass(frozen=True)
 class Sink:
-    """Where the rows of ``of`` go: one streaming query. "" means that expectations send rows here."""
+    """Where the rows of ``of`` go: one streaming query. "" means that expectations send rows here.
+
+    ``after``: the queries that are done before this one begins, in a run that ends.
+    """
 
     name: str
     place: Place
@@ -81,6 +84,7 @@ class Sink:
     options: Mapping[str, str] = field(default_factory=dict)
     function: Function | None = None
     trigger: Trigger = CONTINUOUS
+    after: tuple[str, ...] = ()
     lines: Mapping[str, Place] = field(default_factory=dict, compare=False)
 
 

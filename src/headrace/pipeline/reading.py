@@ -156,6 +156,7 @@ def _sink(reader: Reader, name: str, raw: Any, trigger: Trigger) -> Sink:
         options=values["options"],
         function=_function(reader, values["python"], (*path, "python")),
         trigger=values["trigger"] or trigger,
+        after=values["after"],
         lines=_lines(reader, path, values["options"]),
     )
 

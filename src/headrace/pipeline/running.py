@@ -154,6 +154,8 @@ class Runner:
                 self._over(run)
 
     def _is_due(self, run: _Run) -> bool:
+        if run.trigger.kind == "available now" and not self._are_done(run.sink.after):
+            return False
         trigger, now = run.trigger, self._clock()
         if trigger.kind == "schedule":
             if not run.due:
@@ -163,6 +165,15 @@ class Runner:
         if trigger.kind == "lag":
             return self._is_behind(run, now)
         return True
+
+    def _are_done(self, names: tuple[str, ...]) -> bool:
+        """Whether these queries are over; one that never ends is not waited for."""
+        return not any(
+            run.sink.name in names
+            and run.trigger.kind == "available now"
+            and run.state in ("waiting", "running")
+            for run in self._runs
+        )
 
     def _is_behind(self, run: _Run, now: float) -> bool:
         """Whether enough waits, or something has waited for long enough."""
