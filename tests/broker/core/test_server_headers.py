@@ -7,8 +7,16 @@ import json
 import time
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from headrace.broker.core.server_headers import with_requester, without_requester
+from headrace.broker.core import server_headers
+from headrace.broker.core.server_headers import (
+    with_place,
+    with_places,
+    with_requester,
+    without_requester,
+)
 
 WHO = {"acc": "TOWN"}
 TRUE = b'Nats-Request-Info: {"acc":"TOWN"}\r\n\r\n'
@@ -76,3 +84,51 @@ def test_a_large_block_takes_no_longer_than_its_size(unit: bytes) -> None:
 )
 def test_nobody_asked_who_is_read_later(said: bytes, kept: bytes) -> None:
     assert without_requester(said) == kept
+
+
+PIN = b"Nats-Pin-Id: one\r\n"
+PIECES = [
+    b"\r\n",
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b" ",
+    b"A: b",
+    b"nats-pin-id: mine",
+    b"Nats-Pin-Id:",
+    b"x",
+]
+pieces = st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join)
+orderly = st.sampled_from(
+    [b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nA: b\r\n\r\n", b"NATS/1.0\r\nNats-Pin: b\r\n\r\n"]
+)
+odd = st.builds(b"%b%b%b".__mod__, st.tuples(
+    st.sampled_from([b"", b"NATS/1.0", b"NATS/1.0\r\n"]), pieces,
+    st.sampled_from([b"", b"\r\n", b"\r\n\r\n", b"\r\n\r\n"]),
+))  # fmt: skip
+
+
+@given(st.lists(orderly | odd, min_size=1, max_size=5))
+@example([b"\r\n\r\n", b"NATS/1.0\r\n\r\n"])
+@example([b"NATS/1.0\r\n\r\n\r\n", b"NATS/1.0\r\n\r\n"])
+@example([b"NATS/1.0\r\nA: b\r\n\r\nB: c\r\n\r\n", b"NATS/1.0\r\nA: b"])
+@example([b"NATS/1.0\r\nA: b\n", b"\r\n\r\n"])
+def test_many_are_told_their_place_as_each_alone(blocks: list[bytes]) -> None:
+    expected = [
+        server_headers._with(block, PIN) if block else b"NATS/1.0\r\n%b\r\n" % PIN
+        for block in blocks
+    ]
+    assert with_places(blocks, PIN) == expected
+    assert [with_place(block, PIN) for block in blocks] == expected
+
+
+def test_an_orderly_block_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    def taken_apart(*args: object) -> bytes:
+        raise AssertionError(args)
+
+    monkeypatch.setattr(server_headers, "_with", taken_apart)
+    block = b"NATS/1.0\r\nNats-Stream-Source: O 1 > > a\r\n\r\n"
+    told = block[:-2] + PIN + b"\r\n"
+    assert with_place(block, PIN) == told
+    bare = b"NATS/1.0\r\n%b\r\n" % PIN
+    assert with_places([block, b"", block], PIN) == [told, bare, told]

@@ -7,8 +7,8 @@ capitals or not, twice, behind a bare line feed, folded. A reader may take for a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -22,6 +22,7 @@ _NAME: Final = re.compile(rb"^([^:\r\n]+):", re.M)
 _OURS: Final = b"nats-"
 _EMPTY_LINE: Final = re.compile(rb"\r\n\r\n|\n\r?\n|\r\r")
 _VERSION: Final = b"NATS/1.0"
+_END: Final = b"\r\n\r\n"
 
 
 def with_requester(headers: bytes, who: Mapping[str, Any]) -> bytes:
@@ -42,7 +43,24 @@ def with_place(headers: bytes, lines: bytes) -> bytes:
     """A stored message's block with what the stream says of it, and without what its publisher did."""
     if not headers:
         return b"%b\r\n%b\r\n" % (_VERSION, lines)
+    if _are_plain(headers, 1, lines) and headers[-4:] == _END != headers:
+        return headers[:-2] + lines + b"\r\n"
     return _with(headers, lines)
+
+
+def with_places(blocks: Sequence[bytes], lines: bytes) -> list[bytes]:
+    """``with_place`` for many blocks and the same lines: looked at together, when all are plain."""
+    count = len(blocks) - blocks.count(b"")
+    ends = [block[-4:] for block in blocks].count(_END)
+    if (
+        count < 2
+        or ends != count
+        or _END in blocks
+        or not _are_plain(b"".join(blocks), count, lines)
+    ):
+        return [with_place(block, lines) for block in blocks]
+    bare, end = with_place(b"", lines), lines + b"\r\n"
+    return [block[:-2] + end if block else bare for block in blocks]
 
 
 def with_new_place(headers: bytes, lines: bytes) -> bytes:
@@ -65,6 +83,26 @@ def _with(headers: bytes, lines: bytes, instead: bytes = b"") -> bytes:
     if _OURS in block.lower():
         block = _lines_named(tuple(_NAME.findall(lines))).sub(instead, block)
     return b"%b\r\n%b\r\n" % (block.rstrip(b"\r\n"), lines)
+
+
+def _are_plain(text: bytes, count: int, lines: bytes) -> bool:
+    """Whether blocks, one after the other, have no empty lines but ``count``, and say no name of ``lines``.
+
+    Each that ends with one has no other then. One that says a name in a value is not plain either.
+    """
+    text = text.lower()
+    if (
+        text.count(b"\n\r\n") != count or b"\n\r\n\r\n" in text
+    ):  # the count sees one of two in a row
+        return False
+    if b"\n\n" in text or b"\r\r" in text:
+        return False
+    return not any([name in text for name in _names_in(lines)])  # noqa: C419 - quicker as a list
+
+
+@lru_cache(maxsize=64)  # a few at a time: one per pin
+def _names_in(lines: bytes) -> list[bytes]:
+    return [name.lower() for name in _NAME.findall(lines)]
 
 
 @cache

@@ -102,18 +102,34 @@ class Subscription:
         self, rows: Sequence[StoredRow], reply: bytes, consumer_seq: int, pending: int
     ) -> None:
         """``send`` for stored messages as they are; see ``Target.send_stored``."""
-        output = self.output
-        if self.closed or self.messages_max >= 0 or not _plain(rows):
+        if len(rows) == 1:  # as where each message waits for the ack of the one before
+            seq, subject, headers, payload, time_ns = rows[0]
+            self.send(subject, reply % (seq, consumer_seq, time_ns, pending), headers, payload)
+            return
+        if self.closed or self.messages_max >= 0 or not _are_small(rows):
             self.send_many(answered(rows, reply, consumer_seq, pending))
             return
+        output, blocks = self.output, [row[2] for row in rows]
         sid = self.sid.replace(b"%", b"%%")
-        frame = b"MSG %%b%b%b %%d\r\n%%b\r\n" % (sid, reply)
-        frames = [
-            frame % (subject, seq, at, time_ns, left, len(payload), payload)
-            for (seq, subject, _, payload, time_ns), at, left in zip(
-                rows, count(consumer_seq), count(pending, -1)
-            )
-        ]
+        bare = b"MSG %%b%b%b %%d\r\n%%b\r\n" % (sid, reply)
+        numbered = zip(rows, count(consumer_seq), count(pending, -1))
+        if not output.has_headers or not any(blocks):
+            frames = [
+                bare % (subject, seq, at, time_ns, left, len(payload), payload)
+                for (seq, subject, _, payload, time_ns), at, left in numbered
+            ]
+        else:
+            headed = b"HMSG %%b%b%b %%d %%d\r\n%%b%%b\r\n" % (sid, reply)
+            frames = [
+                headed
+                % (
+                    subject, seq, at, time_ns, left,
+                    len(block), len(block) + len(payload), block, payload,
+                )
+                if block
+                else bare % (subject, seq, at, time_ns, left, len(payload), payload)
+                for (seq, subject, block, payload, time_ns), at, left in numbered
+            ]  # fmt: skip
         self.delivered += len(frames)
         output.write_frames(frames)
 
@@ -164,8 +180,6 @@ class GuardedSubscription(Subscription):
         self.send_many(answered(rows, reply, consumer_seq, pending))
 
 
-def _plain(rows: Sequence[StoredRow]) -> bool:
-    """Whether none has headers, or a payload that is better not copied."""
-    return [row[2] for row in rows].count(b"") == len(rows) and (
-        max([len(row[3]) for row in rows]) <= COPY_BYTES_MAX
-    )
+def _are_small(rows: Sequence[StoredRow]) -> bool:
+    """Whether none has a payload that is better not copied."""
+    return max([len(row[3]) for row in rows]) <= COPY_BYTES_MAX

@@ -9,7 +9,7 @@ from typing import Final
 
 from ......message import StoredRow
 from ....ports.bus import Target
-from ....server_headers import with_place
+from ....server_headers import with_place, with_places
 from ...headers import statuses
 from ..delivery_pass import PassEnd
 from ..sender import Sender
@@ -231,8 +231,11 @@ def _headed(rows: list[StoredRow], line: bytes) -> list[StoredRow]:
     """Messages with a header line more, if there is one."""
     if not line:
         return rows
-    bare = with_place(b"", line)
+    if len(rows) == 1:
+        [(sequence, subject, headers, payload, at)] = rows
+        return [(sequence, subject, with_place(headers, line), payload, at)]
+    blocks = with_places([row[2] for row in rows], line)
     return [
-        (sequence, subject, with_place(headers, line) if headers else bare, payload, at)
-        for sequence, subject, headers, payload, at in rows
+        (sequence, subject, block, payload, at)
+        for (sequence, subject, _, payload, at), block in zip(rows, blocks, strict=True)
     ]
