@@ -22,7 +22,9 @@ from headrace.broker.core.jetstream.consumer.pull.recipients import PullRecipien
 from headrace.broker.core.jetstream.consumer.push import window
 from headrace.broker.core.jetstream.consumer.push.recipients import PushRecipients
 from headrace.broker.core.jetstream.consumer.sender import Sender
+from headrace.broker.core.net import publishing
 from headrace.broker.core.net.inprocess import _FrameSubscription
+from headrace.broker.core.net.session import Session
 from headrace.broker.core.net.subscription import Subscription
 from headrace.wire.frames import MSG, PUB, Frame
 from sim.twins import IN_PROCESS, LIBRARY, PLAIN, Entries, Play, Twin, entries
@@ -35,7 +37,18 @@ FLOW = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 
 def _as_stored(args: tuple[Any, ...], result: Any) -> bool:
     """Of these rows frames are made by one template."""
-    return not any(row[2] for row in args[1]) and args[0].messages_max < 0
+    return len(args[1]) > 1 and not any(row[2] for row in args[1]) and args[0].messages_max < 0
+
+
+def _as_stored_with_headers(args: tuple[Any, ...], result: Any) -> bool:
+    """Of these rows frames are made by a template, and of those that have headers by another."""
+    return len(args[1]) > 1 and any(row[2] for row in args[1]) and args[0].messages_max < 0
+
+
+def _took_a_run(args: tuple[Any, ...], result: Any) -> bool:
+    """Acknowledgements behind something else were taken together."""
+    _, hand_over, frames = args
+    return hand_over is publishing.hand_over_acks and not result and bool(frames)
 
 
 def _whole(args: tuple[Any, ...], result: Any) -> bool:
@@ -56,6 +69,8 @@ PATHS = {
     "to one request": Path(PullRecipients, "_send", _whole),
     "to requests in turn": Path(PullRecipients, "_send_in_turn", _served_some),
     "frames of rows": Path(Subscription, "send_stored", _as_stored),
+    "frames of rows with headers": Path(Subscription, "send_stored", _as_stored_with_headers),
+    "acks between pulls": Path(Session, "_hand_over", _took_a_run),
     "rows handed over": Path(_FrameSubscription, "_put", entered),
     "pushed as stored": Path(Sender, "send_stored", _pushed),
     "pushed in pieces": Path(PushRecipients, "_send_by_window", entered),
@@ -262,6 +277,10 @@ with_pins: list[Step] = [
     "unpin",
     ([Put(3), Ack(b"+ACK")], []),
     ([Put(9), Pull({**WITH_PIN, "batch": 40})], [500]),
+    ([Put(30, 2, headed=True), Put(2)], []),
+    ([Pull({**WITH_PIN, "batch": 40}), Ack(b"+ACK"), Pull(WITH_PIN), Pull({"batch": 1})], []),
+    ([Put(20, 2), Pull({**WITH_PIN, "batch": 40})], []),
+    ([Pull(WITH_PIN), Ack(b"+ACK", first=2, every=2), Pull(WITH_PIN), Ack(b"-NAK")], []),
     "unpin",
     5.0,
     ([Put(40, 2)], []),
@@ -419,8 +438,12 @@ def test_every_option_means_the_same_in_every_manner() -> None:
 def test_the_pinned_client_hears_the_same_in_every_manner() -> None:
     with entries(PATHS) as found:
         play("memory", found, ({}, {"pinned_client": True}, {}), with_pins)
-    ways = ("to one request", "to requests in turn")
-    assert not found.missed(*((manner, way) for manner in (LIBRARY, IN_PROCESS) for way in ways))
+    ways = ("to one request", "to requests in turn", "acks between pulls")
+    assert not found.missed(
+        *((manner, way) for manner in (LIBRARY, IN_PROCESS) for way in ways),
+        (LIBRARY, "frames of rows with headers"),
+    )
+    assert len(found.missed(*((PLAIN, way) for way in PATHS))) == len(PATHS)
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])

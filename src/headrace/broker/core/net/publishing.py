@@ -6,6 +6,7 @@ a stream. No reply subject that is reserved for the broker may slip through that
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -16,12 +17,16 @@ if TYPE_CHECKING:
     from ..ports.bus import Origin
     from .router import Router
 
+    HandOver = Callable[[Router, Origin, list[Frame]], list[Frame]]
+
 RESERVED_REPLY: Final = b"$JS.ACK."  # such a reply would acknowledge somebody's message,
 ANOTHERS_REPLY: Final = b"_R_."  # and such a one answer somebody in another account
 RESERVED: Final = (RESERVED_REPLY, ANOTHERS_REPLY)
 _INBOX: Final = b"_INBOX"  # a stream that keeps all answers means these, too
 FAST_REPLY: Final = b".$FI"  # ends the replies of messages that are always worth grouping
 GROUP_MIN: Final = 8  # so many of any kind are
+ACKS: Final = b"+"
+"""The first of a frame no parser makes: ``(ACKS, frames)``, acknowledgements that stand together."""
 
 
 def is_refused(reply: bytes, router: Router, permissions: Permissions | None) -> bool:
@@ -56,14 +61,38 @@ def hand_over_groups(router: Router, origin: Origin, frames: list[Frame]) -> lis
     The first of ``frames`` is a publish, and ``origin`` may publish anything without a check.
     """
     if frames[0][1].startswith(RESERVED_REPLY):
-        return _hand_over_acks(router, origin, frames)
+        return hand_over_acks(router, origin, frames)
     if len(frames) >= GROUP_MIN or frames[0][2].endswith(FAST_REPLY):
         return _hand_over_messages(router, origin, frames)
     return frames
 
 
-def _hand_over_acks(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
-    """Hand over the acknowledgements at the front."""
+def in_runs(frames: list[Frame]) -> list[Frame]:
+    """The same frames with each run of acknowledgements as one: between pulls, as consumers send them.
+
+    A look at two of them tells whether there may be a run that is worth it.
+    """
+    if len(frames) <= GROUP_MIN or not (_is_ack(frames[-1]) or _is_ack(frames[len(frames) // 2])):
+        return frames
+    found: list[Frame] = []
+    run: list[Frame] = []
+    for frame in frames:
+        if _is_ack(frame):
+            run.append(frame)
+            continue
+        found += [(ACKS, run)] if len(run) >= GROUP_MIN else run
+        run = []
+        found.append(frame)
+    found += [(ACKS, run)] if len(run) >= GROUP_MIN else run
+    return found
+
+
+def _is_ack(frame: Frame) -> bool:
+    return frame[0] == PUB and bool(frame[1].startswith(RESERVED_REPLY))
+
+
+def hand_over_acks(router: Router, origin: Origin, frames: list[Frame]) -> list[Frame]:
+    """Hand over the acknowledgements at the front. Returns the frames left to handle."""
     route = router.acks()
     sink = None if route is None else route.only_sink
     many = None if sink is None else router.many_of(sink)

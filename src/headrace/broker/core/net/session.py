@@ -27,7 +27,15 @@ from .broadcast import BROADCAST, Broadcast
 from .keepalive import KeepAlive
 from .login import Login
 from .output import Output
-from .publishing import RESERVED, hand_over_groups, is_refused, say_nobody
+from .publishing import (
+    ACKS,
+    RESERVED,
+    hand_over_acks,
+    hand_over_groups,
+    in_runs,
+    is_refused,
+    say_nobody,
+)
 from .session_input import SessionInput
 from .session_state import SessionEvent, SessionState, next_state
 from .session_subscriptions import SessionSubscriptions, shown
@@ -35,6 +43,7 @@ from .subscription import GuardedSubscription, Subscription
 
 if TYPE_CHECKING:
     from .host import Host, HostedAccount
+    from .publishing import HandOver
 
 LINE_UNITS: Final = 8  # what a line that is no message counts in a turn
 
@@ -43,29 +52,10 @@ class Session:
     """One connection. Implements ``Origin``; made by the hub."""
 
     __slots__ = (
-        "_budget",
-        "_hub",
-        "_input",
-        "_keepalive",
-        "_last_words",
-        "_login",
-        "_parser",
-        "_relaxed",
-        "_subscriptions",
-        "account",
-        "answers",
-        "client_id",
-        "close_reason",
-        "identity",
-        "in_bytes",
-        "in_messages",
-        "options",
-        "output",
-        "peer",
-        "router",
-        "started_ns",
-        "state",
-    )
+        "_budget", "_hub", "_input", "_keepalive", "_last_words", "_login", "_parser", "_relaxed",
+        "_subscriptions", "account", "answers", "client_id", "close_reason", "identity", "in_bytes",
+        "in_messages", "options", "output", "peer", "router", "started_ns", "state",
+    )  # fmt: skip
 
     subscription_kinds: ClassVar[tuple[type[Subscription] | None, type[GuardedSubscription]]] = (
         Subscription,
@@ -224,11 +214,17 @@ class Session:
         """Handle frames that came at once. Those for one sink go there in a single call."""
         count = len(frames)
         if count > 1 and self._relaxed and frames[0][0] == PUB:
-            frames = hand_over_groups(self.router, self, frames)
-            self.in_messages += count - len(frames)
-            self._budget.charge(count - len(frames))
+            frames = in_runs(self._hand_over(hand_over_groups, frames))
         self._handle_frames(iter(frames))
         return count
+
+    def _hand_over(self, hand_over: HandOver, frames: list[Frame]) -> list[Frame]:
+        """Have publishes taken in a single call; returns those that are left."""
+        left = hand_over(self.router, self, frames)
+        taken = len(frames) - len(left)
+        self.in_messages += taken
+        self._budget.charge(taken)
+        return left
 
     def _handle_frames(self, frames: Iterator[Frame]) -> None:
         """Handle frames in order, until the session is closed or there is a reason to keep the rest."""
@@ -390,6 +386,9 @@ class Session:
             self._confirm()
         elif op == PING:
             self._keepalive.pinged()
+        elif op == ACKS:
+            acks = self._hand_over(hand_over_acks, frame[1]) if self._relaxed else frame[1]
+            self._handle_frames(iter(acks))
         elif op == BROADCAST:
             self._broadcast(frame)
         elif op == PONG:
