@@ -17,6 +17,7 @@ from headrace.broker.store import MemoryStorage
 from headrace.clock import ManualClock
 from headrace.errors import ConfigurationError
 from headrace.limits import OUTBOUND_BLOCKED_BYTES
+from jetstream_world import World
 
 PLAIN = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"name":"n","lang":"l"}\r\n'
 
@@ -192,3 +193,24 @@ def test_streams_do_not_appear_before_clients_that_are_connected() -> None:
     with pytest.raises(ConfigurationError, match="before the first client"):
         hub.start_jetstream(MemoryStorage())
     assert hub.storage is None
+
+
+def test_what_an_ack_lets_out_can_be_written_before_the_message_is_removed() -> None:
+    world = World()
+    client = world.client()
+    client.api("STREAM.CREATE.Q", {"name": "Q", "subjects": ["q"], "retention": "workqueue"})
+    config = {"durable_name": "C", "ack_policy": "explicit", "max_ack_pending": 1}
+    client.api("CONSUMER.CREATE.Q.C", {"stream_name": "Q", "config": config})
+    for _ in range(2):
+        client.publish(b"q", b"x")
+    inbox = client.request(b"$JS.API.CONSUMER.MSG.NEXT.Q.C", b'{"batch":2,"expires":60000000000}')
+    [first] = inbox.take()
+    assert not world.hub.deliver()
+    client.session.receive(b"PUB %b 0\r\n\r\n" % first.reply)
+    assert world.hub.deliver()
+    assert world.hub.to_write() == [client.session]
+    client.received(client.session.take_output())
+    assert [message.stream_seq for message in inbox.take()] == [2]
+    assert world.streams["Q"].store.messages == 2
+    assert world.hub.settle() == []
+    assert world.streams["Q"].store.messages == 1

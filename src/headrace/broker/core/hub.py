@@ -213,13 +213,32 @@ class Hub:
 
         Each of them has something to write, or is closed.
         """
+        self.deliver()
+        return self.settle()
+
+    def deliver(self) -> bool:
+        """The first half of ``end_of_tick``: send what can be delivered.
+
+        Returns whether the second half has much to do that none of it has to wait for: the messages that
+        were acknowledged are to be removed. The shell writes ``to_write`` first then.
+        """
+        is_awaited = False
+        for engine in self.accounts.engines:
+            engine.work()
+            is_awaited = is_awaited or engine.has_to_report
+        return is_awaited
+
+    def settle(self) -> list[Session]:
+        """The second half of ``end_of_tick``."""
         engines = self.accounts.engines
-        if len(engines) == 1:
-            engines[0].end_of_tick()
-        elif engines:
-            for engine in engines:
-                engine.work()
+        for engine in engines:
+            engine.report()
+        if engines:
             engines[0].flush()  # of them all: they share the storage
+        return self.to_write()
+
+    def to_write(self) -> list[Session]:
+        """The sessions that need the shell by now."""
         touched = self.touched
         if not touched:
             return []

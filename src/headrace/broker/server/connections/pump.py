@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ...core.hub import Hub
+from ...core.net.session import Session
 from .connection import Connection
 from .inprocess import InProcessConnection
 from .slices import Slices
@@ -55,7 +56,13 @@ class Pump:
 
     def flush_all(self) -> None:
         """One tick, now."""
-        for session in self.hub.end_of_tick():
+        hub = self.hub
+        if hub.deliver():  # who waits for it goes on meanwhile
+            self._write(hub.to_write())
+        self._write(hub.settle())
+
+    def _write(self, sessions: Iterable[Session]) -> None:
+        for session in sessions:
             connection = self.connections.get(session.client_id)
             if connection is not None:
                 connection.flush()

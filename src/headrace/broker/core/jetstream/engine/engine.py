@@ -90,13 +90,8 @@ class JetStream:
         """A handler of ``$JS.API.>`` for an account without JetStream, which says so."""
         return self._api.stand_in(bus)
 
-    def end_of_tick(self) -> None:
-        """Work through what was marked: limits, deliveries, and one flush for all of it."""
-        self.work()
-        self.flush()
-
     def work(self) -> None:
-        """The work of a tick without its flush."""
+        """Work through what was marked in a tick: copies, limits, deliveries."""
         self._quota.new_tick()
         if self.copies.ready:
             self.copies.copy_some()
@@ -109,10 +104,19 @@ class JetStream:
                     stream.unread.failed(error, stream.arm)
         if self._consumers.ready or self._consumers.later:
             self._serve()
+
+    @property
+    def has_to_report(self) -> bool:
+        """Whether ``report`` has something to do."""
+        return bool(self._consumers.to_report)
+
+    def report(self) -> None:
+        """Tell the streams what their consumers are done with, once per tick; after ``work``."""
         if self._consumers.to_report:
             self._report()
 
     def flush(self) -> None:
+        """One flush for all that was changed; after ``report``."""
         self._barrier.flush()
 
     def reconfigure(self, options: JetStreamOptions) -> None:
@@ -190,7 +194,6 @@ class JetStream:
         self._consumers.later.clear()
 
     def _report(self) -> None:
-        """Tell the streams what their consumers are done with, once per tick."""
         to_report, self._consumers.to_report = self._consumers.to_report, {}
         for consumer in to_report:
             try:
@@ -200,8 +203,7 @@ class JetStream:
 
     def _stage(self) -> None:
         """The last changes before a flush starts."""
-        if self._consumers.to_report:
-            self._report()
+        self.report()
         self.registry.stage_consumers()
         self.copies.stage()
         self._flushing, self._streams.appended = self._streams.appended, {}
