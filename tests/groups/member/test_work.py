@@ -117,6 +117,27 @@ async def test_a_message_costs_no_task_no_future_and_no_timer(
     assert seen["call_later"] + seen["call_at"] < (total - 500) / 10, seen
 
 
+@pytest.mark.parametrize("pending", [1, 500])
+async def test_what_was_answered_is_sent_before_the_next_turn(world: World, pending: int) -> None:
+    """The server may wait for it, and the member waits for the server."""
+    await world.create(members=("a",))
+    await world.publish(20)
+    loop = asyncio.get_running_loop()
+    outbox = world.js.connection._session.outbox
+    unsent: list[int] = []
+
+    async def handle(message: GroupMessage) -> None:
+        world.seen.note("a", message)
+        loop.call_soon(lambda: unsent.append(outbox.unsent_bytes))  # first in the next turn
+        message.ack()
+
+    config = ConsumerConfig(max_ack_pending=pending)
+    async with world.join("a", handle, config=config):
+        await world.until_seen(20)
+        await until(lambda: len(unsent) == 20)
+    assert not any(unsent)
+
+
 async def test_who_is_cancelled_while_waiting_for_a_place_gives_none_back() -> None:
     slots = Slots(1)
     await slots.take()

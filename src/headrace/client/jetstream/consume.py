@@ -142,7 +142,8 @@ class Consumption:
         count = min(max_messages or len(frames), len(frames))
         taken = [frames.popleft() for _ in range(count)]
         self._taken += count
-        self._tell(*taken)
+        if self._taken >= self._tell_at:
+            self._tell(*taken)
         return list(map(JetStreamMessage, repeat(session), taken))
 
     async def _wait(self) -> None:
@@ -286,7 +287,6 @@ class Consumption:
     def _receive(self, frames: list[Frame]) -> None:
         self._last_heard = self._session.loop.time()
         account = self._account
-        self._account_for_taken()
         messages = [frame for frame in frames if frame[3]]
         if messages:
             size = sum(map(message_size, messages)) if account.counts_bytes else 0
@@ -295,11 +295,12 @@ class Consumption:
             if self._grouped:
                 self._pin.learn(messages[-1][4])
             self._wake()
-        if len(messages) != len(frames):
+        if len(messages) != len(frames):  # only statuses can make a pull due
+            self._account_for_taken()
             for frame in frames:
                 if not frame[3]:
                     self._handle_status(frame[4])
-        self._refill()
+            self._refill()
 
     def _handle_status(self, headers: bytes) -> None:
         try:

@@ -56,6 +56,15 @@ class Intake:
             self.follow(messages)
         return messages
 
+    @property
+    def has_more(self) -> bool:
+        """Whether something has come that was not taken yet."""
+        return self._consumption.buffered > 0
+
+    def send_answers(self) -> None:
+        """Send what was answered so far, without waiting for the end of the turn."""
+        self._consumption._session.outbox.write_now()
+
     def abandon(self) -> None:
         """Nothing more is wanted."""
         self._consumption._abandon()

@@ -80,7 +80,10 @@ class InTurn:
             if slots is None:
                 if not await self._handle(TAKEN_AT_ONCE):
                     return
-                await asyncio.sleep(0)
+                if waiting or self._intake.has_more:
+                    await asyncio.sleep(0)
+                else:
+                    self._intake.send_answers()  # the server may wait for them: to wait is next
                 continue
             await slots.take()
             try:
