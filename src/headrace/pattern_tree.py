@@ -50,10 +50,14 @@ class PatternTree:
         self._steps_left = STEPS_MAX
         self.update(patterns)
 
-    @property
-    def has_only_literals(self) -> bool:
-        """Whether no wildcard has been added or queried since the set was empty."""
-        return not self._root
+    def has_no_branch_for(self, patterns: Iterable[bytes]) -> bool:
+        """Whether the first tokens of these literals tell that they overlap only with equal literals."""
+        root = self._root
+        if not root:
+            return True
+        if not _WILD.isdisjoint(root):
+            return False
+        return root.keys().isdisjoint({pattern.partition(b".")[0] for pattern in patterns})
 
     def update(self, patterns: Iterable[bytes]) -> None:
         """Add these patterns."""

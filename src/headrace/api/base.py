@@ -96,6 +96,8 @@ def _value_to_wire(value: Any, is_duration: bool) -> Any:
     if isinstance(value, Document):
         return to_wire(value)
     if isinstance(value, tuple):
+        if {*map(type, value)} == {str}:  # such as thousands of subjects
+            return list(value)
         return [_value_to_wire(item, False) for item in value]
     if isinstance(value, dict) and any(isinstance(item, Document) for item in value.values()):
         return {key: _value_to_wire(item, False) for key, item in value.items()}

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -264,6 +265,37 @@ def test_a_literal_subscription_beside_a_wildcard_is_not_hidden_by_the_prefix_ca
     router.unsubscribe(literal)
     assert router.publish(b"a.y", b"", b"", b"") == 1
     assert (len(star.parts), len(wire.parts)) == (3, 1)
+
+
+def test_literals_that_come_and_go_together_drop_what_is_cached_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    router = make_router()
+
+    def wide(*message: object) -> None: ...
+    def narrow(*message: object) -> None: ...
+
+    router.add_sink(b"a.*", wide)
+    router.add_sink(b"b.1", wide)
+    some = [b"a.1", b"a.2", b"b.1"]
+    before = [set(router.find(subject).sinks) for subject in some]
+    assert router.exact
+    with monkeypatch.context() as alone:
+        alone.delattr(Router, "_changed")  # one by one is another way
+        router.add_sinks(some, narrow)
+    assert [set(router.find(subject).sinks) for subject in some] == [{wide, narrow}] * 3
+    assert set(router.find(b"a.3").sinks) == {wide}
+    with monkeypatch.context() as alone:
+        alone.delattr(Router, "_changed")
+        router.remove_sinks(some, narrow)
+    assert [set(router.find(subject).sinks) for subject in some] == before == [{wide}] * 3
+
+
+def test_those_who_subscribe_to_the_same_share_its_name() -> None:
+    router = make_router()
+    first, _ = subscribe(router, b"a.%d" % 1000, b"1")
+    second, _ = subscribe(router, b"a.%d" % 1000, b"2")
+    assert second.pattern is first.pattern
 
 
 def test_malformed_subjects_reach_nobody_even_when_their_prefix_is_known() -> None:

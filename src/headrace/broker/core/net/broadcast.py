@@ -8,7 +8,8 @@ from ....wire.frames import Frame
 
 if TYPE_CHECKING:
     from ..ports.bus import Origin
-    from .router import Route, Router
+    from .route import Route
+    from .router import Router
 
 BROADCAST: Final = b"*"
 """The first of a frame no parser makes: ``(BROADCAST, Broadcast)``, a message that is handed over in part."""

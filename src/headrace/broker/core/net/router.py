@@ -22,11 +22,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from ....pattern_tree import are_literal
 from ..budget import LOOK_AT_ONCE
 from ..ports.bus import Elsewhere, ManySink, Origin, Randomness, RunSink, Sink, Target, Watch
-from .broadcast import PART_RECEIVERS, parts_of
 from .interest import InterestWatches
 from .output import head_of, tail_of
+from .route import NOBODY, Route
 from .subscription import GuardedSubscription, Subscription
 from .targets import FanOut, SinkTarget
 from .trie import Leaf, Node, Trie
@@ -34,7 +35,6 @@ from .trie import Leaf, Node, Trie
 EXACT_ENTRIES_MAX: Final = 32_768
 PREFIX_ENTRIES_MAX: Final = 4_096
 MERGED_ENTRIES_MAX: Final = 4_096
-RECEIVERS_PER_UNIT: Final = 2
 SINK_UNITS: Final = 2
 
 _ACK_PREFIX: Final = b"$JS.ACK."
@@ -42,37 +42,6 @@ _ACK_STARTS: Final = frozenset((b"$JS", b"*", b">"))  # what a pattern that matc
 
 Receiver = Subscription | Sink
 _Literals = dict[bytes, Node[Receiver]]
-
-
-class Route:
-    """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
-
-    __slots__ = ("groups", "guarded", "only_sink", "parts", "plain", "sinks", "weight")
-
-    def __init__(
-        self,
-        plain: tuple[Subscription, ...] = (),
-        groups: tuple[tuple[Subscription, ...], ...] = (),
-        sinks: tuple[Sink, ...] = (),
-        sinks_weight: int = 0,
-    ) -> None:
-        self.plain = plain
-        self.groups = groups
-        self.sinks = sinks
-        self.guarded = any(  # permissions are to be asked about each message
-            isinstance(member, GuardedSubscription)
-            for members in (plain, *groups)
-            for member in members
-        )
-        self.weight = 1 + (len(plain) + len(groups)) // RECEIVERS_PER_UNIT + sinks_weight
-        """What a message on it counts in a turn; see ``budget``."""
-        self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
-        """How it is divided, if it has too many receivers for one go."""
-        # The commonest route by far, a stream's, is told apart with one look.
-        self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
-
-
-NOBODY: Final = Route()
 
 
 class Router:
@@ -104,7 +73,8 @@ class Router:
         """Add a subscription; its pattern is valid."""
         self.subscriptions += 1
         leaf = self._trie.add(subscription.pattern, subscription.queue, subscription)
-        self._changed(subscription.pattern, leaf)
+        subscription.pattern = leaf.pattern  # the same object for all who subscribe to it
+        self._changed(leaf.pattern, leaf)
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Remove a subscription; nothing more is delivered to it."""
@@ -128,17 +98,15 @@ class Router:
             self._many[sink] = (many, count + len(patterns))
             if run is not None:
                 self._runs[sink] = run
-        for pattern, leaf in self._trie.add_all(patterns, b"", sink):
-            self._changed(pattern, leaf)
+        self._all_changed(list(self._trie.add_all(patterns, b"", sink)))
 
     def remove_sink(self, pattern: bytes, sink: Sink) -> None:
         self.remove_sinks((pattern,), sink)
 
     def remove_sinks(self, patterns: Iterable[bytes], sink: Sink) -> None:
-        count = 0
-        for pattern, leaf in self._trie.remove_all(patterns, b"", sink):
-            count += 1
-            self._changed(pattern, leaf)
+        removed = list(self._trie.remove_all(patterns, b"", sink))
+        self._all_changed(removed)
+        count = len(removed)
         known = self._many.get(sink)
         if known is not None and known[1] > count:
             self._many[sink] = (known[0], known[1] - count)
@@ -441,16 +409,14 @@ class Router:
         groups: dict[bytes, list[Subscription]] = {}
         for leaf in leaves:
             leaf.shared = True
-            for queue, members in leaf.groups.items():
-                if queue:
-                    # Members of one queue group may have come by different patterns.
-                    groups.setdefault(queue, []).extend(members)  # type: ignore[arg-type]
-                    continue
-                for member in members:
-                    if isinstance(member, Subscription):
-                        plain.append(member)
-                    else:
-                        sinks.append(member)
+            for queue, members in (leaf.queues or {}).items():
+                # Members of one queue group may have come by different patterns.
+                groups.setdefault(queue, []).extend(members)  # type: ignore[arg-type]
+            for member in leaf.plain:
+                if isinstance(member, Subscription):
+                    plain.append(member)
+                else:
+                    sinks.append(member)
         # One that takes no batches is the API of JetStream or its like: any of its calls may take long.
         weight = sum([SINK_UNITS if sink in self._many else LOOK_AT_ONCE for sink in sinks])
         route = Route(tuple(plain), tuple(map(tuple, groups.values())), tuple(sinks), weight)
@@ -472,6 +438,23 @@ class Router:
         if self._watches:
             self._watches.tell(pattern, self._listeners(leaf))
 
+    def _all_changed(self, changes: list[tuple[bytes, Leaf[Receiver]]]) -> None:
+        """``_changed`` for each; in little time for thousands of literals."""
+        patterns = [pattern for pattern, _leaf in changes]
+        starts = {pattern[:1] for pattern in patterns}
+        if self._watches or b"$" in starts or not are_literal(patterns):
+            for pattern, leaf in changes:
+                self._changed(pattern, leaf)
+            return
+        if any([leaf.shared for _pattern, leaf in changes]):  # noqa: C419 - quicker as a list
+            self._merged.clear()
+        if self.exact:
+            for known in self.exact.keys() & patterns:
+                del self.exact[known]
+        if self._prefixes:
+            for head in {pattern.rpartition(b".")[0] for pattern in patterns}:
+                self._prefixes.pop(head, None)
+
     def _changed_widely(self, tokens: list[bytes]) -> None:
         """The same for patterns that concern subjects other than their own."""
         if tokens[0] in _ACK_STARTS:
@@ -484,7 +467,7 @@ class Router:
         """Whether somebody listens in a queue. Imports do not count: their own watch tells."""
 
         def listened(queue: bytes) -> bool:
-            members = () if leaf is None else leaf.groups.get(queue, ())
+            members = () if leaf is None else leaf.members(queue) or ()
             return any(member not in self._leading_elsewhere for member in members)
 
         return listened

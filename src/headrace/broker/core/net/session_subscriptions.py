@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class SessionSubscriptions:
     """The subscriptions of one session, by ``sid``. If ``plain`` is None, all of them are ``guarded``."""
 
-    __slots__ = ("_guarded", "_listener", "_past_messages", "_plain", "by_sid")
+    __slots__ = ("_drop", "_guarded", "_listener", "_past_messages", "_plain", "by_sid")
 
     def __init__(
         self,
@@ -37,6 +37,7 @@ class SessionSubscriptions:
         self._plain = plain
         self._guarded = guarded
         self._past_messages = 0
+        self._drop = self.drop  # one for all of them: each look makes another
         self.by_sid: dict[bytes, Subscription] = {}
 
     @property
@@ -117,8 +118,8 @@ class SessionSubscriptions:
         deny = None if permissions is None else permissions.denied_within(pattern)
         client_id, output = listener.client_id, listener.output
         if self._plain is not None and deny is None and answers is None:
-            return self._plain(client_id, output, pattern, queue, sid, self.drop)
-        guarded = self._guarded(client_id, output, pattern, queue, sid, self.drop)
+            return self._plain(client_id, output, pattern, queue, sid, self._drop)
+        guarded = self._guarded(client_id, output, pattern, queue, sid, self._drop)
         return guarded.guard(deny, answers)
 
     def _why_not(self, options: HubOptions, pattern: bytes, queue: bytes) -> str:

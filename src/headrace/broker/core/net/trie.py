@@ -8,24 +8,55 @@ leaves; what is delivered to whom, and what is cached, is the router's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 Entry = TypeVar("Entry")
 
 _WILD: Final = (b"*", b">")
+_NO_CHILDREN: Final[dict[bytes, Any]] = {}  # of all nodes that have none; nothing is put into it
 
 
 class Leaf(Generic[Entry]):
     """What subscribed to exactly one pattern, in order of arrival.
 
-    ``groups`` maps a queue name to its members; the entries under ``b""`` are plain subscriptions.
+    There may be a hundred thousand for one client, most with one plain entry: what few have is made late.
     """
 
-    __slots__ = ("groups", "shared")
+    __slots__ = ("pattern", "plain", "queues", "shared")
 
-    def __init__(self) -> None:
-        self.groups: dict[bytes, dict[Entry, None]] = {}
+    def __init__(self, pattern: bytes) -> None:
+        self.pattern = pattern
+        self.plain: dict[Entry, None] = {}
+        self.queues: dict[bytes, dict[Entry, None]] | None = None  # the members of each queue group
         self.shared = False  # whether a cached route joins this leaf with others
+
+    def members(self, queue: bytes) -> dict[Entry, None] | None:
+        """Those in a queue group, or the plain ones for ``b""``; empty or None if there are none."""
+        if not queue:
+            return self.plain
+        return None if self.queues is None else self.queues.get(queue)
+
+    def add(self, queue: bytes, entry: Entry) -> None:
+        if not queue:
+            self.plain[entry] = None
+        else:
+            if self.queues is None:
+                self.queues = {}
+            self.queues.setdefault(queue, {})[entry] = None
+
+    def remove(self, queue: bytes, entry: Entry) -> bool:
+        """Whether it was there."""
+        members = self.members(queue)
+        if members is None or entry not in members:
+            return False
+        del members[entry]
+        if self.queues is not None and queue and not members:
+            del self.queues[queue]
+        return True
+
+    @property
+    def is_bare(self) -> bool:
+        return not (self.plain or self.queues)
 
 
 class Node(Generic[Entry]):
@@ -34,10 +65,17 @@ class Node(Generic[Entry]):
     __slots__ = ("leaf", "literals", "star", "tail")
 
     def __init__(self) -> None:
-        self.literals: dict[bytes, Node[Entry]] = {}
+        self.literals: dict[bytes, Node[Entry]] = _NO_CHILDREN
         self.star: Node[Entry] | None = None
         self.leaf: Leaf[Entry] | None = None  # patterns ending here
         self.tail: Leaf[Entry] | None = None  # patterns ending in `>` here
+
+    def add_literal(self, token: bytes) -> Node[Entry]:
+        """A new child."""
+        if self.literals is _NO_CHILDREN:
+            self.literals = {}
+        child = self.literals[token] = Node()
+        return child
 
     def is_bare(self) -> bool:
         return not (self.literals or self.star or self.leaf or self.tail)
@@ -57,15 +95,15 @@ class Trie(Generic[Entry]):
         for position, token in enumerate(tokens):
             if token == b">" and position == last:
                 if node.tail is None:
-                    node.tail = Leaf()
+                    node.tail = Leaf(pattern)
                 leaf = node.tail
                 break
             node = self._child(node, token)
         else:
             if node.leaf is None:
-                node.leaf = Leaf()
+                node.leaf = Leaf(pattern)
             leaf = node.leaf
-        leaf.groups.setdefault(queue, {})[entry] = None
+        leaf.add(queue, entry)
         return leaf
 
     def add_all(
@@ -85,15 +123,11 @@ class Trie(Generic[Entry]):
                     parent = self._child(parent, token)
             node = parent.literals.get(last)
             if node is None:
-                node = parent.literals[last] = Node()
+                node = parent.add_literal(last)
             leaf = node.leaf
             if leaf is None:
-                leaf = node.leaf = Leaf()
-            group = leaf.groups.get(queue)
-            if group is None:
-                leaf.groups[queue] = {entry: None}
-            else:
-                group[entry] = None
+                leaf = node.leaf = Leaf(pattern)
+            leaf.add(queue, entry)
             yield pattern, leaf
 
     def remove_all(
@@ -108,18 +142,18 @@ class Trie(Generic[Entry]):
                 head, parent = above, self._node(above)
             node = None if parent is None else parent.literals.get(last)
             leaf = None if node is None else node.leaf
-            group = None if leaf is None else leaf.groups.get(queue)
             if (
                 leaf is not None
-                and group is not None
-                and len(group) == len(leaf.groups) == 1
-                and entry in group
+                and not queue
+                and leaf.queues is None
+                and len(leaf.plain) == 1
+                and entry in leaf.plain
                 and parent is not None
                 and node is not None
                 and len(parent.literals) > 1  # the last one takes the nodes above with it
                 and not (node.literals or node.star or node.tail)
             ):
-                leaf.groups = {}
+                leaf.plain.clear()
                 node.leaf = None
                 del parent.literals[last]
                 yield pattern, leaf
@@ -152,13 +186,9 @@ class Trie(Generic[Entry]):
             path.append((node, token))
             node = child
         leaf = node.tail if is_tail else node.leaf
-        if leaf is None or entry not in leaf.groups.get(queue, ()):
+        if leaf is None or not leaf.remove(queue, entry):
             return None
-        group = leaf.groups[queue]
-        del group[entry]
-        if not group:
-            del leaf.groups[queue]
-        if not leaf.groups:
+        if leaf.is_bare:
             if is_tail:
                 node.tail = None
             else:
@@ -212,9 +242,7 @@ class Trie(Generic[Entry]):
                 node.star = Node()
             return node.star
         child = node.literals.get(token)
-        if child is None:
-            child = node.literals[token] = Node()
-        return child
+        return node.add_literal(token) if child is None else child
 
     @staticmethod
     def _prune(node: Node[Entry], path: list[tuple[Node[Entry], bytes]]) -> None:

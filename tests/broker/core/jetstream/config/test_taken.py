@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.broker.core.jetstream.config import taken
 from headrace.broker.core.jetstream.config.taken import TakenSubjects
-from headrace.pattern_tree import PATTERNS_MAX, TooManyPatternsError
+from headrace.pattern_tree import PATTERNS_MAX, PatternTree, TooManyPatternsError
 from headrace.subjects import overlaps
 from jetstream_world import Client, World
 
@@ -60,6 +60,23 @@ def test_asking_takes_no_longer_among_many_others() -> None:
     for number in range(200):
         assert not subjects.is_taken([b"t.%d" % number], "T")
     assert time.process_time() - began < 0.5  # each of them looked at each time: 10 s
+
+
+def test_literals_are_not_looked_for_among_wildcards_that_begin_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    subjects = TakenSubjects()
+    subjects.add([b"good.>"], "S")
+    subjects.add([b"x.1", b"x.2"], "T")
+    with monkeypatch.context() as alone:
+        alone.delattr(PatternTree, "all_overlapping")
+        assert not subjects.is_taken([b"x.1", b"x.3"], "T")
+        assert subjects.is_taken([b"x.1", b"x.3"], "U")
+        assert not subjects.is_taken([b"y.1", b"y.3"], "U")
+    assert subjects.is_taken([b"y.1", b"good.3"], "U")
+    subjects.add([b"*.7"], "V")
+    assert subjects.is_taken([b"x.7"], "T")
+    assert not subjects.is_taken([b"x.1"], "T")
 
 
 def test_where_the_tree_is_no_help_few_are_compared_and_many_refused(

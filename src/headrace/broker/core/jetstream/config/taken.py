@@ -61,9 +61,8 @@ class TakenSubjects:
 
     def _is_in_tree(self, patterns: Collection[bytes], mine: tuple[str, ...]) -> bool:
         tree, owners = self._tree, self._owners
-        simple = tree.has_only_literals and are_literal(patterns)
-        if simple and owners.keys().isdisjoint(patterns):
-            return False
+        if are_literal(patterns) and tree.has_no_branch_for(patterns):
+            return any([owners[taken] != mine for taken in owners.keys() & patterns])  # noqa: C419
         tree.ask_anew()
         for pattern in patterns:
             if owners.get(pattern) == mine:

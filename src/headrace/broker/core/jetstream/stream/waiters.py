@@ -95,7 +95,7 @@ class Waiters:
                 leaves, nodes = tree.walk(tokens)
                 leaves += tree.ends(nodes, tokens[-1])
                 for leaf in leaves:
-                    found.update(leaf.groups[b""])
+                    found.update(leaf.plain)
         return found
 
     def _forget_place(self, reader: Reader) -> _Place | None:

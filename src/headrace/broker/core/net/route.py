@@ -1,0 +1,42 @@
+"""Who receives what is published on one subject."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..ports.bus import Sink
+from .broadcast import PART_RECEIVERS, parts_of
+from .subscription import GuardedSubscription, Subscription
+
+RECEIVERS_PER_UNIT: Final = 2
+
+
+class Route:
+    """The receivers of one subject: plain subscriptions, queue groups by member list, sinks."""
+
+    __slots__ = ("groups", "guarded", "only_sink", "parts", "plain", "sinks", "weight")
+
+    def __init__(
+        self,
+        plain: tuple[Subscription, ...] = (),
+        groups: tuple[tuple[Subscription, ...], ...] = (),
+        sinks: tuple[Sink, ...] = (),
+        sinks_weight: int = 0,
+    ) -> None:
+        self.plain = plain
+        self.groups = groups
+        self.sinks = sinks
+        self.guarded = any(  # permissions are to be asked about each message
+            isinstance(member, GuardedSubscription)
+            for members in (plain, *groups)
+            for member in members
+        )
+        self.weight = 1 + (len(plain) + len(groups)) // RECEIVERS_PER_UNIT + sinks_weight
+        """What a message on it counts in a turn; see ``budget``."""
+        self.parts = parts_of(self) if len(plain) > 2 * PART_RECEIVERS else ()
+        """How it is divided, if it has too many receivers for one go."""
+        # The commonest route by far, a stream's, is told apart with one look.
+        self.only_sink = sinks[0] if len(sinks) == 1 and not plain and not groups else None
+
+
+NOBODY: Final = Route()
