@@ -133,7 +133,7 @@ async def _go_on(
 ) -> int:
     """Copy what came after; until there is no more, or without end."""
     last_seq = (await origin.info()).state.last_seq
-    following: Following = await follow(origin, target, to, spot)
+    following: Following = await follow(origin, target, spot)
     count = 0
     with progress(session.output, to, last_seq - spot.position, wanted=bar) as advance:
         while endless or following.place.position < last_seq:

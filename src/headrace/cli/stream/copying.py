@@ -34,7 +34,6 @@ _STREAM_NOT_FOUND: Final = 10059
 _NO_MESSAGE: Final = 10037
 _INSTRUCTIONS: Final = ("nats-expected-", "nats-msg-id", COPIED.lower())
 _EXPECTED: Final = "Nats-Expected-Last-Sequence"
-_EXPECTED_STREAM: Final = "Nats-Expected-Stream"
 _BATCH: Final = 1000
 
 
@@ -130,7 +129,6 @@ class Following:
 
     reader: OrderedConsumer
     target: JetStream
-    copy: str
     place: Place
 
     async def some(self, wait_s: float) -> int:
@@ -144,7 +142,7 @@ class Following:
             window=_BATCH, retries=0, on_failure=failures.append
         ) as publisher:
             for message in batch:
-                headers = _headers(message, last_seq, self.copy)
+                headers = _headers(message, last_seq)
                 await publisher.send(message.subject, message.payload, headers)
                 last_seq += 1
         if failures:
@@ -154,15 +152,15 @@ class Following:
         return len(batch)
 
 
-async def follow(origin: Stream, target: JetStream, copy: str, place: Place) -> Following:
+async def follow(origin: Stream, target: JetStream, place: Place) -> Following:
     """Begin to read behind a place."""
     reader = await origin.ordered_consumer(
         deliver_policy="by_start_sequence", opt_start_seq=place.position + 1
     )
-    return Following(reader, target, copy, place)
+    return Following(reader, target, place)
 
 
-def _headers(message: JetStreamMessage, last_seq: int, copy: str) -> dict[str, list[str]]:
+def _headers(message: JetStreamMessage, last_seq: int) -> dict[str, list[str]]:
     """Its own headers but for what they ask of a stream, and what the copy asks of its own."""
     kept = {
         name: message.headers.get_all(name)
@@ -170,7 +168,7 @@ def _headers(message: JetStreamMessage, last_seq: int, copy: str) -> dict[str, l
         if not name.lower().startswith(_INSTRUCTIONS)
     }
     sequence = str(message.metadata.stream_seq)
-    return {**kept, COPIED: [sequence], _EXPECTED: [str(last_seq)], _EXPECTED_STREAM: [copy]}
+    return {**kept, COPIED: [sequence], _EXPECTED: [str(last_seq)]}
 
 
 def changes_for(
