@@ -24,6 +24,7 @@ ROOMS = (
     "headrace.broker",
     "headrace.client",
     "headrace.client.events",
+    "headrace.client.services",
     "headrace.clock",
     "headrace.embedded",
     "headrace.errors",
@@ -36,9 +37,11 @@ ROOMS = (
     "headrace.subjects",
     "headrace.sync",
     "headrace.sync.groups",
+    "headrace.field_docs",
     "headrace.testing.broker",
     "headrace.testing.faultfs",
     "headrace.testing.faultplan",
+    "headrace.testing.plugin",
     "headrace.transforms",
 )
 

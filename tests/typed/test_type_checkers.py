@@ -46,6 +46,9 @@ stream.ordered_consumer(deliver_policy="newest")
 consumer.update(max_ack_pending="many")
 consumer.fetch(10, max_wait="1s")
 consumer.fetch(10, groups="g")
+worker(queue, concurency=5)
+worker(queue, lease_s="30s")
+connection.add_service("calc", versions="1.0.0")
 connection.jetstream(domains="hub")
 connection.request("a", timeouts=1)
 connect("nats://127.0.0.1", tokn="x")
@@ -73,12 +76,16 @@ HEAD = """\
 from datetime import datetime, timedelta
 
 from headrace import ConsumerConfig, StreamConfig
+from headrace.jobs.client import worker
+from headrace.jobs.client.{jobs} import Queue
 from {room} import Broker, Connection, Consumer, JetStream, Stream, connect
 
 now = datetime.now()
 
 
-{define} use(connection: Connection, js: JetStream, stream: Stream, consumer: Consumer) -> None:
+{define} use(
+    connection: Connection, js: JetStream, stream: Stream, consumer: Consumer, queue: Queue
+) -> None:
 """
 
 Found = set[tuple[str, int]]
@@ -89,14 +96,14 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Found]:
     """The folder of programs, one for each client, and the lines of them that are wrong."""
     folder = tmp_path_factory.mktemp("programs")
     expected: Found = set()
-    for name, room, define in (
-        ("asyncio_client.py", "headrace", "async def"),
-        ("blocking_client.py", "headrace.sync", "def"),
+    for name, room, jobs, define in (
+        ("asyncio_client.py", "headrace", "aio", "async def"),
+        ("blocking_client.py", "headrace.sync", "blocking", "def"),
     ):
-        lines = HEAD.format(room=room, define=define).splitlines()
+        lines = HEAD.format(room=room, define=define, jobs=jobs).splitlines()
         for statement in [*RIGHT.split("\n"), *WRONG.split("\n")]:
             awaits = name.startswith("asyncio") and not statement.startswith(
-                ("Broker", "connection.jet")
+                ("Broker", "connection.jet", "worker")
             )
             lines.append(f"    {'await ' if awaits else ''}{statement}" if statement else "")
             if statement and statement in WRONG.split("\n"):
@@ -114,9 +121,7 @@ def run(command: list[Any], folder: Path) -> str:
 def test_mypy_finds_each(programs: tuple[Path, Found]) -> None:
     folder, expected = programs
     config = folder / "mypy.ini"
-    cache = (
-        ROOT / ".mypy_cache" / "programs"
-    )  # the second run takes a tenth of the first one's time
+    cache = ROOT / ".mypy_cache" / "programs"  # a second run takes a tenth of the first one's time
     config.write_text(
         f"[mypy]\nmypy_path = {ROOT / 'src'}\nfollow_imports = silent\nstrict = True\n"
     )

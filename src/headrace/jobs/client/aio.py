@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
@@ -117,7 +117,9 @@ class AsyncJobsClient:
         version = await self._do(management.etag(path))
         return await self._do(management.define(path, version, **fields))
 
-    async def patch_consumer(self, channel: str, consumer: str, **change: Any) -> dict[str, Any]:
+    async def patch_consumer(
+        self, channel: str, consumer: str, **change: Unpack[management.ConsumerChange]
+    ) -> dict[str, Any]:
         """Change ``settings``, ``paused``, ``enable``, ``max_retries``, ``name``, ``type`` or
         ``callback_url``.
 

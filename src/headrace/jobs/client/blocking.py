@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
@@ -119,7 +119,9 @@ class JobsClient:
         version = self._do(management.etag(path))
         return self._do(management.define(path, version, **fields))
 
-    def patch_consumer(self, channel: str, consumer: str, **change: Any) -> dict[str, Any]:
+    def patch_consumer(
+        self, channel: str, consumer: str, **change: Unpack[management.ConsumerChange]
+    ) -> dict[str, Any]:
         """Change ``settings``, ``paused``, ``enable``, ``max_retries``, ``name``, ``type`` or
         ``callback_url``.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, TypedDict
 from urllib.parse import urlencode
 
 import msgspec
@@ -38,6 +38,31 @@ def define(path: str, version: str | None, **fields: str | int | None) -> Call[d
     headers = {**_FORM, **({"If-Match": version} if version else {})}
     # An empty form needs its media type, too: the service checks it.
     return Call("PUT", path, mapping, headers, _form(**fields) or b"name=")
+
+
+class ConsumerChange(TypedDict, total=False):
+    """What ``patch_consumer`` may change; what is left out stays."""
+
+    settings: Mapping[str, Any] | None
+    """Its own settings, by name; those that are left out stay."""
+
+    paused: bool
+    """Whether it gets no jobs for now."""
+
+    enable: bool
+    """True: take it up again, after it was disabled because it failed for too long."""
+
+    max_retries: int | None
+    """How often a job is tried again before it is dead."""
+
+    name: str
+    """For people."""
+
+    type: Literal["push", "pull"]
+    """Whether jobs are sent to it, or it claims them."""
+
+    callback_url: str | None
+    """Where jobs are sent to, if it is pushed to."""
 
 
 def change(channel: str, consumer: str, fields: Mapping[str, Any]) -> Call[dict[str, Any]]:

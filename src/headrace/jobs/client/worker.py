@@ -10,7 +10,7 @@ import logging
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, overload
+from typing import Any, Final, TypedDict, Unpack, overload
 
 from ...errors import ConfigurationError
 from ..errors import JobsError
@@ -35,6 +35,19 @@ class Fail(Exception):  # noqa: N818 - it is said, not caught: `raise Fail("…"
         self.reason = reason
         self.retry_in_s = retry_in_s
         self.dead = dead
+
+
+class WorkerOptions(TypedDict, total=False):
+    """The keywords of ``worker``."""
+
+    concurrency: int
+    """How many jobs are worked on at once; 10 by default."""
+
+    lease_s: float
+    """Seconds for which a job is ours, extended while it is worked on; 30 by default."""
+
+    wait_s: float
+    """Seconds that one request for jobs may wait for them; 20 by default."""
 
 
 class Worker:
@@ -343,15 +356,17 @@ def _batch_of(jobs: list[LeasedJob]) -> list[LeasedJob]:
 
 
 @overload
-def worker(queue: Queue, **options: Any) -> Callable[[Handler], Worker]: ...
+def worker(queue: Queue, **options: Unpack[WorkerOptions]) -> Callable[[Handler], Worker]: ...
 
 
 @overload
-def worker(queue: blocking.Queue, **options: Any) -> Callable[[Handler], BlockingWorker]: ...
+def worker(
+    queue: blocking.Queue, **options: Unpack[WorkerOptions]
+) -> Callable[[Handler], BlockingWorker]: ...
 
 
 def worker(
-    queue: Queue | blocking.Queue, **options: Any
+    queue: Queue | blocking.Queue, **options: Unpack[WorkerOptions]
 ) -> Callable[[Handler], Worker] | Callable[[Handler], BlockingWorker]:
     """Create a worker from a handler::
 
