@@ -214,6 +214,14 @@ class Connection:
             DisconnectedError: the connection was lost before the answer came.
             ServiceError: who answered says that it failed.
         """
+        if (spans := self._session.spans) is not None:
+            with spans.requesting(subject, len(payload)):
+                return await self._request(subject, payload, headers, timeout)
+        return await self._request(subject, payload, headers, timeout)
+
+    async def _request(
+        self, subject: str, payload: bytes, headers: HeadersLike, timeout: float | None
+    ) -> Message:
         self._session.check_subject(subject)
         if type(payload) is not bytes:
             payload = payload_bytes(payload)

@@ -217,7 +217,10 @@ class Subscription:
 
     def start(self, callback: Callable[[Message], object]) -> None:
         """Call ``callback`` for each message: a plain function at once, a coroutine function in turn."""
-        self._callback = check_callback("callback", callback)
+        check_callback("callback", callback)
+        if (spans := self._session.spans) is not None:
+            callback = spans.traced(callback)
+        self._callback = callback
         if gives_coroutines(callback):
             self._start_worker(None)
         else:

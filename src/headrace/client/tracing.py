@@ -28,7 +28,7 @@ try:
 except ImportError:  # then there are our own contexts only
     _otel: Any = None  # type: ignore[no-redef]
 
-__all__ = ["TraceContext", "context_of", "current", "parse", "start", "use"]
+__all__ = ["TraceContext", "context_of", "current", "parse", "processing", "start", "use"]
 
 _PARENT: Final = b"traceparent"
 _STATE: Final = b"tracestate"
@@ -76,6 +76,11 @@ class TraceContext:
     def child(self) -> TraceContext:
         """A new operation in the same trace."""
         return replace(self, span_id=secrets.token_hex(8))
+
+
+def opentelemetry() -> Any | None:
+    """The module ``opentelemetry.trace``, if it is installed."""
+    return _otel
 
 
 _current: ContextVar[TraceContext | None] = ContextVar("headrace_trace", default=None)
@@ -141,6 +146,24 @@ def use(context: TraceContext | None) -> Iterator[None]:
         if attached is not None:
             _otel_context.detach(attached)
         _current.reset(token)
+
+
+@contextlib.contextmanager
+def processing(message: Received) -> Iterator[None]:
+    """Process a message inside the block as a part of its sender's trace.
+
+    With OpenTelemetry installed that is a span ``process …``, a child of the sender's, with the stream, the
+    consumer, the sequence, how the message was settled inside, and the error that left the block.
+    """
+    from .spans import Spans
+
+    spans = Spans.if_installed()
+    if spans is None:
+        with use(context_of(message)):
+            yield
+    else:
+        with spans.processing(message):
+            yield
 
 
 def _remote(context: TraceContext) -> Any:

@@ -209,13 +209,15 @@ def call_on_thread(
         return inner._worker
 
     worker = thread.run(adopt())
+    spans = inner._session.spans
+    called = callback if spans is None else spans.traced(callback)
 
     def work() -> None:
         _here.worker = worker
         try:
             for message in messages:
                 try:
-                    callback(message)
+                    called(message)
                 except Exception as error:
                     if failed is None:
                         thread.report(error)

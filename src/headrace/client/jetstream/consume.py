@@ -100,6 +100,8 @@ class Consumption:
         self._refill()
         self._worker: asyncio.Future[None] | None = None  # done when the callback is called no more
         if callback is not None:
+            if session.spans is not None:
+                callback = session.spans.traced(callback)
             self._worker = session.loop.create_task(
                 self._work(callback), name=f"consume {consumer}"
             )

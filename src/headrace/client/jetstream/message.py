@@ -40,7 +40,7 @@ class DeliveredMessage(MessageView, eq=False):
     for long, BufferFullError. What they ask for is confirmed by nobody; ``ack_sync`` waits for that.
     """
 
-    _answered: bool = False
+    _answered: bool | str = False  # True of an acknowledgement, else its name
     _metadata: AckTokens | None = None
 
     @property
@@ -53,7 +53,7 @@ class DeliveredMessage(MessageView, eq=False):
     @property
     def is_answered(self) -> bool:
         """Whether a final answer was queued."""
-        return self._answered
+        return bool(self._answered)
 
     def ack(self) -> Queued:
         """Processed: it is not delivered again."""
@@ -65,12 +65,12 @@ class DeliveredMessage(MessageView, eq=False):
     def nak(self, delay: float = 0.0) -> Queued:
         """Not processed: it is delivered again, after ``delay`` seconds."""
         if delay > 0:
-            return self._answer(b'%b {"delay": %d}' % (NAK, round(delay * 1e9)))
-        return self._answer(NAK)
+            return self._answer(b'%b {"delay": %d}' % (NAK, round(delay * 1e9)), "nak")
+        return self._answer(NAK, "nak")
 
     def term(self, reason: str = "") -> Queued:
         """Never to be delivered again; ``reason`` appears in the server's advisory."""
-        return self._answer(b"%b %b" % (TERM, reason.encode()) if reason else TERM)
+        return self._answer(b"%b %b" % (TERM, reason.encode()) if reason else TERM, "term")
 
     def in_progress(self) -> Queued:
         """Still being processed: the time allowed begins anew."""
@@ -78,10 +78,10 @@ class DeliveredMessage(MessageView, eq=False):
             self._send(pub(self._frame[3], b"", b"", IN_PROGRESS))
         return _QUEUED
 
-    def _answer(self, body: bytes) -> Queued:
+    def _answer(self, body: bytes, name: str) -> Queued:
         if not self._answered:
             self._send(pub(self._frame[3], b"", b"", body))
-            self._answered = True
+            self._answered = name
         return _QUEUED
 
     def _send(self, data: bytes) -> None:

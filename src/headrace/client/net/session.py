@@ -9,7 +9,7 @@ import asyncio
 import random
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ...api.acks import NAK
 from ...errors import (
@@ -36,6 +36,9 @@ from .requests import Requests
 from .routes import Inboxes, Route, RouteTable
 from .servers import ServerPool
 from .state import Change, State, after
+
+if TYPE_CHECKING:
+    from ..spans import Spans
 
 CLOSE_TIMEOUT_S: Final = 2.0  # for the server to take the last bytes; then the socket is dropped
 SUBJECTS_KNOWN_MAX: Final = 4096
@@ -143,10 +146,14 @@ class Session:
         self.waits = LeaderWaits(self)
         self.trace: Callable[[bytes], bytes] | None = None
         """Adds the active trace's context to a header block, if that was asked for."""
+        self.spans: Spans | None = None
+        """Makes spans of what is sent and processed, if that was asked for and can be had."""
         if options.tracing:
+            from .. import spans
             from ..tracing import with_trace
 
             self.trace = with_trace
+            self.spans = spans.Spans.if_installed()
         self.info = ServerInfo()
         self.server: ServerAddress | None = None
         self.link: Link | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -42,6 +43,28 @@ async def publish_awaited(
     retries: int = RETRIES,
 ) -> PubAck:
     """``JetStream.publish``, where the arguments are described. Raises as it does."""
+    send = partial(
+        _publish, api, subject, payload, headers, options, timeout, delivery_timeout, retries
+    )
+    spans = api.session.spans
+    if spans is None:
+        return await send()
+    with spans.publishing(subject, len(payload)) as stored:
+        ack = await send()
+        stored(ack)
+        return ack
+
+
+async def _publish(
+    api: Api,
+    subject: str,
+    payload: bytes,
+    headers: HeadersLike,
+    options: PublishOptions,
+    timeout: float | None,
+    delivery_timeout: float | None,
+    retries: int,
+) -> PubAck:
     session = api.session
     session.check_subject(subject)
     if type(payload) is not bytes:

@@ -1,0 +1,126 @@
+"""Spans of OpenTelemetry: a message is published, comes to a consumer, is processed and settled.
+
+With the option ``tracing`` and ``headrace[tracing]`` installed there is one for each awaited publish and
+request, and one for each message that a callback handles; ``tracing.processing`` is for those that you handle
+in a loop. The attributes are those of OpenTelemetry's conventions for messaging.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from .._version import __version__
+from . import tracing
+from .callbacks import gives_coroutines
+
+if TYPE_CHECKING:
+    from ..api.messages import PubAck
+
+__all__ = ["Spans"]
+
+_LONG: Final = 32
+
+
+class Spans:
+    """Makes the spans of a connection.
+
+    Args:
+        otel: the module ``opentelemetry.trace``.
+    """
+
+    __slots__ = ("_otel", "_tracer")
+
+    def __init__(self, otel: Any) -> None:
+        self._otel = otel
+        self._tracer = otel.get_tracer("headrace", __version__)
+
+    @classmethod
+    def if_installed(cls) -> Spans | None:
+        """None without OpenTelemetry."""
+        otel = tracing.opentelemetry()
+        return None if otel is None else cls(otel)
+
+    @contextlib.contextmanager
+    def publishing(self, subject: str, size: int) -> Iterator[Callable[[PubAck], None]]:
+        """A message is sent to a stream, until it has it; call what is given with the acknowledgement."""
+        attributes = _attributes("send", "publish", subject, size)
+        with self._span("publish", subject, self._otel.SpanKind.PRODUCER, attributes) as span:
+
+            def stored(ack: PubAck) -> None:
+                span.set_attribute("messaging.nats.stream", ack.stream)
+                span.set_attribute("messaging.nats.stream_sequence", ack.seq)
+                span.set_attribute("messaging.nats.duplicate", ack.duplicate)
+
+            yield stored
+
+    @contextlib.contextmanager
+    def requesting(self, subject: str, size: int) -> Iterator[None]:
+        """A request is sent, until its answer is there."""
+        attributes = _attributes("send", "request", subject, size)
+        with self._span("request", subject, self._otel.SpanKind.CLIENT, attributes):
+            yield
+
+    @contextlib.contextmanager
+    def processing(self, message: Any) -> Iterator[None]:
+        """A message is processed, as a part of its sender's trace."""
+        subject = message.subject
+        attributes = _attributes("process", "process", subject, len(message.payload))
+        delivered = hasattr(message, "is_answered")
+        if delivered:
+            about = message.metadata
+            attributes["messaging.nats.stream"] = about.stream
+            attributes["messaging.consumer.group.name"] = about.consumer
+            attributes["messaging.nats.stream_sequence"] = about.stream_seq
+            attributes["messaging.nats.delivered"] = about.delivered
+        asks = not delivered and bool(message.reply)
+        kind = self._otel.SpanKind.SERVER if asks else self._otel.SpanKind.CONSUMER
+        with (
+            tracing.use(tracing.context_of(message)),
+            self._span("process", subject, kind, attributes) as span,
+        ):
+            try:
+                yield
+            finally:
+                if delivered and message.is_answered:
+                    answer = message._answered
+                    span.add_event("ack" if answer is True else answer)
+
+    def traced(self, callback: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """``callback``, with a span for each message that it is called with."""
+        if gives_coroutines(callback):
+
+            async def run(message: Any) -> Any:
+                with self.processing(message):
+                    return await callback(message)
+
+            return run
+
+        def call(message: Any) -> Any:
+            with self.processing(message):
+                return callback(message)
+
+        return call
+
+    def _span(self, verb: str, subject: str, kind: Any, attributes: dict[str, Any]) -> Any:
+        name = f"{verb} {_template(subject)}"
+        return self._tracer.start_as_current_span(name, kind=kind, attributes=attributes)
+
+
+def _attributes(kind: str, name: str, subject: str, size: int) -> dict[str, Any]:
+    return {
+        "messaging.system": "nats",
+        "messaging.operation.type": kind,
+        "messaging.operation.name": name,
+        "messaging.destination.name": subject,
+        "messaging.message.body.size": size,
+    }
+
+
+def _template(subject: str) -> str:
+    """The subject without what differs from message to message, so that there are few names of spans."""
+    return ".".join(
+        "*" if len(token) > _LONG or any(map(str.isdigit, token)) else token
+        for token in subject.split(".")
+    )

@@ -1,0 +1,182 @@
+"""Spans of OpenTelemetry's SDK: from a publish to the acknowledgement, in either client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from headrace import ServiceError, sync
+from headrace.client import Connection, JetStreamMessage, Message, tracing
+from headrace.client.spans import Spans
+from headrace.embedded import Broker
+
+otel = pytest.importorskip("opentelemetry.trace")
+sdk = pytest.importorskip("opentelemetry.sdk.trace")
+export = pytest.importorskip("opentelemetry.sdk.trace.export")
+memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+
+
+class Recorded:
+    """The spans that have ended."""
+
+    def __init__(self) -> None:
+        self.exporter = memory.InMemorySpanExporter()
+        self.provider = sdk.TracerProvider()
+        self.provider.add_span_processor(export.SimpleSpanProcessor(self.exporter))
+
+    def named(self, name: str) -> Any:
+        """The only one of this name."""
+        (span,) = (each for each in self.exporter.get_finished_spans() if each.name == name)
+        return span
+
+    def names(self) -> list[str]:
+        return [span.name for span in self.exporter.get_finished_spans()]
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Recorded]:
+    recorded = Recorded()
+    monkeypatch.setattr(otel, "get_tracer", recorded.provider.get_tracer)
+    yield recorded
+    recorded.provider.shutdown()
+
+
+@pytest.fixture
+async def connection(spans: Recorded) -> AsyncIterator[Connection]:
+    async with Broker(port=-1) as broker, broker.connect(tracing=True) as connection:
+        await connection.jetstream().create_stream(name="S", subjects=["orders.>"])
+        yield connection
+
+
+async def test_one_trace_leads_from_the_publish_to_the_acknowledgement(
+    connection: Connection, spans: Recorded
+) -> None:
+    js = connection.jetstream()
+    await js.publish("orders.17", b"two apples")
+    consumer = await js.create_consumer("S", durable_name="mill")
+    done = asyncio.Event()
+
+    async def handle(message: JetStreamMessage) -> None:
+        await connection.publish("ground.17")
+        message.ack()
+        done.set()
+
+    async with consumer.consume(handle):
+        await asyncio.wait_for(done.wait(), 5)
+    published, processed = spans.named("publish orders.*"), spans.named("process orders.*")
+    assert published.kind is otel.SpanKind.PRODUCER
+    assert processed.kind is otel.SpanKind.CONSUMER
+    assert processed.parent.span_id == published.context.span_id
+    assert processed.context.trace_id == published.context.trace_id
+    assert dict(published.attributes) == {
+        "messaging.system": "nats",
+        "messaging.operation.type": "send",
+        "messaging.operation.name": "publish",
+        "messaging.destination.name": "orders.17",
+        "messaging.message.body.size": 10,
+        "messaging.nats.stream": "S",
+        "messaging.nats.stream_sequence": 1,
+        "messaging.nats.duplicate": False,
+    }
+    assert processed.attributes["messaging.consumer.group.name"] == "mill"
+    assert processed.attributes["messaging.nats.delivered"] == 1
+    assert [event.name for event in processed.events] == ["ack"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "events"), [("nak", ["nak"]), ("term", ["term"]), ("is_answered", [])]
+)
+async def test_a_loop_of_ones_own_has_a_span_for_each_message(
+    connection: Connection, spans: Recorded, answer: str, events: list[str]
+) -> None:
+    js = connection.jetstream()
+    await js.publish("orders.1")
+    consumer = await js.create_consumer("S", durable_name="c")
+    (message,) = await consumer.fetch(10)
+    with pytest.raises(KeyError), tracing.processing(message):
+        if callable(call := getattr(message, answer)):
+            call()
+        raise KeyError("of the program")
+    span = spans.named("process orders.*")
+    assert [event.name for event in span.events] == [*events, "exception"]
+    assert span.status.status_code is otel.StatusCode.ERROR
+
+
+async def test_a_request_and_who_answers_it(connection: Connection, spans: Recorded) -> None:
+    def double(message: Message) -> bytes:
+        if not message.payload:
+            raise ServiceError(400, "empty")
+        return message.payload * 2
+
+    async with await connection.add_service("calc", version="1.0.0") as service:
+        await service.add_endpoint("double", double)
+        await connection.request("double", b"1")
+        request, answer = spans.named("request double"), spans.named("process double")
+        assert (request.kind, answer.kind) == (otel.SpanKind.CLIENT, otel.SpanKind.SERVER)
+        assert answer.parent.span_id == request.context.span_id
+        spans.exporter.clear()
+        with pytest.raises(ServiceError):
+            await connection.request("double")
+        for name in ("request double", "process double"):
+            assert spans.named(name).status.status_code is otel.StatusCode.ERROR
+
+
+async def test_a_plain_callback_and_a_message_without_a_trace(
+    connection: Connection, spans: Recorded
+) -> None:
+    seen: list[tracing.TraceContext | None] = []
+    async with await connection.subscribe(
+        "plain.>", callback=lambda m: seen.append(tracing.current())
+    ):
+        await connection.publish("plain.text")
+        await connection.flush()
+    assert spans.named("process plain.text").parent is None
+    assert seen[0] is not None
+
+
+async def test_without_the_option_there_is_none(spans: Recorded) -> None:
+    async with Broker(port=-1) as broker, broker.connect() as connection:
+        js = connection.jetstream()
+        await js.create_stream(name="S", subjects=["orders.>"])
+        await js.publish("orders.1")
+        async with await connection.subscribe("a", callback=lambda message: None):
+            await connection.publish("a")
+            await connection.flush()
+    assert spans.names() == []
+
+
+def test_threads(spans: Recorded) -> None:
+    with sync.Broker(port=-1) as broker, broker.connect(tracing=True) as connection:
+        js = connection.jetstream()
+        js.create_stream(name="S", subjects=["orders.>", "ground.>"])
+        js.publish("orders.one")
+
+        def handle(message: sync.JetStreamMessage) -> None:
+            if message.subject == "orders.one":
+                js.publish("ground.one")
+            message.ack()
+
+        consumer = js.create_consumer("S", durable_name="c")
+        with consumer.consume(handle) as consumption:
+            while "process ground.one" not in spans.names():
+                consumer.info()
+            consumption.stop()
+    first, second = spans.named("publish orders.one"), spans.named("publish ground.one")
+    assert second.context.trace_id == first.context.trace_id
+    assert second.parent.span_id == spans.named("process orders.one").context.span_id
+
+
+def test_without_opentelemetry_there_are_contexts_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tracing, "_otel", None)
+    assert Spans.if_installed() is None
+
+    class Received:
+        raw_headers = (
+            b"NATS/1.0\r\ntraceparent: " + tracing.start().traceparent.encode() + b"\r\n\r\n"
+        )
+
+    with tracing.processing(Received()):
+        assert tracing.current() == tracing.context_of(Received())
