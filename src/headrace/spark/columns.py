@@ -35,6 +35,8 @@ COLUMNS: Final = {
 }
 HEADERS_COLUMN: Final = {"headers": "map<string,array<string>>"}
 KEY_COLUMN: Final = {"key": "string"}  # of a key-value bucket
+_PLACES: Final = frozenset({"sequence", "timestamp"})
+_NAMES: Final = frozenset({"subject", "key"})
 _V1_TOKENS: Final = 9
 
 
@@ -138,6 +140,10 @@ class BatchBuilder:
         self._columns = tuple(field.column for field in fields)
         self._names = tuple(field.name for field in fields)
         self._decoder = decoder
+        self._needs_positions = decoder is not None or not _PLACES.isdisjoint(self._columns)
+        self._needs_subjects = bool(
+            self._matches or self._partitions or not _NAMES.isdisjoint(self._columns)
+        )
         self._key_begins = key_begins
         types = [field.type or _arrow_type(field.column, pa) for field in fields]
         self.schema = pa.schema(
@@ -164,7 +170,9 @@ class BatchBuilder:
         pa: Any = self._pa
         import pyarrow.compute as pc
 
-        subjects = pa.array(chunk.subjects, pa.binary()).dictionary_encode()
+        # Columns nobody asked for are not made: they would cost as much as the payloads.
+        subjects = pa.array(chunk.subjects if self._needs_subjects else (), pa.binary())
+        subjects = subjects.dictionary_encode()
         distinct: list[bytes] = subjects.dictionary.to_pylist()
         numbers = self._partition_numbers(distinct) if self._partitions else None
         keep = self._keep(distinct, numbers)
@@ -177,7 +185,7 @@ class BatchBuilder:
                     return self._build(_without(chunk, left_out))
                 mask = None
         arrays: dict[str, Any] = {}
-        sequences, timestamps = _positions(chunk, pa, pc)
+        sequences, timestamps = _positions(chunk, pa, pc) if self._needs_positions else (None, None)
         rows = len(chunk.subjects)
         value = self._decode(chunk, sequences)
         for name in self._columns:

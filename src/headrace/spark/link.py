@@ -11,6 +11,7 @@ import secrets
 import socket
 import ssl
 import time
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ..client.net.handshake import (
@@ -34,6 +35,9 @@ from .options import Connection
 
 _REPLIES_SID: Final = b"1"
 _CRLF: Final = b"\r\n"
+_ONLY_MESSAGES: Final = frozenset({MSG})
+_OP: Final = itemgetter(0)
+_SID: Final = itemgetter(2)  # of a MSG frame
 
 
 class Reply(NamedTuple):
@@ -211,6 +215,8 @@ class Link:
             frames = self._receive(left)
             if frames:
                 live = self._live
+                if live.issuperset(map(_SID, frames)):
+                    return frames
                 return [frame for frame in frames if frame[2] in live]
 
     def _receive(self, timeout_s: float) -> list[Frame]:
@@ -232,7 +238,7 @@ class Link:
             self.close()
             raise ConnectionClosedError("the server closed the connection")
         frames = self._parser.feed(chunk)
-        if all(frame[0] == MSG for frame in frames):
+        if _ONLY_MESSAGES.issuperset(map(_OP, frames)):
             return frames
         return [frame for frame in frames if frame[0] == MSG or self._housekeeping(frame)]
 

@@ -14,6 +14,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import accumulate
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from ..api import base
@@ -39,6 +40,7 @@ GETS_IN_FLIGHT: Final = 500
 HEARTBEAT_S: Final = 2.0
 EPHEMERAL_INACTIVE_S: Final = 30.0  # then the server removes the consumer of a killed process
 FILTERED_SHARE: Final = 4  # a server-side filter pays if it keeps less than one message in four
+_SUBJECT, _REPLY, _HEADERS, _PAYLOAD = (itemgetter(at) for at in (1, 3, 4, 5))  # of a MSG frame
 # Statuses that end a pull request normally; the reader sends another one.
 ORDINARY: Final = (b"404", b"408")
 
@@ -174,7 +176,7 @@ class _RangeReader:
             batch = max(1, min(PULL_MESSAGES_MAX, PULL_BYTES // head.mean_bytes))
             for frames in self._pull(control, batch, pending):
                 self._buffer += frames
-                self._buffered_bytes += sum(len(frame[5]) for frame in frames)
+                self._buffered_bytes += sum(map(len, map(_PAYLOAD, frames)))
                 while self._holds_more_than_a_chunk:
                     yield self._cut(control)
         self._check_after(control)  # before the last rows are passed on
@@ -250,7 +252,7 @@ class _RangeReader:
             if not frames:
                 link.close()
                 raise ConnectionClosedError("the server missed two heartbeats")
-            messages = [frame for frame in frames if frame[3]]
+            messages = frames if all(map(_REPLY, frames)) else [f for f in frames if f[3]]
             if len(messages) < len(frames):
                 asked = self._read_statuses(frames, asked)
             if not messages:
@@ -316,19 +318,21 @@ class _RangeReader:
         """Take the next chunk off the buffer; the same range is always cut at the same places."""
         count = min(len(self._buffer), self._plan.rows_per_chunk)
         frames = self._buffer[:count]
-        sizes = [len(frame[5]) for frame in frames]
-        if sum(sizes) > CHUNK_BYTES:
-            count = sum(1 for total in accumulate(sizes) if total <= CHUNK_BYTES) or 1
+        size = sum(map(len, map(_PAYLOAD, frames)))
+        if size > CHUNK_BYTES:
+            sizes = accumulate(map(len, map(_PAYLOAD, frames)))
+            count = sum(1 for total in sizes if total <= CHUNK_BYTES) or 1
             frames = frames[:count]
+            size = sum(map(len, map(_PAYLOAD, frames)))
         del self._buffer[:count]
-        self._buffered_bytes -= sum(sizes[:count])
+        self._buffered_bytes -= size
         last = parse_ack_subject(frames[-1][3].decode()).stream_seq
         self._check_expiry(control, last, len(frames))
         return Chunk(
-            [frame[1] for frame in frames],
-            [frame[5] for frame in frames],
-            [frame[4] for frame in frames],
-            [frame[3] for frame in frames],
+            list(map(_SUBJECT, frames)),
+            list(map(_PAYLOAD, frames)),
+            list(map(_HEADERS, frames)),
+            list(map(_REPLY, frames)),
             [],
             [],
             [],
