@@ -114,11 +114,15 @@ def feed(make_feed: Callable[..., Feed]) -> Feed:
     return make_feed()
 
 
+def require_java() -> None:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One small, quiet local session; it takes seconds to start, so it is shared."""
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        peers.missing_peer("Java", "install a Java runtime, 17 or newer")
+    require_java()
     home = tmp_path_factory.mktemp("spark")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
