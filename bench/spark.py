@@ -277,7 +277,11 @@ def queues(bench: Bench) -> None:
 
 
 def small_batches(bench: Bench) -> None:
-    """Micro-batches of one row, against Spark's rate source with the same sink."""
+    """Micro-batches of one row, against Spark's rate source and a Python source that does nothing."""
+    from nothing_source import NothingSource
+
+    bench.session.dataSource.register(NothingSource)
+    nothing = _batches(bench.session.readStream.format("nothing").load())
     with filled(HEADRACE, SMALL_BATCHES + 1) as server:
         ours = _batches(
             bench.session.readStream.format("jetstream")
@@ -303,12 +307,22 @@ def small_batches(bench: Bench) -> None:
                     )
                 ),
             ]
-            for name, durations in (("jetstream", ours), ("rate", rate))
+            for name, durations in (
+                ("jetstream", ours),
+                ("nothing, in Python", nothing),
+                ("rate", rate),
+            )
         ],
     )  # fmt: skip
-    mine, theirs = (
+    mine, least, theirs = (
         report.median([each["triggerExecution"] for each in durations])
-        for durations in (ours, rate)
+        for durations in (ours, nothing, rate)
+    )
+    report.claim(
+        "Spark source: a batch of one row, against a Python source that does nothing",
+        f"{mine:.0f} and {least:.0f} ms",
+        mine / least,
+        at_most=1.15,
     )
     report.claim(
         "Spark source: a batch of one row, against the rate source",
