@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak fuzz lock clean
+.PHONY: help env demo test docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak fuzz lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ demo: env  ## the whole system on a year of real flights; the results go to demo
 
 test: env  ## every test (PYTEST_ARGS="tests/wire -k header" for some)
 	@$(BIN)/pytest -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+docs: env  ## the documentation site, in docs/_build; a warning is an error
+	@$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+	@echo "docs/_build/index.html"
 
 lint: env  ## style and formatting
 	@$(BIN)/ruff check .
@@ -85,6 +89,6 @@ lock: env  ## resolve the dependencies again, with hashes, into requirements/loc
 	@scripts/make-lock $(BIN)/python
 
 clean:  ## remove what the other commands made
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build docs/_build
 	rm -rf spark-warehouse metastore_db derby.log demo-output bench/results
 	find src tests bench fuzz -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,61 @@
+"""The unit and the settings that are shipped: systemd takes the one, the broker the others."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import guides
+from headrace.cli import main
+
+PACKAGING = guides.ROOT / "packaging"
+
+
+@pytest.mark.parametrize("name", ["headrace.toml", "container.toml"])
+def test_the_broker_takes_the_settings(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "-c", str(PACKAGING / name), "-t"]) == 0
+    assert "warn" not in capsys.readouterr().err.lower().replace("[inf]", "")
+
+
+def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not here")
+    # The program has to be there to be verified; where it is installed is the administrator's.
+    program = tmp_path / "headrace"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    unit = tmp_path / "headrace.service"
+    text = (PACKAGING / "headrace.service").read_text()
+    unit.write_text(text.replace("/opt/headrace/bin/headrace", str(program)))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    complaints = [line for line in done.stderr.splitlines() if "headrace" in line]
+    assert not complaints
+
+
+def test_the_unit_leaves_little_open() -> None:
+    text = (PACKAGING / "headrace.service").read_text()
+    for line in (
+        "DynamicUser=yes",
+        "ProtectSystem=strict",
+        "NoNewPrivileges=yes",
+        "CapabilityBoundingSet=",
+        "StateDirectory=headrace",
+    ):
+        assert re.search(f"(?m)^{re.escape(line)}$", text), line
+
+
+def test_the_image_copies_only_what_is_there() -> None:
+    for line in (PACKAGING / "Dockerfile").read_text().splitlines():
+        if line.startswith("COPY ") and "--from" not in line:
+            for source in line.split()[1:-1]:
+                assert (guides.ROOT / source).exists(), source
