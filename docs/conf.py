@@ -11,7 +11,9 @@ sys.path.insert(0, str(ROOT / "src"))
 
 project = "Headrace"
 copyright = "the authors of Headrace"  # noqa: A001 (Sphinx's name)
-release = re.search(r'__version__.*"(.+)"', (ROOT / "src" / "headrace" / "_version.py").read_text())[1]  # type: ignore[index]
+release = re.search(
+    r'__version__.*"(.+)"', (ROOT / "src" / "headrace" / "_version.py").read_text()
+)[1]  # type: ignore[index]
 version = release
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
