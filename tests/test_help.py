@@ -32,6 +32,7 @@ ROOMS = (
     "headrace.groups.elastic",
     "headrace.groups.static",
     "headrace.jobs.client",
+    "headrace.json_logs",
     "headrace.message",
     "headrace.spark",
     "headrace.subjects",

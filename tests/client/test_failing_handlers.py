@@ -56,6 +56,16 @@ async def test_what_is_raised_to_be_told_is_told(connection: Connection) -> None
     assert caught.value.payload == b"more"
 
 
+async def test_a_long_description_is_cut(connection: Connection) -> None:
+    def long(message: Message) -> None:
+        raise ServiceError(400, "x" * 2000)
+
+    async with await connection.subscribe("long", callback=long):
+        with pytest.raises(ServiceError) as caught:
+            await connection.request("long", timeout=30)
+    assert caught.value.description == "x" * 1024
+
+
 async def test_a_listener_to_everything_answers_nobody(
     connection: Connection, js: JetStream, stream: Stream
 ) -> None:

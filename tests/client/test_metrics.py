@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import re
+from urllib.parse import urlsplit
 
 import pytest
 
+import guides
 from headrace import connect, sync
-from headrace.client.metrics import ConnectionStats, prometheus
+from headrace.client.metrics import ConnectionStats, MetricsServer, prometheus
 from headrace.embedded import Broker
 from headrace.errors import BufferFullError, ConfigurationError, DisconnectedError
 from waiting import until
@@ -91,10 +95,58 @@ async def test_a_scraper_reads_them_as_text() -> None:
     )
     assert "\nheadrace_client_connected 1\n" in text
     for line in text.splitlines():
-        assert line.startswith("# TYPE ") or re.fullmatch(r"\w+(\{.*\})? \d+", line)
+        assert line.startswith(("# TYPE ", "# HELP ")) or re.fullmatch(r"\w+(\{.*\})? \d+", line)
     with pytest.raises(ConfigurationError, match="label '1st'"):
         prometheus([(stats, {"1st": ""})])
     assert prometheus([]).count("# TYPE") == len(ConnectionStats.__slots__)
+
+
+def test_their_names_are_promised() -> None:
+    """Dashboards and alerts stand on these names: one that changes needs an entry in the changelog."""
+    guide = (guides.ROOT / "docs" / "client.md").read_text()
+    promised = set(re.findall(r"(?m)^\| `(headrace_client_\w+)` \|", guide))
+    names = re.findall(r"# TYPE (\w+) ", prometheus([]))
+    assert set(names) == promised
+    assert re.findall(r"# HELP (\w+) [A-Z].*\.\n", prometheus([])) == names
+
+
+async def fetched(url: str, method: str = "GET") -> tuple[int, str]:
+    """Status and body of a page, without a thread."""
+    where = urlsplit(url)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port)
+    writer.write(f"{method} {where.path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    head, _, body = (await reader.read()).decode().partition("\r\n\r\n")
+    writer.close()
+    await writer.wait_closed()
+    assert f"Content-Length: {len(body)}" in head or method == "HEAD"
+    return int(head.split()[1]), body
+
+
+async def test_a_scraper_fetches_them(free_port: int) -> None:
+    async with Broker(port=-1) as broker, broker.connect() as connection:
+        connections = {"orders": connection}
+        async with MetricsServer(connections, port=free_port) as server:
+            assert server.url == f"http://127.0.0.1:{free_port}/metrics"
+            status, text = await fetched(server.url)
+            assert (status, 'headrace_client_connected{connection="orders"} 1' in text) == (
+                200,
+                True,
+            )
+            assert (await fetched(server.url, "HEAD")) == (200, "")
+            assert (await fetched(server.url.replace("metrics", "")))[0] == 404
+            connections.clear()
+            assert "orders" not in (await fetched(server.url))[1]
+            with pytest.raises(ConfigurationError, match="cannot be served"):
+                async with MetricsServer({}, port=free_port):
+                    pass
+            # One scraper too many is closed at once, and one that asks for too much.
+            idle = [await asyncio.open_connection("127.0.0.1", free_port) for _ in range(17)]
+            assert await idle[16][0].read() == b""
+            idle[0][1].write(b"x" * 100_000)
+            with contextlib.suppress(ConnectionError):
+                assert await idle[0][0].read() == b""
+            for _, writer in idle:
+                writer.close()
 
 
 def test_the_blocking_connection_has_them_too() -> None:

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Final
+from functools import cache
+from typing import Final, Protocol, Self
 
 from ..errors import ConfigurationError
+from ..field_docs import described, descriptions
 from .net.session import Session
 
-__all__ = ["ConnectionStats", "prometheus"]
+__all__ = ["ConnectionStats", "MetricsServer", "prometheus"]
+
+SCRAPERS_MAX: Final = 16
+SCRAPE_S: Final = 5.0
 
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*", re.ASCII)
 
 
+@described
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionStats:
     """The numbers of one connection since it was made. Taken as they are at one moment.
@@ -33,47 +40,67 @@ class ConnectionStats:
     """Errors that no caller was waiting for; each was an event, too."""
 
     in_messages: int
+    """Messages that came from the server."""
+
     in_bytes: int
-    """What came from the server, protocol lines included."""
+    """Bytes that came from the server, protocol lines included."""
 
     out_messages: int
     """Publishes handed to the link, answers to messages among them; requests are counted by themselves."""
 
     out_bytes: int
+    """Bytes written to the link."""
+
     unsent_bytes: int
-    """Output that has not reached the socket yet."""
+    """Bytes of output that have not reached the socket yet."""
 
     subscriptions: int
+    """Subscriptions at this moment."""
+
     pending_messages: int
-    """Received by subscriptions, and not taken yet."""
+    """Messages received by subscriptions and not taken yet."""
 
     pending_bytes: int
+    """Bytes of messages received by subscriptions and not taken yet."""
+
     dropped_messages: int
-    """Lost because a subscription's limits were reached."""
+    """Messages lost because a subscription's limits were reached."""
 
     requests: int
     """Requests sent, those of the JetStream API and awaited publishes among them."""
 
     requests_in_flight: int
+    """Requests sent and not answered yet."""
+
     publishes: int
-    """Messages given to windowed publishers …"""
+    """Messages given to windowed publishers."""
 
     publishes_in_flight: int
-    """… sent, and neither acknowledged nor failed …"""
+    """Messages of windowed publishers sent, and neither acknowledged nor failed."""
 
     publishes_acked: int
+    """Messages of windowed publishers that their streams have."""
+
     publishes_failed: int
+    """Messages of windowed publishers that were given up."""
+
     waiting_for_leader: int
     """Calls and publishers that wait until a leader is elected, at this moment."""
 
     leader_waits: int
-    """How often one began to wait for that."""
+    """How often a call or a publisher began to wait for a leader."""
 
     pulls: int
     """Pull requests sent."""
 
     answers: int
     """Answers to consumers' messages: ack, nak, term and in progress. ``ack_sync`` is a request."""
+
+
+class Counted(Protocol):
+    """A connection."""
+
+    def stats(self) -> ConnectionStats: ...
 
 
 def stats_of(session: Session) -> ConnectionStats:
@@ -128,9 +155,90 @@ def prometheus(connections: Iterable[tuple[ConnectionStats, Mapping[str, str]]])
     for field in fields(ConnectionStats):
         gauge = field.name in _GAUGES
         name = f"headrace_client_{field.name}{'' if gauge else '_total'}"
+        if help_ := _help().get(field.name):
+            lines.append(f"# HELP {name} {help_.replace('`', '')}")
         lines.append(f"# TYPE {name} {'gauge' if gauge else 'counter'}")
         lines += [f"{name}{labels} {int(getattr(stats, field.name))}" for stats, labels in rows]
     return "\n".join(lines) + "\n"
+
+
+@cache
+def _help() -> dict[str, str]:
+    return {name: " ".join(text.split()) for name, text in descriptions(ConnectionStats).items()}
+
+
+class MetricsServer:
+    """Serves the numbers of some connections at ``/metrics``, for Prometheus.
+
+    ::
+
+        async with MetricsServer({"orders": connection}, port=9464) as server:
+            print(server.url)
+
+    Each connection has the label ``connection``, which is its key. Up to 16 scrapers are served at a time;
+    more are closed at once, and so is one that takes 5 seconds to ask.
+
+    Args:
+        connections: may be changed meanwhile.
+        host, port: where to listen; port 0 is any free one.
+    """
+
+    def __init__(
+        self, connections: Mapping[str, Counted], *, host: str = "127.0.0.1", port: int = 0
+    ) -> None:
+        self._connections = connections
+        self._host = host
+        self._port = port
+        self._server: asyncio.Server | None = None
+        self._serving = 0
+
+    async def __aenter__(self) -> Self:
+        """Listen. Raises ConfigurationError: the address cannot be used."""
+        try:
+            self._server = await asyncio.start_server(self._serve, self._host, self._port)
+        except OSError as error:
+            raise ConfigurationError(
+                f"metrics cannot be served at {self._host}:{self._port}: {error}"
+            ) from error
+        self._port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        """Listen no more."""
+        assert self._server is not None
+        self._server.close()
+        await self._server.wait_closed()
+
+    @property
+    def url(self) -> str:
+        """Where the numbers are."""
+        return f"http://{self._host}:{self._port}/metrics"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._serving += 1
+        try:
+            if self._serving <= SCRAPERS_MAX:
+                async with asyncio.timeout(SCRAPE_S):
+                    request = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._answer(request))
+                    await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            pass  # who asks so gets no answer
+        finally:
+            self._serving -= 1
+            writer.close()
+
+    def _answer(self, request: bytes) -> bytes:
+        status, kind, text = "404 Not Found", "text/plain", "the numbers are at /metrics\n"
+        if request.startswith((b"GET /metrics ", b"GET /metrics?", b"HEAD /metrics ")):
+            rows = [(each.stats(), {"connection": n}) for n, each in self._connections.items()]
+            status, kind, text = "200 OK", "text/plain; version=0.0.4", prometheus(rows)
+        body = text.encode()
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: {kind}; charset=utf-8\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        return head.encode() + (b"" if request.startswith(b"HEAD") else body)
 
 
 def _labels(labels: Mapping[str, str]) -> str:
