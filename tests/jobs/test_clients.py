@@ -208,3 +208,52 @@ async def test_no_worker_works_on_nothing_at_once(address: str) -> None:
     async with AsyncJobsClient(address) as client:
         with pytest.raises(ConfigurationError, match="concurrency is 0"):
             Worker(client.queue("c", "k", **TOKENS), print, concurrency=0)
+
+
+@pytest.fixture
+def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """What OpenTelemetry's SDK recorded."""
+    sdk = pytest.importorskip("opentelemetry.sdk.trace")
+    export = pytest.importorskip("opentelemetry.sdk.trace.export")
+    memory = pytest.importorskip("opentelemetry.sdk.trace.export.in_memory_span_exporter")
+    exporter = memory.InMemorySpanExporter()
+    provider = sdk.TracerProvider()
+    provider.add_span_processor(export.SimpleSpanProcessor(exporter))
+    monkeypatch.setattr("opentelemetry.trace.get_tracer", provider.get_tracer)
+    yield exporter
+    provider.shutdown()
+
+
+async def test_a_trace_goes_on_where_the_job_is_worked_on(client: Any, spans: Any) -> None:
+    otel: Any = pytest.importorskip("opentelemetry.trace")
+    queue = client.queue("c", "k", **TOKENS)
+    with otel.get_tracer("test").start_as_current_span("order") as order:
+        await said(client, "publish", "c", b"1", metadata={"X-T": "1"}, **PUBLISHER)
+    seen: list[Any] = []
+
+    def work(job: LeasedJob) -> None:
+        seen.append((job.headers, otel.get_current_span().get_span_context()))
+        made.stop()
+        raise Fail("not today", dead=True)
+
+    kind: Any = BlockingWorker if isinstance(client, JobsClient) else Worker
+    made = kind(queue, work, wait_s=1)
+    await said(made, "run")
+    published, processed = (
+        next(each for each in spans.get_finished_spans() if each.name == name)
+        for name in ("publish c", "process c/k")
+    )
+    ((headers, current),) = seen
+    assert headers.keys() == {"X-T", "traceparent"}
+    assert published.parent.span_id == order.get_span_context().span_id
+    assert processed.parent.span_id == published.context.span_id
+    assert current.span_id == processed.context.span_id
+    assert processed.attributes["headrace.job.attempt"] == 1
+    assert processed.status.status_code is otel.StatusCode.ERROR
+
+
+async def test_without_a_trace_nothing_is_added(client: Any, spans: Any) -> None:
+    await said(client, "publish", "c", b"1", **PUBLISHER)
+    (job,) = await said(client.queue("c", "k", **TOKENS), "claim")
+    assert job.headers == {}
+    assert spans.get_finished_spans() == ()

@@ -17,6 +17,8 @@ from waiting import elapse, until
 if TYPE_CHECKING:
     from headrace.broker.server import Broker
 
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 
 async def until_queued(world: World, count: int) -> list[dict[str, Any]]:
     async def are_there() -> list[dict[str, Any]]:
@@ -37,7 +39,7 @@ async def publish(js: JetStream, first: int, last: int) -> None:
         await js.publish(
             f"orders.{number % 2}",
             b"%d" % number,
-            headers={"Content-Type": "text/plain", "X-T": "1"},
+            headers={"Content-Type": "text/plain", "X-T": "1", "traceparent": TRACE},
         )
 
 
@@ -61,6 +63,7 @@ async def test_each_sequence_becomes_one_message_across_crashes(
             "orders.1",
             "2",
         )
+        assert headers["traceparent"] == TRACE
         assert jobs[0]["Message"]["ContentType"] == "text/plain"
         # The acknowledgements are lost: everything comes again.
         await stream.delete_consumer(config.group)

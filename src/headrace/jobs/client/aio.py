@@ -8,7 +8,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import httpx2
 
-from . import calls, management
+from . import calls, management, tracing
 from .calls import Answer, Call, ItemResult, LeasedJob, Settings, Tokens
 
 __all__ = ["AsyncJobsClient", "Queue"]
@@ -155,22 +155,23 @@ class AsyncJobsClient:
         """Broadcast. With ``idempotent``, ``message_id`` is an idempotency key: the same message again is
         accepted.
         """
-        return await self._do(
-            calls.publish(
-                channel,
-                payload,
-                channel_token=channel_token,
-                producer=producer,
-                producer_token=producer_token,
-                content_type=content_type,
-                message_id=message_id,
-                priority=priority,
-                ordering_key=ordering_key,
-                scheduled_for=scheduled_for,
-                metadata=metadata,
-                idempotent=idempotent,
+        with tracing.publishing(channel, metadata) as headers:
+            return await self._do(
+                calls.publish(
+                    channel,
+                    payload,
+                    channel_token=channel_token,
+                    producer=producer,
+                    producer_token=producer_token,
+                    content_type=content_type,
+                    message_id=message_id,
+                    priority=priority,
+                    ordering_key=ordering_key,
+                    scheduled_for=scheduled_for,
+                    metadata=headers,
+                    idempotent=idempotent,
+                )
             )
-        )
 
     # Pulling
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypedDict, Unpack, overload
 
 from ...errors import ConfigurationError
 from ..errors import JobsError
-from . import blocking
+from . import blocking, tracing
 from .aio import AsyncJobsClient, Queue
 from .calls import LeasedJob
 
@@ -158,7 +158,8 @@ class Worker:
 
     async def _work(self, job: LeasedJob) -> None:
         try:
-            await self._handle(job)
+            with tracing.processing(self._queue.name, job.id, job.attempt, job.headers):
+                await self._handle(job)
         except asyncio.CancelledError:
             raise
         except Fail as failure:
