@@ -28,6 +28,7 @@ import target_conf
 import target_headers
 import target_jwt
 import target_protocol
+import target_snapshots
 import target_store
 import target_websocket
 from mutation import Target, mutated
@@ -43,6 +44,7 @@ TARGETS = {
         *target_conf.TARGETS,
         target_jwt.TARGET,
         target_websocket.TARGET,
+        target_snapshots.TARGET,
         *target_store.TARGETS,
     )
 }

@@ -60,7 +60,7 @@ SNAPSHOT_INTEREST_S: Final = 2.0  # nobody listens for a backup after this long:
 SNAPSHOT_IDLE_S: Final = 5.0  # chunks unanswered for this long: 408 No Flow Response
 RESTORES_MAX: Final = 16  # restores under way in an account; one more: err_code 10062
 RESTORE_IDLE_S: Final = 5.0  # no chunk for this long: the restore is given up, nothing of it stays
-RESTORE_PENDING_BYTES: Final = 1024 * 1024  # on their way to the disk: restores wait
+RESTORE_PENDING_BYTES: Final = 256 * 1024  # on their way to the disk: restores wait
 RESTORE_WAITING_BYTES_MAX: Final = (
     8 * 1024 * 1024
 )  # unanswered chunks; beyond: the client is paused

@@ -131,6 +131,8 @@ DAMAGED = {
     "another consumer's name": tarred({**described(), **described("obs/D/", "S/D", Name="C")}),
     "a header": IDENTIFIER + frame(b"x" * 512),
     "no end": tarred(described())[:-600],
+    "a long header": IDENTIFIER + frame(tar._header(b"x", 1 << 20, 0, "x")),
+    "a large document": IDENTIFIER + frame(tar.header("meta.inf", 9 << 20, 0)),
     "a directory": IDENTIFIER + frame(tar._header(b"d", 0, 0, "5") + tar.END),
 }
 

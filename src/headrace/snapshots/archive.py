@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from .contents import (
+    DOCUMENT_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
     Began,
     ConsumerContent,
     ConsumerState,
@@ -29,9 +31,8 @@ from .varint import read_uvarint, read_varint, uvarint, varint
 MAGIC: Final = b"NATSARC1"
 END: Final = bytes(5)
 
-_ENTRIES_PER_STEP: Final = 500
+_ENTRIES_PER_STEP: Final = 64
 _NAME_BYTES_MAX: Final = 1 << 16
-_ENTRY_BYTES_MAX: Final = 256 << 20  # of headers and payload, or of a consumer's document
 _COMPACT_AT: Final = 1 << 20
 _STATE: Final = b"state.json"
 _CONSUMER: Final = b"consumers/"
@@ -143,8 +144,9 @@ class ArchiveReader:
             payload_size, at = read_uvarint(data, at)
         except IndexError:
             return None
-        if name_size > _NAME_BYTES_MAX or headers_size + payload_size > _ENTRY_BYTES_MAX:
-            raise SnapshotFormatError("an entry is larger than any message")
+        most = MESSAGE_BYTES_MAX if sequence else DOCUMENT_BYTES_MAX
+        if name_size > _NAME_BYTES_MAX or headers_size + payload_size > most:
+            raise SnapshotFormatError("an entry is larger than any that is read")
         end = at + name_size + headers_size + payload_size
         if end > len(data):
             return None

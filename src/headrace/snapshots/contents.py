@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from ..errors import HeadraceError
+
+DOCUMENT_BYTES_MAX: Final = 8 << 20
+"""Of a configuration or a consumer's state: read in one go, in a tenth of a second; more is refused."""
+MESSAGE_BYTES_MAX: Final = (64 << 20) + (64 << 10)
+"""Of a message's headers and payload: the most nats-server can be set to; more is refused."""
 
 
 class SnapshotFormatError(HeadraceError, ValueError):

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from .consumer_state import decode_state
 from .contents import (
+    DOCUMENT_BYTES_MAX,
     Began,
     ConsumerContent,
     ConsumerState,
@@ -27,8 +28,8 @@ from .highwayhash import HighwayHash
 from .records import BlockReader
 from .tar import BLOCK, EXTENDED, FILE, padding, read_extended, read_header
 
+_EXTENDED_BYTES_MAX: Final = 64 << 10
 _WORK: Final = 150  # packets of hashing in one step: about a millisecond
-_DOCUMENT_BYTES_MAX: Final = 64 << 20
 
 
 class FilesReader:
@@ -102,6 +103,8 @@ class FilesReader:
         extended, self._extended = self._extended, {}
         if kind == EXTENDED:
             self._name = EXTENDED
+            if size > _EXTENDED_BYTES_MAX:
+                raise SnapshotFormatError(f"an extended tar header of {size} bytes")
         elif kind == FILE:
             self._name = extended.get("path", name)
             size = int(extended["size"]) if extended.get("size", "").isdigit() else size
@@ -118,7 +121,7 @@ class FilesReader:
             if not self._began:
                 raise SnapshotFormatError("messages come before the stream's configuration")
             self._block = BlockReader(self._stream, int(number))
-        elif size > _DOCUMENT_BYTES_MAX:
+        elif size > DOCUMENT_BYTES_MAX:
             raise SnapshotFormatError(f"{self._name} has {size} bytes")
         return []
 

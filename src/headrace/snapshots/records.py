@@ -14,7 +14,7 @@ from hashlib import sha256
 from struct import Struct
 from typing import Final
 
-from .contents import MessageContent, SnapshotFormatError
+from .contents import MESSAGE_BYTES_MAX, MessageContent, SnapshotFormatError
 from .highwayhash import HighwayHash, packets
 
 _HEAD: Final = Struct("<IQQH")
@@ -22,7 +22,7 @@ _HASH_BYTES: Final = 8
 _HAS_HEADERS: Final = 1 << 31
 _ERASED: Final = 1 << 63
 _DELETES: Final = 1 << 62
-_RECORD_BYTES_MAX: Final = 256 << 20
+_RECORD_BYTES_MAX: Final = MESSAGE_BYTES_MAX + (64 << 10) + 64
 
 
 def block_hash(stream: str, number: int) -> HighwayHash:
