@@ -1,0 +1,136 @@
+"""Parts of declared pipelines in a real session: plans, expectations, replays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.errors import ConfigurationError
+from headrace.pipeline.checkpoints import Start, checkpoint_of
+from headrace.pipeline.frames import Frames, start
+from headrace.pipeline.model import Declared
+from headrace.pipeline.problems import PipelineError
+from headrace.pipeline.reading import read
+from headrace.pipeline.replays import replay
+from headrace.pipeline.triggers import AVAILABLE_NOW
+
+from .conftest import Feed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+FILE = """[pipeline]
+checkpoint = "checkpoint"
+[sources.orders]
+options = {{ stream = "{stream}", servers = "{url}" }}
+[views.numbers]
+sql = "SELECT sequence, CAST(substring(CAST(data AS string), 2) AS int) AS number FROM orders"
+[[views.numbers.expect]]
+check = "number <> 4"
+otherwise = "quarantine"
+to = "fours"
+[[views.numbers.expect]]
+name = "small"
+check = "number < 8"
+otherwise = "fail"
+[views.tenfold]
+sql = "SELECT sequence, number * 10 AS number FROM numbers"
+[sinks.out]
+from = "tenfold"
+format = "json"
+options = {{ path = "out" }}
+[sinks.fours]
+format = "json"
+options = {{ path = "fours" }}
+"""
+
+
+@pytest.fixture
+def server_url(headrace_process: object) -> str:
+    """One server is enough: the queries do not see which it is."""
+    return str(headrace_process.url)  # type: ignore[attr-defined]
+
+
+@pytest.fixture
+def declare(feed: Feed, tmp_path: Path) -> Callable[..., Declared]:
+    feed.publish_numbers(1, 6)
+
+    def make(*changes: tuple[str, str]) -> Declared:
+        text = FILE.format(stream=feed.name, url=feed.url)
+        for old, new in changes:
+            assert old in text
+            text = text.replace(old, new)
+        file = tmp_path / "numbers.toml"
+        file.write_text(text)
+        return read(file)
+
+    return make
+
+
+def rows(folder: Path) -> list[dict[str, object]]:
+    files = [file for file in folder.glob("part-*") if file.is_file()]
+    found = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    return sorted(found, key=lambda row: row["sequence"])
+
+
+@pytest.mark.parametrize(
+    ("change", "line", "said"),
+    [
+        (("AS number FROM orders", "AS number, nothing FROM orders"), 5, "nothing"),
+        (('check = "number < 8"', 'check = "number <"'), 11, "PARSE_SYNTAX_ERROR"),
+        (('check = "number <> 4"', 'check = "amount > 4"'), 7, "amount"),
+        (("number * 10", "tenfold(number)"), 15, "tenfold"),
+    ],
+)
+def test_what_spark_refuses_has_the_line_of_that_part(
+    spark: SparkSession,
+    declare: Callable[..., Declared],
+    change: tuple[str, str],
+    line: int,
+    said: str,
+) -> None:
+    declared = declare(change)
+    with pytest.raises(PipelineError) as caught:
+        Frames(spark, declared, "out").of_sink(declared.sinks["out"])
+    (problem,) = caught.value.problems
+    assert problem.place.line == line
+    assert said in problem.text
+    assert "\n" not in problem.text
+
+
+def test_a_row_that_must_not_fail_ends_the_query_with_its_expectation(
+    spark: SparkSession, declare: Callable[..., Declared], feed: Feed
+) -> None:
+    declared = declare()
+    sink = declared.sinks["out"]
+    generation = checkpoint_of(declared, "out").current()
+    query = start(spark, declared, sink, generation, AVAILABLE_NOW)
+    query.awaitTermination()
+    assert [row["number"] for row in rows(declared.file.parent / "out")] == [10, 20, 30, 50, 60]
+    feed.publish_numbers(7, 9)
+    query = start(spark, declared, sink, generation, AVAILABLE_NOW)
+    with pytest.raises(Exception, match=r"fails the expectation 'small' \(.*numbers.toml:11\)"):
+        query.awaitTermination()
+    assert len(rows(declared.file.parent / "out")) == 5, "nothing of that batch"
+
+
+def test_a_range_goes_through_a_query_again_into_results_of_its_own(
+    spark: SparkSession, declare: Callable[..., Declared]
+) -> None:
+    declared = declare()
+    out, fours = declared.sinks["out"], declared.sinks["fours"]
+    first, last = Start("sequence", "2"), Start("sequence", "5")
+    replay(declared, spark, out, out, "fix", first, last)
+    folder = declared.file.parent
+    assert [row["number"] for row in rows(folder / "out-fix")] == [20, 30, 50]
+    with pytest.raises(ConfigurationError, match="results of an earlier replay"):
+        replay(declared, spark, out, out, "fix", first, last)
+    replay(declared, spark, fours, out, "fours", first, Start("latest"))
+    assert rows(folder / "out-fours") == [{"sequence": 4, "number": 4, "failed": ["number <> 4"]}]
+    assert not (folder / "checkpoint").exists()
