@@ -136,11 +136,14 @@ class Link:
         head = b"PUB %b %b %d" if reply else b"PUB %b%b %d"
         self.send(head % (subject.encode(), reply, len(payload)) + _CRLF + payload + _CRLF)
 
-    def subscribe(self) -> tuple[bytes, bytes]:
-        """Create an inbox. Returns its subject and the sid that its messages carry."""
+    def subscribe(self, suffix: bytes = b"") -> tuple[bytes, bytes]:
+        """Create an inbox. Returns its subject and the sid that its messages carry.
+
+        With the suffix ``.*`` it is many inboxes in one.
+        """
         number = next(self._numbers)
         sid = b"%d" % (number + 1)
-        subject = b"%b.p%d" % (self._inbox, number)
+        subject = b"%b.p%d%b" % (self._inbox, number, suffix)
         self.send(b"SUB %b %b\r\n" % (subject, sid))
         self._live.add(sid)
         return subject, sid

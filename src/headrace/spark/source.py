@@ -14,6 +14,8 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
     Filter,
     InputPartition,
 )
@@ -74,6 +76,16 @@ class JetStreamDataSource(DataSource):
             # switch on does it use the process that imports this module.
             kind = JetStreamPruningReader if _PUSHING in sys.modules else JetStreamBatchReader
             return kind(options, layout_of(options, schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from .sink.writer import JetStreamWriter, make_job
+
+        return JetStreamWriter(make_job(self.options, schema, overwrite, streaming=False))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from .sink.writer import JetStreamStreamWriter, make_job
+
+        return JetStreamStreamWriter(make_job(self.options, schema, overwrite, streaming=True))
 
     def streamReader(self, schema: StructType) -> JetStreamStreamReader:  # noqa: N802
         with in_one_sentence():

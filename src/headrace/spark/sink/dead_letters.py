@@ -1,0 +1,106 @@
+"""Rows that make no message, and what is done with them (``onBadRow``)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Final
+
+from ...api.envelope import decode_pub_ack
+from ...errors import ConfigurationError, HeadraceError, NoRespondersError
+from ...wire import encode_headers
+from ..patience import Patience, may_pass
+from .links import Links
+from .options import ACCEPTED, BadRowRule
+from .rows import BadRow
+
+IN_FLIGHT_MAX: Final = 500  # dead letters that wait for their answers together
+_HEADERS_MAX: Final = (
+    32 * 1024
+)  # bytes of a row's own headers in a letter; longer ones are left out
+_LETTER_BYTES: Final = 2048  # for the letter's other headers
+
+
+class BadRowError(HeadraceError):
+    """A row cannot be written as a message."""
+
+
+class BadRows:
+    """Takes the bad rows of one task.
+
+    Args:
+        source: what the letters say they are from: sink, batch and partition.
+        links: for the letters. They are sent while nothing else is under way on the connection.
+    """
+
+    def __init__(self, rule: BadRowRule, source: str, links: Links, patience: Patience) -> None:
+        self._rule = rule
+        self._source = source
+        self._links = links
+        self._patience = patience
+        self.count = 0
+        self.first = ""
+
+    def take(self, rows: Sequence[BadRow]) -> None:
+        """Do with them as told.
+
+        Raises:
+            BadRowError: a bad row fails the task.
+            ConfigurationError: no stream takes the dead letters.
+        """
+        first = f"row {rows[0].label} of {self._source}: {rows[0].reason}"
+        if self._rule.action == "fail":
+            raise BadRowError(
+                f"a row cannot be written: {first}. Set onBadRow=skip or deadletter:<subject> to go on "
+                "without such rows"
+            )
+        if self._rule.action == "deadletter":
+            for at in range(0, len(rows), IN_FLIGHT_MAX):
+                self._send(rows[at : at + IN_FLIGHT_MAX])
+        self.first = self.first or first
+        self.count += len(rows)
+
+    def _send(self, rows: Sequence[BadRow]) -> None:
+        while True:
+            try:
+                self._publish(rows)
+            except NoRespondersError as error:
+                raise ConfigurationError(
+                    f"{ACCEPTED.who}: no stream takes the subject {self._rule.subject!r} of onBadRow; "
+                    "create one"
+                ) from error
+            except HeadraceError as error:
+                if not may_pass(error):
+                    raise
+                self._links.drop()
+                self._patience.pause(error)
+            else:
+                self._patience.restart()
+                return
+
+    def _publish(self, rows: Sequence[BadRow]) -> None:
+        link = self._links.get()
+        requests, blocks = [], []
+        for row in rows:
+            lines = row.lines if len(row.lines) <= _HEADERS_MAX else b""
+            room = max(0, link.info.max_payload - _LETTER_BYTES - 2 * len(lines))
+            requests.append((self._rule.subject, row.payload[:room]))
+            blocks.append(self._headers(row, lines, room))
+        for reply in link.request_many(requests, blocks):
+            decode_pub_ack(reply.payload)
+
+    def _headers(self, row: BadRow, lines: bytes, room: int) -> bytes:
+        """What the row was. Its own headers may be what is wrong with it, so they travel encoded."""
+        pairs = [
+            # A batch that runs again sends the same letters; the stream drops them within its window.
+            ("Nats-Msg-Id", f"{self._source}:{row.label}"),
+            ("Headrace-Sink", self._source),
+            ("Headrace-Row", row.label),
+            ("Headrace-Subject", row.subject[:512].decode(errors="backslashreplace")),
+            ("Headrace-Reason", row.reason.replace("\r", " ").replace("\n", " ")[:512]),
+        ]
+        if len(row.payload) > room:
+            pairs.append(("Headrace-Truncated", str(len(row.payload))))
+        if lines:
+            pairs.append(("Headrace-Headers", base64.b64encode(lines).decode()))
+        return encode_headers(pairs)

@@ -1,0 +1,130 @@
+"""Which column is what: checked once on the driver, carried to the tasks."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from ...errors import ConfigurationError
+from .options import ACCEPTED, SinkOptions, ValueFormat
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+SUBJECT: Final = "subject"
+DATA: Final = "data"
+HEADERS: Final = "headers"
+MESSAGE_ID: Final = "msg_id"
+TTL: Final = "ttl"
+
+_WHOLE: Final = ("tinyint", "smallint", "int", "bigint")
+_IN_SUBJECTS: Final = ("string", *_WHOLE, "boolean", "date")
+_HEADERS: Final = re.compile(
+    r"map<string,(string|array<string>)>|array<struct<key:string,value:(string|binary)>>"
+)
+
+
+class Column(NamedTuple):
+    """A column of the rows to write; ``type`` as in SQL."""
+
+    name: str
+    type: str
+
+
+class Layout(NamedTuple):
+    """Where in a row is what; −1 for a column that is not there. ``values`` are encoded as one payload."""
+
+    format: ValueFormat
+    subject: int
+    data: int
+    headers: int
+    message_id: int
+    ttl: int
+    values: tuple[int, ...]
+    template: tuple[tuple[str, str], ...]
+    """Columns of the template: the name in it, and the name that the rows have."""
+
+
+def columns_of(schema: StructType) -> list[Column]:
+    """The columns of Spark's schema."""
+    return [Column(field.name, field.dataType.simpleString()) for field in schema.fields]
+
+
+def lay_out(options: SinkOptions, columns: Iterable[Column]) -> Layout:
+    """Find every column that the options need.
+
+    Raises:
+        ConfigurationError: one is missing or has a type that cannot be written.
+    """
+    finder = _Finder(list(columns))
+    template = options.subject
+    subject = -1 if template is not None else finder.find(SUBJECT, "string")
+    if template is None and subject < 0:
+        raise ACCEPTED.error(
+            "messages need a subject: set the option 'subject', or add a column subject"
+        )
+    in_template = [
+        (name, finder.columns[finder.needed(name, "the subject's template")].name)
+        for name in (template.columns if template is not None else ())
+    ]
+    for _, name in in_template:
+        finder.find(name, *_IN_SUBJECTS)
+    data = finder.find(DATA, "binary", "string") if options.value_format in ("", "raw") else -1
+    if options.value_format == "raw" and data < 0:
+        raise ACCEPTED.error("valueFormat=raw needs a column data")
+    chosen = options.value_format or ("raw" if data >= 0 else "json")
+    headers = finder.find(HEADERS)
+    if headers >= 0 and not _HEADERS.fullmatch(finder.columns[headers].type):
+        raise ACCEPTED.error(
+            f"column headers is {finder.columns[headers].type}; it can be map<string,string>, "
+            "map<string,array<string>> or array<struct<key:string,value:binary>>"
+        )
+    own = {finder.at(name) for name in (SUBJECT, HEADERS, MESSAGE_ID, TTL)}
+    values = () if chosen == "raw" else tuple(set(range(len(finder.columns))) - own)
+    if chosen != "raw" and not values:
+        raise ACCEPTED.error(f"valueFormat={chosen} finds no column to encode")
+    return Layout(
+        chosen,
+        subject,
+        data if chosen == "raw" else -1,
+        headers,
+        finder.find(MESSAGE_ID, "string"),
+        finder.find(TTL, "string", *_WHOLE),
+        tuple(sorted(values)),
+        tuple(in_template),
+    )
+
+
+class _Finder:
+    """Columns by name, in any case, as Spark takes them."""
+
+    def __init__(self, columns: list[Column]) -> None:
+        self.columns = columns
+        self._at: dict[str, int] = {}
+        for index, column in enumerate(columns):
+            if column.name.lower() in self._at:
+                raise ACCEPTED.error(f"column {column.name!r} is there twice")
+            self._at[column.name.lower()] = index
+
+    def at(self, name: str) -> int:
+        return self._at.get(name.lower(), -1)
+
+    def find(self, name: str, *types: str) -> int:
+        """Its place, or −1. Raises ConfigurationError if it has none of the types."""
+        index = self.at(name)
+        if index >= 0 and types and (kind := self.columns[index].type) not in types:
+            accepted = f"{', '.join(types[:-1])} or {types[-1]}" if len(types) > 1 else types[0]
+            raise ACCEPTED.error(f"column {name} is {kind}; it must be {accepted}")
+        return index
+
+    def needed(self, name: str, why: str) -> int:
+        index = self.at(name)
+        if index < 0:
+            near = difflib.get_close_matches(name.lower(), self._at, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ConfigurationError(
+                f"{ACCEPTED.who}: {why} names column {name!r}, there is none{hint}"
+            )
+        return index

@@ -1,0 +1,183 @@
+"""The options of writing with ``format("jetstream")``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, NamedTuple
+
+from ...subjects import is_valid_subject
+from ..options import (
+    CONNECTION_ALIASES,
+    CONNECTION_OPTIONS,
+    Accepted,
+    Connection,
+    Option,
+    RefusedError,
+    connection_of,
+)
+from ..options.values import at_least, name, one_of, seconds, subject, text
+from .template import Template, TemplateError
+
+Delivery = Literal["atleastonce", "dedupe", "exactlyonce"]
+ValueFormat = Literal["", "raw", "json", "arrow", "avro"]
+
+ROWS_PER_BATCH_MAX: Final = 999
+"""Rows of an atomic batch: servers take 1,000 messages, and one is the marker."""
+
+
+class BadRowRule(NamedTuple):
+    """What to do with a row that makes no message; ``subject`` is where a dead letter goes."""
+
+    action: Literal["fail", "skip", "deadletter"] = "fail"
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """Every option, checked. ``subject`` is None where a column has it; ``batch_id`` None if not given."""
+
+    connection: Connection
+    stream: str
+    subject: Template | None
+    value_format: ValueFormat
+    value_schema: str
+    delivery: Delivery
+    sink_id: str
+    batch_id: int | None
+    marker_prefix: str
+    rows_per_atomic_batch: int
+    on_bad_row: BadRowRule
+    max_in_flight: int
+    reconnect_timeout_s: float
+
+
+def _template(value: str) -> Template:
+    try:
+        template = Template.parse(value)
+    except TemplateError as error:
+        raise RefusedError(f"a subject such as orders.{{region}}.{{id}}: {error}") from None
+    if not is_valid_subject(template.example().encode()):
+        raise RefusedError("a subject without wildcards, such as orders.{region}.{id}")
+    return template
+
+
+def _sink_id(value: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_=-]{1,64}", value):
+        raise RefusedError("1 to 64 letters, digits, '-', '_' and '='")
+    return value
+
+
+def _batch_id(value: str) -> int:
+    return at_least(0)(value)
+
+
+def _bad_rows(value: str) -> BadRowRule:
+    action, colon, to = value.strip().partition(":")
+    lowered = action.strip().lower()
+    if not colon and lowered == "fail":
+        return BadRowRule("fail")
+    if not colon and lowered == "skip":
+        return BadRowRule("skip")
+    if lowered == "deadletter" and is_valid_subject(to.strip().encode()):
+        return BadRowRule("deadletter", to.strip())
+    raise RefusedError("fail, skip, or deadletter:<subject> with a subject without wildcards")
+
+
+def _rows(value: str) -> int:
+    number = at_least(1)(value)
+    if number > ROWS_PER_BATCH_MAX:
+        raise RefusedError(f"a whole number from 1 to {ROWS_PER_BATCH_MAX}")
+    return number
+
+
+# fmt: off
+SINK_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("stream", "", "The stream to write to. Required.", name),
+    Option("subject", "",
+        "The subject of every message, or a template with columns in it: orders.{region}.{id}. Default: the "
+        "column subject.", _template),
+    Option("valueFormat", "",
+        "The payload: raw takes the column data; json, arrow (an IPC stream of one row) and avro encode all "
+        "columns but subject, headers, msg_id and ttl. Default: raw with a column data, otherwise json.",
+        one_of("raw", "json", "arrow", "avro")),
+    Option("valueSchema", "", "The schema of valueFormat=avro, as JSON.", text),
+    Option("delivery", "atLeastOnce",
+        "atLeastOnce, dedupe (the stream drops what it has already, within its duplicate window) or "
+        "exactlyOnce (atomic batches behind a marker).", one_of("atleastonce", "dedupe", "exactlyonce")),
+    Option("sinkId", "",
+        "The name of this sink, under which exactlyOnce keeps its markers and dedupe makes message ids. It "
+        "outlives checkpoints. Required for exactlyOnce.", _sink_id),
+    Option("batchId", "",
+        "Of df.write: the number of the batch, in foreachBatch the one it is called with. Required for "
+        "exactlyOnce; a streaming query has its own.", _batch_id),
+    Option("markerPrefix", "",
+        "Where exactlyOnce keeps its markers; the stream must have <markerPrefix>.> among its subjects. "
+        "Default: _sink.<stream>.", subject),
+    Option("rowsPerAtomicBatch", str(ROWS_PER_BATCH_MAX),
+        f"Rows that exactlyOnce stores together, at most {ROWS_PER_BATCH_MAX}.", _rows),
+    Option("onBadRow", "fail",
+        "What to do with a row that makes no message (an invalid subject, a payload that is too large): "
+        "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.", _bad_rows),
+    Option("maxInFlight", "8000", "Messages of a task that wait for their acks together.", at_least(1)),
+    Option("reconnectTimeout", "2m",
+        "How long tasks wait for a server that is away.", seconds),
+)
+# fmt: on
+
+ACCEPTED: Final = Accepted(
+    "jetstream sink", (SINK_OPTIONS, CONNECTION_OPTIONS), {**CONNECTION_ALIASES, "path": "stream"}
+)
+_SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
+"""What Spark passes on of its own."""
+
+
+def parse_sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Check and parse the options of a user; ``path`` (set by ``save("X")``) means stream.
+
+    Raises:
+        ConfigurationError: an option is unknown, wrong or missing, or two contradict each other.
+    """
+    values = ACCEPTED.collect({k: v for k, v in raw.items() if k.lower() not in _SPARKS_OWN})
+    if not values["stream"]:
+        raise ACCEPTED.error('option \'stream\' is missing; add .option("stream", "NAME")')
+    _check_together(values, streaming)
+    return SinkOptions(
+        connection=connection_of(values, ACCEPTED),
+        stream=values["stream"],
+        subject=values["subject"] or None,
+        value_format=values["valueFormat"],
+        value_schema=values["valueSchema"],
+        delivery=values["delivery"],
+        sink_id=values["sinkId"],
+        batch_id=None if values["batchId"] == "" else values["batchId"],
+        marker_prefix=values["markerPrefix"] or f"_sink.{values['stream']}",
+        rows_per_atomic_batch=values["rowsPerAtomicBatch"],
+        on_bad_row=values["onBadRow"],
+        max_in_flight=values["maxInFlight"],
+        reconnect_timeout_s=values["reconnectTimeout"],
+    )
+
+
+def _check_together(values: Mapping[str, Any], streaming: bool) -> None:
+    has_number = values["batchId"] != ""
+    if streaming and has_number:
+        raise ACCEPTED.error(
+            "'batchId' is for df.write; a streaming query numbers its batches itself"
+        )
+    if values["delivery"] == "exactlyonce":
+        if not values["sinkId"]:
+            raise ACCEPTED.error(
+                "delivery=exactlyOnce needs the option 'sinkId', a name for this sink that is kept when the "
+                "query gets a new checkpoint"
+            )
+        if not streaming and not has_number:
+            raise ACCEPTED.error(
+                "delivery=exactlyOnce of df.write needs the option 'batchId', by which a repeated write is "
+                "known; in foreachBatch pass the one it is called with"
+            )
+    if has_number and not values["sinkId"]:
+        raise ACCEPTED.error("'batchId' counts the batches of a sink: it needs the option 'sinkId'")
+    if (values["valueFormat"] == "avro") != bool(values["valueSchema"]):
+        raise ACCEPTED.error("valueFormat=avro and the option 'valueSchema' belong together")

@@ -1,0 +1,246 @@
+"""Arrow batches to messages: subjects, header lines and payloads, and which rows make none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ...errors import ProtocolError
+from ...subjects import SubjectFilter, is_subset, is_valid_subject, overlaps
+from ...wire import encode_headers
+from .layout import Layout
+from .options import SinkOptions
+from .template import Template
+from .values import Payload, UnfitValue, encoder_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_KNOWN_SUBJECTS_MAX: Final = 10_000
+_FRONT: Final = len(b"NATS/1.0\r\n")
+_TTL: Final = re.compile(r"never|[1-9]\d*|(?=.*[1-9])(\d+(\.\d+)?(h|m|s))+")
+_SERVERS_OWN: Final = "nats-"
+
+
+class BadRow(NamedTuple):
+    """A row that makes no message: which one of the task it is, what there is of it, and why."""
+
+    label: str
+    subject: bytes
+    lines: bytes
+    payload: bytes
+    reason: str
+
+
+class Rows(NamedTuple):
+    """Messages to be: three lists of one length. ``lines`` are header lines with their ends, or empty."""
+
+    subjects: list[bytes]
+    lines: list[bytes]
+    payloads: list[bytes]
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+
+class Limits(NamedTuple):
+    """What a message must keep to: the stream's subjects but ``reserved``, bytes of headers and payload."""
+
+    subjects: tuple[str, ...]
+    reserved: str
+    size_max: int
+
+
+class RowEncoder:
+    """Makes the messages of one task.
+
+    Args:
+        id_prefix: begins the message id of a row without one; "" gives none.
+        on_bad: is told of rows that make no message, before the others are returned.
+    """
+
+    def __init__(
+        self,
+        options: SinkOptions,
+        layout: Layout,
+        limits: Limits,
+        id_prefix: str,
+        on_bad: Callable[[Sequence[BadRow]], None],
+    ) -> None:
+        self._layout = layout
+        self._limits = limits
+        self._id_prefix = id_prefix
+        self._on_bad = on_bad
+        self._encode_values = encoder_of(layout, options.value_schema)
+        self._subjects = _Subjects(options.subject, layout, limits)
+        self._has_lines = bool(id_prefix) or max(layout.headers, layout.message_id, layout.ttl) >= 0
+        self.number = 0  # of rows seen, the bad ones included
+
+    def encode(self, batch: pa.RecordBatch) -> Rows:
+        """The messages of a batch's rows, in their order."""
+        count = batch.num_rows
+        subjects = self._subjects.of(batch)
+        payloads = self._encode_values(batch)
+        lines: list[Payload] = self._lines(batch) if self._has_lines else [b""] * count
+        self.number += count
+        most = self._limits.size_max
+        plain = type(subjects) is list and not self._has_lines
+        if plain and all(type(each) is bytes and len(each) <= most for each in payloads):
+            return Rows(subjects, lines, payloads)  # type: ignore[arg-type]
+        return self._sorted_out(subjects, lines, payloads)
+
+    def _sorted_out(
+        self, subjects: Sequence[bytes | None], lines: list[Payload], payloads: list[Payload]
+    ) -> Rows:
+        good = Rows([], [], [])
+        bad: list[BadRow] = []
+        first, most = self.number - len(payloads), self._limits.size_max
+        for index, (subject, own, payload) in enumerate(
+            zip(subjects, lines, payloads, strict=True)
+        ):
+            reason = ""
+            if (why := self._subjects.complaint(subject)) is not None:
+                reason = why
+            elif isinstance(own, UnfitValue):
+                reason = own
+            elif isinstance(payload, UnfitValue):
+                reason = payload
+            elif len(own) + len(payload) > most:
+                size = len(own) + len(payload)
+                reason = f"it has {size} bytes; server and stream accept {most} with headers"
+            else:
+                assert subject is not None
+                good.subjects.append(subject)
+                good.lines.append(own)
+                good.payloads.append(payload)
+                continue
+            bad.append(
+                BadRow(
+                    str(first + index),
+                    subject or b"",
+                    b"" if isinstance(own, UnfitValue) else own,
+                    b"" if isinstance(payload, UnfitValue) else payload,
+                    reason,
+                )
+            )
+        if bad:
+            self._on_bad(bad)
+        return good
+
+    def _lines(self, batch: pa.RecordBatch) -> list[Payload]:
+        layout, count = self._layout, batch.num_rows
+        nothing: list[Any] = [None] * count
+        headers, ids, ttls = (
+            batch.column(at).to_pylist() if at >= 0 else nothing
+            for at in (layout.headers, layout.message_id, layout.ttl)
+        )
+        prefix, number = self._id_prefix, self.number
+        if layout.headers < 0 and layout.message_id < 0 and layout.ttl < 0:
+            return [f"Nats-Msg-Id: {prefix}{number + i}\r\n".encode() for i in range(count)]
+        made: list[Payload] = []
+        for index in range(count):
+            given = ids[index]
+            if given is None and prefix:
+                given = f"{prefix}{number + index}"
+            try:
+                made.append(_block(headers[index], given, ttls[index]))
+            except ProtocolError as error:
+                made.append(UnfitValue(f"its headers cannot be written: {error}"))
+        return made
+
+
+def _block(headers: Any, message_id: str | None, ttl: str | int | None) -> bytes:
+    """The header lines of one row. Raises ProtocolError."""
+    pairs = [pair for pair in _pairs(headers) if not pair[0].lower().startswith(_SERVERS_OWN)]
+    if message_id is not None:
+        if not message_id.strip():
+            raise ProtocolError("the message id is empty")
+        pairs.append(("Nats-Msg-Id", message_id))
+    if ttl is not None:
+        text = str(ttl).strip()
+        if not _TTL.fullmatch(text):
+            raise ProtocolError(f"ttl {text!r} is neither never, seconds nor a duration as 1h30m")
+        pairs.append(("Nats-TTL", text))
+    return encode_headers(pairs)[_FRONT:-2] if pairs else b""
+
+
+def _pairs(headers: Any) -> Iterable[tuple[str, str]]:
+    """Header pairs of a map (Arrow gives pairs) or of Kafka's list of structs."""
+    for each in headers or ():
+        name, value = (each["key"], each["value"]) if isinstance(each, dict) else each
+        for one in value if isinstance(value, list) else (value,):
+            if isinstance(one, bytes):
+                one = one.decode(errors="surrogateescape")
+            yield name, one or ""
+
+
+class _Subjects:
+    """The subjects of rows, and whether the stream takes them."""
+
+    def __init__(self, template: Template | None, layout: Layout, limits: Limits) -> None:
+        patterns, reserved = limits.subjects, limits.reserved.encode()
+        names = dict(layout.template)
+        self._template = template and Template(
+            tuple(names.get(p, p) if i % 2 else p for i, p in enumerate(template.parts))
+        )
+        self._column = layout.subject
+        self._takes = SubjectFilter([pattern.encode() for pattern in patterns]).matches
+        self._shown = ", ".join(patterns)
+        self._is_reserved = SubjectFilter([reserved]).matches
+        made = template.pattern().encode() if template is not None else b">"
+        # Then a subject is good wherever there is one.
+        self._is_safe = not overlaps(made, reserved) and any(
+            is_subset(made, pattern.encode()) for pattern in patterns
+        )
+        self._known: dict[bytes, bool] = {}
+
+    def of(self, batch: pa.RecordBatch) -> list[bytes] | tuple[bytes | None, ...]:
+        """A list if all of them are good; otherwise a tuple, to be asked about one by one."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        template = self._template
+        if template is not None and (literal := template.literal) is not None:
+            whole = [literal.encode()] * batch.num_rows
+            return whole if self._is_safe else tuple(whole)
+        column = (
+            template.render(batch) if template is not None else batch.column(self._column)
+        ).cast(pa.binary())
+        made: list[bytes] = column.to_pylist()
+        if column.null_count == 0:
+            different = () if self._is_safe else pc.unique(column).to_pylist()
+            if all(self._is_good(subject) for subject in different):
+                return made
+        return tuple(made)
+
+    def complaint(self, subject: bytes | None) -> str | None:
+        """Why there can be no message on this subject; None if there can."""
+        if subject is None:
+            if self._template is not None:
+                return (
+                    "a column of its subject is null, empty, or no part of a token "
+                    "(blanks, '.', '*', '>')"
+                )
+            return "its subject is null"
+        if self._is_good(subject):
+            return None
+        shown = subject.decode(errors="backslashreplace")
+        if not is_valid_subject(subject):
+            return f"{shown!r} is no subject"
+        if self._is_reserved(subject):
+            return f"{shown!r} is where sinks keep their markers"
+        return f"the stream does not have the subject {shown!r}; it has {self._shown}"
+
+    def _is_good(self, subject: bytes) -> bool:
+        known = self._known.get(subject)
+        if known is None:
+            if len(self._known) >= _KNOWN_SUBJECTS_MAX:
+                self._known.clear()
+            known = (
+                is_valid_subject(subject)
+                and self._takes(subject)
+                and not self._is_reserved(subject)
+            )
+            self._known[subject] = known
+        return known

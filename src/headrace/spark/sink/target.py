@@ -1,0 +1,151 @@
+"""The stream that is written to: what it must allow, checked before the first row."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ...api.streams import StreamConfig
+from ...errors import HeadraceError
+from ...subjects import is_subset, overlaps
+from ..control import Control, StreamMissingError
+from ..link import Link
+from ..options import Connection
+from ..patience import Patience, may_pass
+from .layout import Layout
+from .options import ACCEPTED, SinkOptions
+from .rows import Limits
+
+FIRST_CONNECT_S: Final = (
+    0.7  # a server that was never reached has a wrong URL, more likely than not
+)
+_HEADERS_RESERVED: Final = (
+    512  # bytes that a message of an atomic batch may have beside the row's own
+)
+
+
+class Target(NamedTuple):
+    """A stream that can be written to as the options say.
+
+    ``epoch`` is the time of its creation; ``rolls_up`` whether it keeps only the last marker of a subject.
+    """
+
+    epoch: str
+    limits: Limits
+    rolls_up: bool
+
+
+def target_of(link: Link, options: SinkOptions, layout: Layout) -> Target:
+    """Look at the stream.
+
+    Raises:
+        ConfigurationError: it does not exist, or does not take what is to be written.
+    """
+    try:
+        info = Control(link, options.stream).stream_info()
+    except StreamMissingError as error:
+        raise StreamMissingError(str(error).replace("jetstream source", ACCEPTED.who)) from error
+    config = info.config
+    _check_takes(config, options)
+    if layout.ttl >= 0 and not config.allow_msg_ttl:
+        raise ACCEPTED.error(
+            f"the rows have a column ttl, and stream {options.stream!r} does not allow lifetimes of "
+            "messages (allow_msg_ttl)"
+        )
+    exactly = options.delivery == "exactlyonce"
+    if exactly:
+        _check_atomic(config, options)
+    most = link.info.max_payload
+    if config.max_msg_size >= 0:
+        most = min(most, config.max_msg_size)
+    limits = Limits(
+        config.subjects,
+        f"{options.marker_prefix}.>",
+        max(0, most - _HEADERS_RESERVED) if exactly else most,
+    )
+    return Target(info.created, limits, config.allow_rollup_hdrs and not config.deny_purge)
+
+
+def check_before(options: SinkOptions, layout: Layout, *, streaming: bool) -> None:
+    """Look at the stream before any task runs, so that what is wrong is said at once.
+
+    A running query waits for its server in its tasks: they know whether it ran before. So a server that is
+    away is no error here when streaming.
+    """
+    patience = Patience(FIRST_CONNECT_S, f"stream {options.stream!r}")
+    while True:
+        try:
+            look(options.connection, options, layout)
+            return
+        except HeadraceError as error:
+            if not may_pass(error):
+                raise
+            try:
+                patience.pause(error)
+            except HeadraceError:
+                if streaming:
+                    return
+                raise
+
+
+def look(connection: Connection, options: SinkOptions, layout: Layout) -> Target:
+    """``target_of`` over a connection of its own."""
+    link = Link.open(connection)
+    try:
+        return target_of(link, options, layout)
+    finally:
+        link.close()
+
+
+def _check_takes(config: StreamConfig, options: SinkOptions) -> None:
+    """Whether anything at all can be published there, and is confirmed."""
+    name = options.stream
+    if config.mirror is not None or not config.subjects:
+        raise ACCEPTED.error(f"stream {name!r} takes no messages: it has no subjects of its own")
+    if config.sealed:
+        raise ACCEPTED.error(f"stream {name!r} is sealed")
+    if config.no_ack:
+        raise ACCEPTED.error(f"stream {name!r} confirms nothing (no_ack); rows could be lost")
+    if config.allow_msg_counter:
+        raise ACCEPTED.error(
+            f"stream {name!r} counts (allow_msg_counter); the sink writes no counts"
+        )
+    template = options.subject
+    if template is not None and not any(
+        overlaps(template.pattern().encode(), subject.encode()) for subject in config.subjects
+    ):
+        raise ACCEPTED.error(
+            f"stream {name!r} has no subject {template.pattern()!r}; it has {', '.join(config.subjects)}"
+        )
+
+
+def _check_atomic(config: StreamConfig, options: SinkOptions) -> None:
+    name, space = options.stream, f"{options.marker_prefix}.{options.sink_id}.*"
+    if not config.allow_atomic:
+        raise ACCEPTED.error(
+            f"delivery=exactlyOnce writes atomic batches, and stream {name!r} does not allow them; set "
+            "allow_atomic (nats stream edit --allow-batch)"
+        )
+    if config.retention != "limits":
+        raise ACCEPTED.error(
+            f"delivery=exactlyOnce keeps markers in the stream; stream {name!r} has retention "
+            f"{config.retention!r}, which removes them. It needs retention limits"
+        )
+    if not any(is_subset(space.encode(), subject.encode()) for subject in config.subjects):
+        raise ACCEPTED.error(
+            f"delivery=exactlyOnce keeps its markers on {space!r}, which stream {name!r} does not have; add "
+            f"'{options.marker_prefix}.>' to its subjects, or set markerPrefix to a subject below "
+            f"those it has: {', '.join(config.subjects)}"
+        )
+    transform = config.subject_transform
+    if transform is not None and overlaps(transform.src.encode() or b">", space.encode()):
+        raise ACCEPTED.error(
+            f"the subject transform of stream {name!r} would rename the markers on {space!r}; let it leave "
+            "them out, or set another markerPrefix"
+        )
+    if config.discard_new_per_subject and config.max_msgs_per_subject > 0:
+        raise ACCEPTED.error(
+            f"stream {name!r} refuses new messages of a subject that is full (discard_new_per_subject), and "
+            "would refuse markers"
+        )
+    if options.marker_prefix.startswith("$"):
+        raise ACCEPTED.error("markerPrefix cannot begin with '$': such subjects are the server's")

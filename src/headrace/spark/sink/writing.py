@@ -1,0 +1,176 @@
+"""One task: Arrow batches from Spark to messages in the stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from ...errors import HeadraceError
+from ..link import Link
+from ..patience import Patience, may_pass
+from .dead_letters import BadRows
+from .fenced import FencedPublisher, Writer
+from .layout import Layout
+from .links import Links
+from .marker_store import MarkerStore
+from .markers import PlanId
+from .options import ACCEPTED, SinkOptions
+from .rows import RowEncoder
+from .target import FIRST_CONNECT_S, Target, target_of
+from .task import TaskIdentity
+from .window import WindowPublisher
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_LOG: Final = logging.getLogger("headrace.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What one task did. ``found`` of the ``rows`` were stored before it came to them."""
+
+    partition: int
+    rows: int
+    found: int
+    bad: int
+    first_bad: str
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What every task of a batch is handed: what to write, and as which run."""
+
+    options: SinkOptions
+    layout: Layout
+    plan: PlanId
+
+
+def write_rows(job: Job, task: TaskIdentity, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Write the rows of a task, all of them or an error.
+
+    Raises:
+        HeadraceError: they cannot be written, or a server stayed away.
+    """
+    options = job.options
+    batch = options.batch_id if options.batch_id is not None else task.batch
+    links = Links(options.connection)
+    # A query that never wrote has a wrong URL, more likely than a server that is away.
+    is_first = not batch and not links.was_connected
+    wait_s = options.reconnect_timeout_s
+    first_s = min(wait_s, FIRST_CONNECT_S) if is_first else wait_s
+    try:
+        target = _target(job, links, Patience(first_s, f"stream {options.stream!r}"))
+        bad = BadRows(
+            options.on_bad_row,
+            _source(job, task, batch),
+            links,
+            Patience(wait_s, "the stream of dead letters"),
+        )
+        patience = Patience(wait_s, f"stream {options.stream!r}")
+        written = _Writing(job, task, batch, links, target, bad, patience).run(batches)
+    except BaseException:
+        links.drop()  # something may be under way on it
+        raise
+    links.give_back()
+    if bad.count:
+        to = f"went to {options.on_bad_row.subject!r}" if options.on_bad_row.subject else "skipped"
+        _LOG.warning("%d bad rows of this task: %s; the first is %s", bad.count, to, bad.first)
+    return written
+
+
+class _Writing:
+    """The work of one task, once the stream is known."""
+
+    def __init__(
+        self,
+        job: Job,
+        task: TaskIdentity,
+        batch: int | None,
+        links: Links,
+        target: Target,
+        bad: BadRows,
+        patience: Patience,
+    ) -> None:
+        self._job, self._task, self._batch = job, task, batch
+        self._links, self._target, self._bad, self._patience = links, target, bad, patience
+
+    def run(self, batches: Iterator[pa.RecordBatch]) -> Written:
+        options = self._job.options
+        publisher = self._fenced() if options.delivery == "exactlyonce" else self._window()
+        encoder = RowEncoder(
+            options, self._job.layout, self._target.limits, self._id_prefix(), self._bad.take
+        )
+        if isinstance(publisher, FencedPublisher):
+            publisher.begin()
+        for batch in batches:
+            publisher.add(encoder.encode(batch))
+        publisher.finish()
+        found = (
+            publisher.found_stored
+            if isinstance(publisher, FencedPublisher)
+            else publisher.duplicates
+        )
+        return Written(
+            self._task.partition, publisher.stored, found, self._bad.count, self._bad.first
+        )
+
+    def _id_prefix(self) -> str:
+        """What begins the ids that dedupe gives to rows: the same when a task runs again."""
+        options, task = self._job.options, self._task
+        if options.delivery != "dedupe" or self._job.layout.message_id >= 0:
+            return ""
+        if self._batch is None:
+            # A write that Spark does not number: its tasks may run again, it does not.
+            return f"{self._job.plan.nonce}:{task.partition}:"
+        return f"{options.sink_id or task.query}:{self._batch}:{task.partition}:"
+
+    def _window(self) -> WindowPublisher:
+        options = self._job.options
+        return WindowPublisher(
+            options.stream,
+            self._links,
+            self._patience,
+            self._bad,
+            max_in_flight=options.max_in_flight,
+            quiet_s=options.connection.request_timeout_s,
+        )
+
+    def _fenced(self) -> FencedPublisher:
+        options = self._job.options
+        if self._batch is None:
+            raise ACCEPTED.error(
+                "this version of Spark does not tell tasks which batch they write, so delivery=exactlyOnce "
+                "is not possible in writeStream; use foreachBatch and df.write with the option batchId"
+            )
+        space = f"{options.marker_prefix}.{options.sink_id}"
+        return FencedPublisher(
+            Writer(options.sink_id, self._batch, self._job.plan, self._task.partition),
+            MarkerStore(options.stream, space, self._target.rolls_up),
+            self._links,
+            self._patience,
+            epoch=self._target.epoch,
+            rows_max=options.rows_per_atomic_batch,
+            quiet_s=options.connection.request_timeout_s,
+            wait_s=options.reconnect_timeout_s,
+        )
+
+
+def _target(job: Job, links: Links, patience: Patience) -> Target:
+    while True:
+        try:
+            link: Link = links.get()
+            return target_of(link, job.options, job.layout)
+        except HeadraceError as error:
+            if not may_pass(error):
+                raise
+            links.drop()
+            patience.pause(error)
+
+
+def _source(job: Job, task: TaskIdentity, batch: int | None) -> str:
+    """What dead letters say they are from: the same when the batch runs again."""
+    name = job.options.sink_id or task.query or job.options.stream
+    return f"{name}:{job.plan.nonce if batch is None else batch}:{task.partition}"
