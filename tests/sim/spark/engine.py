@@ -1,0 +1,182 @@
+"""Spark's order of calls, without Spark: offset log, planning, tasks, commit log, retries and second runs.
+
+What is kept on disk is ``Checkpoint``; everything else is lost with the driver. The classes called are those
+that Spark calls, pickled wherever Spark pickles them.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Generator
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from headrace.spark.source import JetStreamDataSource
+from sim.spark.procs import Killed, Proc
+
+__all__ = ["HOOKS", "SCHEMA", "Attempt", "Checkpoint", "Driver", "SparkError"]
+
+SCHEMA = StructType(
+    [
+        StructField("subject", StringType()),
+        StructField("data", BinaryType()),
+        StructField("sequence", LongType()),
+        StructField("headers", MapType(StringType(), ArrayType(StringType()))),
+    ]
+)
+HOOKS = (
+    "initialOffset",
+    "latestOffset",
+    "before offset log",
+    "after offset log",
+    "partitions",
+    "streamWriter",
+    "tasks",
+    "after tasks",
+    "after sink commit",
+    "after commit log",
+)
+TASK_FAILURES_MAX = 4
+
+
+class SparkError(Exception):
+    """The query died; its cause is the error of a task or a hook."""
+
+
+class Checkpoint:
+    """The files of a query: ``offsets`` by batch (start and end as text), and batches in the commit log."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[int, tuple[str, str]] = {}
+        self.commits: set[int] = set()
+
+
+class Attempt:
+    """One try of one task, as a process."""
+
+    def __init__(
+        self, driver: Driver, batch: int, partition: int, number: int, work: bytes
+    ) -> None:
+        self.batch = batch
+        self.partition = partition
+        self.number = number
+        self._driver = driver
+        self._work = work
+        self.seen: list[Any] = []
+        name = f"{batch}.{partition}#{number}"
+        self.proc = Proc(name, self._run)
+
+    def _run(self) -> Any:
+        reader, piece, writer = pickle.loads(self._work)
+        context = TaskContext()
+        context._partitionId, context._attemptNumber = self.partition, self.number
+        context._localProperties = {
+            "streaming.sql.batchId": str(self.batch),
+            "sql.streaming.queryId": "query",
+        }
+        TaskContext._setTaskContext(context)
+        rows = self._rows(reader, piece)
+        try:
+            return pickle.dumps(writer.write(rows))
+        except Killed:
+            self.proc.is_dead = True
+            raise
+        finally:
+            rows.close()
+
+    def _rows(self, reader: Any, piece: Any) -> Generator[Any, None, None]:
+        batches = reader.read(piece)
+        try:
+            for batch in batches:
+                self.seen.append(batch)
+                yield batch
+                self.proc.pause(0.0)
+        finally:
+            batches.close()
+
+
+class Driver:
+    """One life of the driver process.
+
+    Args:
+        options: of source and sink.
+        run_tasks: runs attempts until each partition has a result, or raises SparkError.
+        hook: called at each of HOOKS; a seed may kill the driver there.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        source: dict[str, str],
+        sink: dict[str, str],
+        run_tasks: Callable[[Driver, int, list[bytes]], list[bytes]],
+        hook: Callable[[str], None],
+    ) -> None:
+        self.checkpoint = checkpoint
+        self._run_tasks = run_tasks
+        self._hook = hook
+        self._sink = sink
+        made = JetStreamDataSource(dict(source))
+        self._reader = made.streamReader(SCHEMA)
+        self._limit: ReadLimit = self._reader.getDefaultReadLimit()
+
+    def close(self) -> None:
+        driver = self._reader._driver
+        if driver is not None and driver._control is not None:
+            driver._control.link.close()
+
+    def run_batch(self) -> bool:
+        """One trigger; False if there was nothing new."""
+        checkpoint = self.checkpoint
+        last = max(checkpoint.offsets, default=-1)
+        if last < 0:
+            self._hook("initialOffset")
+            first = self._reader.initialOffset()
+            start = json.dumps(self._reader.initialOffset() and first)
+            return self._plan_batch(0, start)
+        if last not in checkpoint.commits:
+            self._run(last, *checkpoint.offsets[last])
+            return True
+        return self._plan_batch(last + 1, checkpoint.offsets[last][1])
+
+    def _plan_batch(self, batch: int, start: str) -> bool:
+        self._hook("latestOffset")
+        end = json.dumps(self._reader.latestOffset(json.loads(start), self._limit))
+        self._reader.reportLatestOffset()
+        if end == start and batch > 0:
+            return False
+        self._hook("before offset log")
+        self.checkpoint.offsets[batch] = (start, end)
+        self._hook("after offset log")
+        if batch > 0:
+            self._reader.commit(json.loads(start))
+        self._run(batch, start, end)
+        return True
+
+    def _run(self, batch: int, start: str, end: str) -> None:
+        self._hook("partitions")
+        pieces = list(self._reader.partitions(json.loads(start), json.loads(end)))
+        self._hook("streamWriter")
+        # As in Spark: one for the tasks, another one for the commit.
+        writer = JetStreamDataSource(dict(self._sink)).streamWriter(SCHEMA, overwrite=False)
+        work = [pickle.dumps((self._reader, piece, writer)) for piece in pieces]
+        self._hook("tasks")
+        messages = [pickle.loads(each) for each in self._run_tasks(self, batch, work)]
+        self._hook("after tasks")
+        committer = JetStreamDataSource(dict(self._sink)).streamWriter(SCHEMA, overwrite=False)
+        committer.commit(messages, batch)
+        self._hook("after sink commit")
+        self.checkpoint.commits.add(batch)
+        self._hook("after commit log")

@@ -1,0 +1,65 @@
+"""What was published, and what must have come of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+__all__ = ["Ledger"]
+
+
+class Ledger:
+    """Knows every message by its payload.
+
+    Attributes:
+        lives: how often the source was made again.
+        is_recut: a batch ran again in other partitions.
+    """
+
+    def __init__(self, delivery: str) -> None:
+        self.delivery = delivery
+        self.lives = 0
+        self.is_recut = False
+        self._good: list[bytes] = []
+        self._bad: list[bytes] = []
+        self._may_be_absent: set[bytes] = set()
+        self._numbers = 0
+        self._seen: dict[object, list[Any]] = {}
+
+    def publish(self, good: bool, size: int) -> bytes:
+        """The payload of a message that makes a row, or does not."""
+        self._numbers += 1
+        payload = b"%d:%d:" % (self.lives, self._numbers) + b"x" * size
+        (self._good if good else self._bad).append(payload)
+        return payload
+
+    def source_is_reset(self) -> None:
+        """What was not read of the old stream is gone."""
+        self.lives += 1
+        self._may_be_absent.update(self._good, self._bad)
+        self._seen.clear()
+
+    def target_is_reset(self) -> None:
+        """What was written is gone; what was not is to come, and what is under way may be either."""
+        self._may_be_absent.update(self._good)
+
+    def compare(self, key: object, seen: list[Any]) -> None:
+        """Rows of one partition of a batch: the same whenever it runs."""
+        rows = [row for batch in seen for row in zip(*batch.to_pydict().values(), strict=True)]
+        assert self._seen.setdefault(key, rows) == rows, f"{key} has other rows than before"
+
+    def judge(self, rows: list[bytes], letters: list[bytes] | None) -> None:
+        """Raise AssertionError unless each good message made a row as often as promised."""
+        counts = Counter(rows)
+        strange = counts.keys() - set(self._good)
+        assert not strange, f"rows that nobody published: {sorted(strange)[:3]}"
+        missing = [each for each in self._good if each not in counts]
+        lost = [each for each in missing if each not in self._may_be_absent]
+        assert not lost, f"{len(lost)} rows are lost, the first is {lost[0]!r}"
+        if self.delivery == "exactlyOnce" or (self.delivery == "dedupe" and not self.is_recut):
+            doubled = [each for each, count in counts.items() if count > 1]
+            assert not doubled, f"{len(doubled)} rows are doubled, one is {doubled[0]!r}"
+        if letters is not None:
+            dead = set(letters)
+            gone = [e for e in self._bad if e not in self._may_be_absent and e not in dead]
+            assert not gone, f"no dead letter for {gone[0]!r}"

@@ -1,0 +1,49 @@
+"""What a sink must not do: each is found out by the simulation, or the simulation shows nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.spark.sink import fenced
+from headrace.spark.sink.fenced import FencedPublisher
+from headrace.spark.sink.marker_store import MarkerStore
+from headrace.spark.sink.tally import Tally
+
+__all__ = ["SABOTAGES"]
+
+Breaks = Callable[[pytest.MonkeyPatch], None]
+
+
+def _no_fence_of_markers(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MarkerStore, "marker_lines", lambda store, expected: b"")
+
+
+def _nobody_waits(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(FencedPublisher, "_wait_for_others", lambda publisher: None)
+
+
+def _nothing_is_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Tally, "expect", lambda tally, marker: None)
+
+
+def _a_later_run_is_not_minded(patch: pytest.MonkeyPatch) -> None:
+    """A zombie takes the plan back."""
+    really = fenced.next_plan
+
+    def stubborn(found: Any, newest: Any, batch: int, mine: Any, sink: str) -> Any:
+        mine = mine._replace(made_ns=mine.made_ns + 1_000_000)
+        found = found and found._replace(batch=min(found.batch, batch))
+        return really(found, None, batch, mine, sink)
+
+    patch.setattr(fenced, "next_plan", stubborn)
+
+
+SABOTAGES: dict[str, tuple[Breaks, dict[str, Any]]] = {
+    "no fence of markers": (_no_fence_of_markers, {}),
+    "nobody waits": (_nobody_waits, {"recut": 0.9, "faults": 12, "slots": 6}),
+    "nothing is compared": (_nothing_is_compared, {}),
+    "a later run is not minded": (_a_later_run_is_not_minded, {}),
+}
