@@ -23,13 +23,13 @@ DATA = (Column("data", "binary"),)
 ATOMIC = {"allow_atomic": True}
 
 
-def exactly(feed: Feed, **options: str) -> Job:
+def exactly(feed: Feed, columns: Iterable[Column] = DATA, /, **options: str) -> Job:
     """One run of a batch of the sink ``s``, exactly once."""
     wanted = {"delivery": "exactlyOnce", "sinkId": "s", "rowsPerAtomicBatch": "10", **options}
-    return job(feed, **{"markerPrefix": f"{feed.name}._sink", **wanted})
+    return job(feed, columns, **{"markerPrefix": f"{feed.name}._sink", **wanted})
 
 
-def job(feed: Feed, columns: Iterable[Column] = DATA, **options: str) -> Job:
+def job(feed: Feed, columns: Iterable[Column] = DATA, /, **options: str) -> Job:
     """One run of a batch; later ones are later."""
     given = {"servers": feed.url, "stream": feed.name, "reconnectTimeout": "1s", **options}
     if not any(column.name == "subject" for column in columns):

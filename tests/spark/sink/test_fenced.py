@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +12,7 @@ from headrace.spark.sink.fenced import NotComparedError
 from headrace.spark.sink.markers import FencedError, PlanChangedError, StreamResetError
 
 from ..conftest import Feed
-from .sinks import ATOMIC, exactly, numbered, payloads, rows_of, stored, write
+from .sinks import ATOMIC, columns, exactly, numbered, payloads, rows_of, stored, write
 
 Make = Callable[..., Feed]
 
@@ -202,15 +201,12 @@ def test_markers_that_limits_removed_are_begun_again(make_feed: Make) -> None:
 
 
 def test_message_ids_that_are_there_already_are_said(out: Feed) -> None:
-    from .sinks import columns
-
     types = columns(data="binary", msg_id="string")
 
     def rows(name: str) -> list[pa.RecordBatch]:
         return [pa.RecordBatch.from_pydict({"data": [b"x"], "msg_id": [name]})]
 
-    more: dict[str, Any] = {"columns": types}
-    write(exactly(out, **more), rows("a"))
+    write(exactly(out, types), rows("a"))
     with pytest.raises(ValueError, match="a message id of the column msg_id is in the stream"):
-        write(exactly(out, **more), rows("a"), batch=1)
-    assert write(exactly(out, **more), rows("b"), batch=1).rows == 1
+        write(exactly(out, types), rows("a"), batch=1)
+    assert write(exactly(out, types), rows("b"), batch=1).rows == 1

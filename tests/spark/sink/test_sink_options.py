@@ -19,7 +19,7 @@ from .sinks import columns
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def parse(*, streaming: bool = True, **raw: str) -> Any:
+def parse(streaming: bool = True, /, **raw: str) -> Any:
     return parse_sink_options({"stream": "S", **raw}, streaming=streaming)
 
 
@@ -53,7 +53,7 @@ def test_names_are_taken_in_any_case_and_what_spark_adds_is_passed_over() -> Non
         ({"valueSchema": "{}"}, "'valueSchema' belong together"),
         ({"startingOffsets": "latest"}, "unknown option 'startingOffsets'"),
         ({"sinkid": "a", "delvery": "x"}, "did you mean 'delivery'"),
-        ({"user": "u", "token": "t"}, "give either 'token'"),
+        ({"user": "u", "token": "t"}, "give one way to log in"),
     ],
 )
 def test_what_is_wrong_is_said(raw: dict[str, str], complaint: str) -> None:
@@ -64,10 +64,10 @@ def test_what_is_wrong_is_said(raw: dict[str, str], complaint: str) -> None:
 
 def test_a_write_of_a_batch_is_known_by_its_number() -> None:
     with pytest.raises(ConfigurationError, match=r"needs the option 'batchId'"):
-        parse(streaming=False, delivery="exactlyOnce", sinkId="a")
+        parse(False, delivery="exactlyOnce", sinkId="a")
     with pytest.raises(ConfigurationError, match=r"it needs the option 'sinkId'"):
-        parse(streaming=False, batchId="4")
-    assert parse(streaming=False, batchId="0", sinkId="a").batch_id == 0
+        parse(False, batchId="4")
+    assert parse(False, batchId="0", sinkId="a").batch_id == 0
 
 
 def test_a_job_travels_and_shows_no_secret() -> None:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 from ...api import base
 from ...api.envelope import decode_pub_ack, decode_response
 from ...api.messages import GetMessageRequest, GetMessageResponse
-from ...api.names import EXPECTED_LAST_SUBJECT_SEQ, api_subject
+from ...api.names import EXPECTED_LAST_SUBJECT_SEQ
 from ...api.streams import StreamInfo
 from ...errors import JetStreamApiError
 from ...wire import encode_headers
@@ -38,8 +38,7 @@ class MarkerStore:
     """
 
     def __init__(self, stream: str, space: str, rolls_up: bool) -> None:
-        self._get = api_subject("STREAM", "MSG", "GET", stream)
-        self._info = api_subject("STREAM", "INFO", stream)
+        self._stream = stream
         self._space = space
         self._rollup = [("Nats-Rollup", "sub")] if rolls_up else []
 
@@ -54,7 +53,7 @@ class MarkerStore:
 
     def created(self, link: Link) -> str:
         """The time of the stream's creation."""
-        return decode_response(link.request(self._info).payload, StreamInfo).created
+        return decode_response(link.request(link.api("STREAM", "INFO", self._stream)).payload, StreamInfo).created
 
     def read(self, link: Link, partition: int) -> Found:
         """All that a task has to know, from the stream's leader, in one round trip."""
@@ -72,7 +71,8 @@ class MarkerStore:
     def all_markers(self, link: Link) -> dict[str, Marker]:
         """Every partition's marker, by its subject."""
         body = b'{"subjects_filter":"%b.*"}' % self._space.encode()
-        info = decode_response(link.request(self._info, body).payload, StreamInfo)
+        subject = link.api("STREAM", "INFO", self._stream)
+        info = decode_response(link.request(subject, body).payload, StreamInfo)
         subjects = [each for each in info.state.subjects if each != self.plan_subject]
         found = self._last(link, subjects)
         return {each[0]: decode_marker(each[1], each[2], each[0]) for each in found if each}
@@ -98,7 +98,8 @@ class MarkerStore:
             return []
         bodies = [base.encode(GetMessageRequest(last_by_subj=each)) for each in subjects]
         found: list[tuple[str, bytes, int] | None] = []
-        for reply in link.request_many([(self._get, body) for body in bodies]):
+        get = link.api("STREAM", "MSG", "GET", self._stream)
+        for reply in link.request_many([(get, body) for body in bodies]):
             try:
                 message = decode_response(reply.payload, GetMessageResponse).message
             except JetStreamApiError as error:
