@@ -136,11 +136,16 @@ class Link:
         head = b"PUB %b %b %d" if reply else b"PUB %b%b %d"
         self.send(head % (subject.encode(), reply, len(payload)) + _CRLF + payload + _CRLF)
 
-    def subscribe(self, suffix: bytes = b"") -> tuple[bytes, bytes]:
-        """Create an inbox. Returns its subject and the sid that its messages carry.
+    def subscribe(self) -> tuple[bytes, bytes]:
+        """Create an inbox. Returns its subject and the sid that its messages carry."""
+        return self._subscribe(b"")
 
-        With the suffix ``.*`` it is many inboxes in one.
-        """
+    def subscribe_below(self) -> tuple[bytes, bytes]:
+        """Create many inboxes in one: all subjects of one token after the prefix that is returned."""
+        subject, sid = self._subscribe(b".*")
+        return subject[:-1], sid
+
+    def _subscribe(self, suffix: bytes) -> tuple[bytes, bytes]:
         number = next(self._numbers)
         sid = b"%d" % (number + 1)
         subject = b"%b.p%d%b" % (self._inbox, number, suffix)

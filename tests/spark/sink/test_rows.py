@@ -195,7 +195,7 @@ def test_avro_by_a_schema_and_a_row_that_does_not_fit() -> None:
 
     schema = {"type": "record", "name": "R", "fields": [{"name": "n", "type": "long"}]}
     encoder = Encoder(
-        {"n": "bigint"}, subject="x", valueFormat="avro", valueSchema=json.dumps(schema)
+        {"n": "bigint"}, subject="x", valueFormat="avro", avroSchema=json.dumps(schema)
     )
     rows = encoder.encode(n=[7, None])
     assert fastavro.schemaless_reader(io.BytesIO(rows.payloads[0]), schema) == {"n": 7}

@@ -150,8 +150,8 @@ class FencedPublisher:
         """Have a connection, and on a new one know where the sink stands."""
         link = self._links.get()
         if link is not self._link:
-            inbox, self._sid = link.subscribe(b".*")
-            self._link, self._inbox = link, inbox[:-1]
+            self._inbox, self._sid = link.subscribe_below()
+            self._link = link
             self._in_flight = None
             self._is_begun = False
         if not self._is_begun:

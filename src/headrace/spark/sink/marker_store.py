@@ -53,7 +53,9 @@ class MarkerStore:
 
     def created(self, link: Link) -> str:
         """The time of the stream's creation."""
-        return decode_response(link.request(link.api("STREAM", "INFO", self._stream)).payload, StreamInfo).created
+        return decode_response(
+            link.request(link.api("STREAM", "INFO", self._stream)).payload, StreamInfo
+        ).created
 
     def read(self, link: Link, partition: int) -> Found:
         """All that a task has to know, from the stream's leader, in one round trip."""

@@ -42,7 +42,7 @@ class SinkOptions:
     stream: str
     subject: Template | None
     value_format: ValueFormat
-    value_schema: str
+    avro_schema: str
     delivery: Delivery
     sink_id: str
     batch_id: int | None
@@ -102,7 +102,7 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
         "The payload: raw takes the column data; json, arrow (an IPC stream of one row) and avro encode all "
         "columns but subject, headers, msg_id and ttl. Default: raw with a column data, otherwise json.",
         one_of("raw", "json", "arrow", "avro")),
-    Option("valueSchema", "", "The schema of valueFormat=avro, as JSON.", text),
+    Option("avroSchema", "", "The schema of valueFormat=avro, as JSON.", text),
     Option("delivery", "atLeastOnce",
         "atLeastOnce, dedupe (the stream drops what it has already, within its duplicate window) or "
         "exactlyOnce (atomic batches behind a marker).", one_of("atleastonce", "dedupe", "exactlyonce")),
@@ -148,7 +148,7 @@ def parse_sink_options(raw: Mapping[str, str], *, streaming: bool) -> SinkOption
         stream=values["stream"],
         subject=values["subject"] or None,
         value_format=values["valueFormat"],
-        value_schema=values["valueSchema"],
+        avro_schema=values["avroSchema"],
         delivery=values["delivery"],
         sink_id=values["sinkId"],
         batch_id=None if values["batchId"] == "" else values["batchId"],
@@ -179,5 +179,5 @@ def _check_together(values: Mapping[str, Any], streaming: bool) -> None:
             )
     if has_number and not values["sinkId"]:
         raise ACCEPTED.error("'batchId' counts the batches of a sink: it needs the option 'sinkId'")
-    if (values["valueFormat"] == "avro") != bool(values["valueSchema"]):
-        raise ACCEPTED.error("valueFormat=avro and the option 'valueSchema' belong together")
+    if (values["valueFormat"] == "avro") != bool(values["avroSchema"]):
+        raise ACCEPTED.error("valueFormat=avro and the option 'avroSchema' belong together")

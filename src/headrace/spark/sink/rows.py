@@ -72,7 +72,7 @@ class RowEncoder:
         self._limits = limits
         self._id_prefix = id_prefix
         self._on_bad = on_bad
-        self._encode_values = encoder_of(layout, options.value_schema)
+        self._encode_values = encoder_of(layout, options.avro_schema)
         self._subjects = _Subjects(options.subject, layout, limits)
         self._has_lines = bool(id_prefix) or max(layout.headers, layout.message_id, layout.ttl) >= 0
         self.number = 0  # of rows seen, the bad ones included

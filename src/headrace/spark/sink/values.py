@@ -95,7 +95,7 @@ def _avro(schema: str) -> Callable[[Any], bytes]:
     try:
         parsed = fastavro.parse_schema(json.loads(schema))
     except (ValueError, fastavro.schema.SchemaParseException, KeyError, TypeError) as error:
-        raise ACCEPTED.error(f"option 'valueSchema' is no Avro schema: {error!r}") from None
+        raise ACCEPTED.error(f"option 'avroSchema' is no Avro schema: {error!r}") from None
 
     def encode(row: dict[str, Any]) -> bytes:
         out = io.BytesIO()

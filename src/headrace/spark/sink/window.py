@@ -128,8 +128,8 @@ class WindowPublisher:
         """The connection, with an inbox for acks; on a new one everything that waits is sent again."""
         link = self._links.get()
         if link is not self._link:
-            inbox, self._sid = link.subscribe(b".*")
-            self._link, self._prefix = link, inbox[:-1]
+            self._prefix, self._sid = link.subscribe_below()
+            self._link = link
             resend = True
         if resend and self._unacked:
             self._send_again(link, self._unacked)

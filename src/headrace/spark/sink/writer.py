@@ -54,7 +54,7 @@ def make_job(
         how = "outputMode('append'), or foreachBatch" if streaming else "mode('append')"
         raise ACCEPTED.error(f"a stream is only added to, it cannot be overwritten; use {how}")
     layout = lay_out(options, columns_of(schema))
-    encoder_of(layout, options.value_schema)
+    encoder_of(layout, options.avro_schema)
     if _COMMIT_RUNNER not in sys.modules:  # there a batch is over, and nothing is left to check
         check_before(options, layout, streaming=streaming)
     return Job(options, layout, PlanId(time.time_ns(), secrets.token_hex(8)))
