@@ -149,7 +149,7 @@ def test_splitting_by_partition_keeps_each_key_s_order_inside_one_task(
             [(row.partition, row.sequence) for row in task] for task in rows.rdd.glom().collect()
         )
 
-    df = stream(spark, feed, splitBy="partition", partitions=4, maxTasks=3)
+    df = stream(spark, feed, splitBy="partition", partitions=4, maxTasks=3, minMessagesPerTask=1)
     run_available(df, checkpoint, sink)
     assert len(tasks) == 3
     assert sorted(seq for task in tasks for _, seq in task) == list(range(1, 2301))

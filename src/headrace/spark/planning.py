@@ -19,7 +19,8 @@ class Slice(NamedTuple):
     """One task: the sequences ``(lo, hi]``, and of them only these partitions (empty: all).
 
     ``since_ns``: every message of the batch was stored at or after this time (0: not known). ``epoch``: when
-    the stream that was planned for was created. ``stream``: its name, in a query of several.
+    the stream that was planned for was created. ``stream``: its name. ``route`` names the batch whose
+    ``tasks`` tasks read the range together (see ``routing``); "" where each reads for itself.
     """
 
     lo: int
@@ -28,6 +29,8 @@ class Slice(NamedTuple):
     since_ns: int = 0
     epoch: str = ""
     stream: str = ""
+    route: str = ""
+    tasks: int = 0
 
     @property
     def width(self) -> int:

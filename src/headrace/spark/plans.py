@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -15,6 +16,7 @@ from .loss import may_be_loss, stored_after
 from .offsets import Offset, StreamHead, check_range
 from .options import Bounds, SourceOptions, StartPosition
 from .planning import Count, Slice, share_out, split_by_count, split_by_partition
+from .routing import ROUTED_BYTES_MAX
 
 _LOG: Final = logging.getLogger("headrace.spark")
 
@@ -89,7 +91,12 @@ def plan_tasks(
         first = control.next_stored(lo + 1, subjects[0] if subjects else ">")
         lo = min(first - 1, hi) if first else hi
     if options.split_by == "partition":
+        # Every task has to go over the whole range, or share it with the others: a small one gets few.
+        most = min(most, max(1, (hi - lo) // options.min_messages_per_task))
         slices = split_by_partition(lo, hi, partitions=options.partitions, max_tasks=most)
+        if len(slices) > 1 and (hi - lo) * head.mean_bytes <= ROUTED_BYTES_MAX:
+            route = secrets.token_hex(8)
+            slices = [piece._replace(route=route, tasks=len(slices)) for piece in slices]
     else:
         fair = -(-(hi - lo) // least) if least > 1 else options.min_messages_per_task
         slices = split_by_count(

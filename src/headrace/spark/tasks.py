@@ -22,6 +22,7 @@ from .options import Connection, SourceOptions
 from .patience import Patience
 from .planning import Slice
 from .reader import ReadPlan, read_range
+from .routing import can_route, home_of_routes, routed
 from .snapshot import SnapshotPlan, read_snapshot
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def read_slice(
     """The rows of one task."""
     if piece.stream:
         options = options.of(piece.stream)
+    if piece.route and can_route():
+        yield from _routed(options, columns, piece)
+        return
     key = (os.getpid(), options.connection)  # a forked process must not share a socket
     lent: list[Link] = []
 
@@ -69,24 +73,11 @@ def read_slice(
         decoder=decoder,
         key_begins=len(f"$KV.{options.bucket}."),
     )
-    plan = ReadPlan(
-        options.stream,
-        piece.lo,
-        piece.hi,
-        partial(server_filter, options, piece),
-        options.rows_per_batch,
-        options.read_timeout_s,
-        options.fail_on_data_loss,
-        piece.since_ns,
-        piece.epoch,
-        options.on_stream_reset == "fail",
-        options.reconnect_timeout_s,
-    )
     try:
         chunks = (
             read_snapshot(connect, _snapshot_plan(options, piece))
             if options.last_per_subject
-            else read_range(connect, plan)
+            else read_range(connect, _range_plan(options, piece))
         )
         for chunk in chunks:
             batch = builder.build(chunk)
@@ -101,6 +92,38 @@ def read_slice(
         raise
     finally:
         _idle.setdefault(key, []).extend(link for link in lent if not link.closed)
+
+
+def _range_plan(options: SourceOptions, piece: Slice) -> ReadPlan:
+    return ReadPlan(
+        options.stream,
+        piece.lo,
+        piece.hi,
+        partial(server_filter, options, piece),
+        options.rows_per_batch,
+        options.read_timeout_s,
+        options.fail_on_data_loss,
+        piece.since_ns,
+        piece.epoch,
+        options.on_stream_reset == "fail",
+        options.reconnect_timeout_s,
+    )
+
+
+def _routed(
+    options: SourceOptions, columns: Sequence[str | Wanted] | Layout, piece: Slice
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task that reads its range together with others."""
+    layout = columns if isinstance(columns, Layout) else Layout(tuple(columns))
+    with_partition = (*layout.columns, Wanted("route", "int", source="partition"))
+    everything = layout._replace(columns=with_partition)
+    partitions = tuple(range(options.partitions))
+
+    def read(part: Slice) -> Iterator[pa.RecordBatch]:
+        whole = part._replace(partitions=partitions, route="", tasks=0)
+        return read_slice(options, everything, whole)
+
+    yield from routed(piece, read, home_of_routes())
 
 
 def _snapshot_plan(options: SourceOptions, piece: Slice) -> SnapshotPlan:
