@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +17,7 @@ from headrace.spark.options import parse_options
 from headrace.spark.plans import plan_batch
 from headrace.spark.query import Query
 from headrace.spark.tasks import read_slice
+from waiting import until_here
 
 from .conftest import Feed
 from .virtual import Time
@@ -243,3 +247,53 @@ def test_an_idle_query_asks_the_server_a_few_times_a_second(
         assert one.latest_offset(at) is at
     assert len(asked) <= 5 * 2
     one.close()
+
+
+STOPPED = """
+import sys
+from headrace.spark.options import parse_options
+from headrace.spark.query import Query
+
+options = {"servers": sys.argv[1], "stream": sys.argv[2], "pollTimeout": "60s"}
+query = Query(parse_options(options, streaming=True))
+query.install_sigterm()
+start = query.initial_offset()
+print("waiting", flush=True)
+query.latest_offset(start)
+print("not reached", flush=True)
+"""
+
+
+def test_a_query_that_waits_ends_at_once_and_quietly_when_spark_kills_it(feed: Feed) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", STOPPED, feed.url, feed.name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"waiting\n"
+        until_here(lambda: feed.consumers() == 1, "it waits for news")
+        process.send_signal(signal.SIGTERM)
+        out, said = process.communicate(timeout=5)
+    assert (process.returncode, out, said) == (0, b"", b"")
+
+
+def test_the_partitions_of_a_query_may_change_between_two_starts(feed: Feed) -> None:
+    feed.publish([f"key{n % 50}" for n in range(300)])
+    by_hash: dict[str, Any] = {
+        "splitBy": "partition",
+        "partitionBy": "hash=2",
+        "minMessagesPerTask": "1",
+    }
+    before = query(feed, **by_hash, partitions="4", maxOffsetsPerTrigger="100")
+    start = before.initial_offset()
+    middle = before.latest_offset(start)
+    found = rows(before, start, middle)
+    before.close()
+    after = query(feed, **by_hash, partitions="7")
+    assert sorted(rows(after, start, middle)) == sorted(found), "a replay has the same rows"
+    end = after.latest_offset(middle)
+    assert len(after.plan(middle, end)) == 7
+    found += rows(after, middle, end)
+    after.close()
+    assert sorted(found) == [(feed.name, n) for n in range(1, 301)]
