@@ -220,7 +220,7 @@ def test_nothing_is_destroyed_without_a_yes(run: Run, answer: str) -> None:
             3,
             "no server could be reached",
         ),
-        ("elastic info ORDERS billing --context none", 1, "there is no context 'none'"),
+        ("elastic info ORDERS billing --context none", 2, "there is no context 'none'"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(

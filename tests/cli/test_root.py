@@ -82,7 +82,7 @@ def test_without_the_extra_its_name_is_said() -> None:
     assert done.returncode == 1
     assert done.stderr.splitlines() == [
         "headrace stream: needs the package click, which is not installed",
-        "  pip install 'headrace[cli]'    installs what the command line needs",
+        "  pip install 'headrace[cli]'    installs what it needs",
     ]
 
 

@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-import argparse
-
 import pytest
 
-from headrace.cli import jobs
+from headrace.cli import jobs, main
 
 
 def test_a_missing_package_is_named_with_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(jobs, "_missing", lambda: ["starlette"])
-    parser = argparse.ArgumentParser()
-    jobs.add_arguments(parser)
-    assert jobs.run(parser.parse_args(["serve"])) == 1
+    assert main(["jobs", "serve"]) == 1
     assert capsys.readouterr().err == (
-        "headrace jobs: starlette missing; install them with: pip install 'headrace[jobs]'\n"
+        "headrace: jobs: starlette missing; install them with: pip install 'headrace[jobs]'\n"
     )
+    assert main(["jobs", "--help"]) == 0
 
 
 def test_every_operation_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    parser = argparse.ArgumentParser(prog="headrace jobs")
-    jobs.add_arguments(parser)
-    for command in ("serve", "prune", "status", "publish", "dead", "requeue", "purge", "pause"):
-        with pytest.raises(SystemExit) as left:
-            parser.parse_args([command, "--help"])
-        assert left.value.code == 0
+    for command in jobs.jobs.verbs:
+        assert main(["jobs", command, "--help"]) == 0
+        assert f"Usage: headrace jobs {command}" in capsys.readouterr().out
+    main(["jobs", "serve", "--help"])
     assert "--database" in capsys.readouterr().out
+
+
+def test_a_misspelt_operation_is_met_with_what_was_meant(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["jobs", "pubish"]) == 2
+    assert "no command 'pubish'; did you mean 'publish'?" in capsys.readouterr().err
+
+
+def test_purging_is_asked_about(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing is sent: nobody listens there, and both end without an attempt."""
+    words = ["jobs", "purge", "c", "k", "--token", "t", "--channel-token", "t"]
+    words += ["--url", "http://127.0.0.1:9"]
+    assert main([*words, "--dry-run"]) == 0
+    assert capsys.readouterr().out == "would delete all dead jobs of c/k\n"
+    monkeypatch.setattr("sys.stdin.readline", lambda: "n\n")
+    assert main(words) == 1
+    assert "nothing was changed; answer y, or give --force" in capsys.readouterr().err

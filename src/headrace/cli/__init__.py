@@ -130,9 +130,10 @@ def _run_click(arguments: list[str]) -> int:
         if error.name not in ("click", "rich", "yaml"):
             raise
         word = next((word for word in arguments if not word.startswith("-")), "")
+        extra = "jobs" if resolve(word) == "jobs" else "cli"
         print(
             f"headrace{' ' if word else ''}{word}: needs the package {error.name}, which is not installed\n"
-            "  pip install 'headrace[cli]'    installs what the command line needs",
+            f"  pip install 'headrace[{extra}]'    installs what it needs",
             file=sys.stderr,
         )
         return 1

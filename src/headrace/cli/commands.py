@@ -25,7 +25,9 @@ class Entry(NamedTuple):
 SECTIONS: Final[dict[str, dict[str, Entry]]] = {
     "run": {
         "serve": Entry("run the broker"),
-        "jobs": Entry("deliver jobs over HTTP: push and pull consumers, retries, dead letters"),
+        "jobs": Entry(
+            "deliver jobs over HTTP: push and pull consumers, retries, dead letters", "jobs:jobs"
+        ),
         "pipeline": Entry("run Spark queries that a file declares", "pipeline:pipeline"),
         "console": Entry("show a server in the browser", "console:console"),
         "demo": Entry(

@@ -26,6 +26,7 @@ from ..groups.consumers import consumers_of, existing, stream_of
 from . import group_text
 from .group_arguments import ranges
 from .shared.asking import ask
+from .shared.errors import Failure
 from .shared.verbs import Session
 
 __all__ = [
@@ -58,6 +59,8 @@ async def carry_out(verb: Carried, session: Session, args: Args) -> int:
         return await verb(session.js, args)
     except GroupNotFoundError as error:
         raise GroupNotFoundError(f"{error}{await _suggestion(session.js, args)}") from error
+    except GroupConfigurationError as error:  # of what is there, too; so it is no misspelt command
+        raise Failure(str(error)) from error
 
 
 async def _suggestion(js: JetStream, args: Args) -> str:

@@ -6,47 +6,121 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
-__all__ = ["add_arguments", "run"]
+import click
 
-_NEEDED = ("starlette", "uvicorn", "httptools", "httpx2")
+from ..errors import HeadraceError
+from .shared.errors import Failure
+from .shared.lazy import LazyGroup, Verb
+from .shared.output import output_options
+from .shared.verbs import Declare, command_of, output_above
+
+if TYPE_CHECKING:
+    from .jobs_commands import Args
+
+__all__ = ["jobs"]
+
+_NEEDED: Final = ("starlette", "uvicorn", "httptools", "httpx2")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One sub-command per operation."""
-    if _missing():
-        parser.add_argument("arguments", nargs="*", help=argparse.SUPPRESS)
-        return
-    from .jobs_commands import add_commands
+class _Jobs(LazyGroup):
+    """Its verbs need the extra ``jobs``; without it each says so."""
 
-    add_commands(parser)
-
-
-def run(args: argparse.Namespace) -> int:
-    """Run the sub-command. Returns 0 on success, 1 if it failed."""
-    missing = _missing()
-    if missing:
-        print(
-            f"headrace jobs: {', '.join(missing)} missing; install them with: pip install 'headrace[jobs]'",
-            file=sys.stderr,
-        )
-        return 1
-    from ..errors import HeadraceError
-
-    try:
-        status: int = args.carry_out(args)
-    except HeadraceError as error:
-        print(f"headrace jobs: {error}", file=sys.stderr)
-        return 1
-    except BrokenPipeError:
-        # The reader of our output has closed it.
-        sys.stderr.close()
-        return 0
-    return status
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        missing = _missing()
+        if missing and cmd_name in self.verbs:
+            raise Failure(
+                f"jobs: {', '.join(missing)} missing; install them with: pip install 'headrace[jobs]'"
+            )
+        return _commands().get(cmd_name)
 
 
 def _missing() -> list[str]:
     return [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+
+
+def _commands() -> dict[str, click.Command]:
+    from . import jobs_commands as verbs
+
+    made = {
+        "serve": _verb(
+            "serve",
+            "run the service",
+            verbs.serve_command,
+            (*verbs.CONFIG_OPTIONS, *verbs.SERVE_OPTIONS),
+            output=False,
+        ),
+        "prune": _verb(
+            "prune",
+            "archive and remove expired messages once, beside a running service",
+            verbs.prune_command,
+            verbs.CONFIG_OPTIONS,
+            output=False,
+        ),
+    }
+    url = click.option(
+        "--url",
+        envvar="HEADRACE_JOBS_URL",
+        default=verbs.URL,
+        help=f"the service (HEADRACE_JOBS_URL, or {verbs.URL})",
+    )
+    for name, text, carried, declare in verbs.REMOTE:
+
+        def ask(args: Args, carried: verbs.Call = carried) -> int:
+            return verbs.speak(carried, args)
+
+        made[name] = _verb(name, text, ask, (*declare, url), destroys=name == "purge")
+    return made
+
+
+def _verb(
+    name: str,
+    text: str,
+    carried: Callable[[Args], int],
+    declare: tuple[Declare, ...],
+    *,
+    output: bool = True,
+    destroys: bool = False,
+) -> click.Command:
+    @click.pass_context
+    def callback(context: click.Context, /, **values: Any) -> int:
+        from .jobs_commands import Args
+
+        asked = output_above(context)
+        own = {key: value for key, value in values.items() if key not in ("json", "yaml")}
+        try:
+            return carried(Args(output=asked, json=not asked.is_text, **own))
+        except HeadraceError as error:
+            raise Failure(str(error)) from error
+
+    command = command_of(
+        carried, callback, name, declare, output_options() if output else [], destroys
+    )
+    command.help = text
+    return command
+
+
+jobs = _Jobs(
+    "jobs",
+    {
+        "serve": Verb("run the service", "-"),
+        "prune": Verb("archive and remove expired messages once, beside a running service", "-"),
+        "status": Verb("counts of every consumer", "-"),
+        "events": Verb("the newest events of the service", "-"),
+        "channel": Verb("create or change a channel", "-"),
+        "producer": Verb("create or change a producer", "-"),
+        "consumer": Verb("create or change a consumer", "-"),
+        "publish": Verb("broadcast a message", "-"),
+        "pause": Verb("stop handing out jobs", "-"),
+        "resume": Verb("hand out jobs again", "-"),
+        "enable": Verb("call a disabled endpoint again", "-"),
+        "job": Verb("a job with its attempts", "-"),
+        "dead": Verb("dead jobs with their last error", "-"),
+        "requeue": Verb("requeue all dead jobs", "-"),
+        "purge": Verb("delete all dead jobs", "-"),
+    },
+    "Deliver jobs over HTTP: run the service, define channels and consumers, manage dead letters.",
+)

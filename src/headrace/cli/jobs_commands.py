@@ -1,25 +1,32 @@
-"""The sub-commands of ``headrace jobs``."""
+"""What the verbs of ``headrace jobs`` take, and what they do."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import logging
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
+
+import click
 
 from ..errors import ConfigurationError
 from ..jobs.client import JobsClient
 from ..jobs.config import Config, load_config
 from . import loop_factory
+from .shared.asking import ask
+from .shared.output import Output
+from .shared.verbs import Declare
 
-_Call = Callable[[JobsClient, argparse.Namespace], Any]
+Args = SimpleNamespace
+"""What was typed: ``url``, ``output``, ``json`` (whether a program reads it), and what the verb takes."""
 
-_URL: Final = "http://127.0.0.1:8080"
+Call = Callable[[JobsClient, Args], Any]
+
+URL: Final = "http://127.0.0.1:8080"
 _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
     ("host", str, "address to listen on (default 127.0.0.1)"),
     ("port", int, "port to listen on, 0 for any (default 8080)"),
@@ -37,78 +44,53 @@ _SERVE_FLAGS: Final[tuple[tuple[str, type, str], ...]] = (
 )
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Declare the sub-commands on ``parser``."""
-    commands = parser.add_subparsers(required=True, metavar="<command>")
-    _add_serve(commands)
-    _add_prune(commands)
-    for name, help_text, carry_out, arguments in _REMOTE:
-        command = commands.add_parser(name, help=help_text, allow_abbrev=False)
-        command.add_argument(
-            "--url",
-            default=os.environ.get("HEADRACE_JOBS_URL", _URL),
-            help=f"the service (default: HEADRACE_JOBS_URL or {_URL})",
+CONFIG_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        default=None,
+        metavar="FILE",
+        help="TOML file; flags override it",
+    ),
+    *(
+        click.option(
+            f"--{name.replace('_', '-')}", type=kind, default=None, help=text, metavar="VALUE"
         )
-        command.add_argument("--json", action="store_true", help="print the answer as JSON")
-        for flag, options in arguments:
-            command.add_argument(flag, **options)
-        command.set_defaults(carry_out=_speaking(carry_out))
+        for name, kind, text in _SERVE_FLAGS
+    ),
+)
 
-
-def _add_serve(commands: Any) -> None:
-    serve = commands.add_parser("serve", help="run the service", allow_abbrev=False)
-    _add_config_flags(serve)
-    serve.add_argument(
+SERVE_OPTIONS: Final[tuple[Declare, ...]] = (
+    click.option(
         "--allow-network",
-        dest="allow_networks",
-        action="append",
+        "allow_networks",
+        multiple=True,
         metavar="NETWORK",
         help="a non-public network that push may call, such as 127.0.0.0/8; repeatable",
-    )
-    serve.add_argument(
-        "--https-only", action="store_const", const=True, help="push to https URLs only"
-    )
-    serve.add_argument(
-        "--no-push", dest="push", action="store_const", const=False, help="never push"
-    )
-    serve.add_argument(
+    ),
+    click.option("--https-only", flag_value=True, default=None, help="push to https URLs only"),
+    click.option("--no-push", "push", flag_value=False, default=None, help="never push"),
+    click.option(
         "--insecure",
-        action="store_const",
-        const=True,
+        flag_value=True,
+        default=None,
         help="allow other machines to connect without an admin token",
-    )
-    serve.set_defaults(carry_out=_serve)
+    ),
+)
 
 
-def _add_prune(commands: Any) -> None:
-    prune = commands.add_parser(
-        "prune",
-        help="archive and remove expired messages once, beside a running service",
-        allow_abbrev=False,
-    )
-    _add_config_flags(prune)
-    prune.set_defaults(carry_out=_prune)
-
-
-def _add_config_flags(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file; flags override it")
-    for name, kind, help_text in _SERVE_FLAGS:
-        parser.add_argument(
-            f"--{name.replace('_', '-')}", type=kind, help=help_text, metavar="VALUE"
-        )
-
-
-def _config(args: argparse.Namespace) -> Config:
+def _config(args: Args) -> Config:
     names = [name for name, _, _ in _SERVE_FLAGS]
     names += ["allow_networks", "https_only", "push", "insecure"]
     given = {name: getattr(args, name, None) for name in names}
+    given["allow_networks"] = list(given["allow_networks"] or ()) or None
     given["admin_token"] = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN") or None
     return load_config(
         args.config, {name: value for name, value in given.items() if value is not None}
     )
 
 
-def _serve(args: argparse.Namespace) -> int:
+def serve_command(args: Args) -> int:
     from ..jobs.server import serve
 
     config = _config(args)
@@ -129,7 +111,7 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _prune(args: argparse.Namespace) -> int:
+def prune_command(args: Args) -> int:
     from ..jobs.server import make_maintenance, make_runtime
 
     config = _config(args)
@@ -147,27 +129,21 @@ def _prune(args: argparse.Namespace) -> int:
     return 0
 
 
-def _speaking(carry_out: _Call) -> Callable[[argparse.Namespace], int]:
-    def speak(args: argparse.Namespace) -> int:
-        admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
-        with JobsClient(args.url, admin_token=admin_token) as client:
-            _show(carry_out(client, args), as_json=args.json)
-        return 0
-
-    return speak
-
-
-def _show(answer: Any, *, as_json: bool) -> None:
-    if as_json or not isinstance(answer, list | str):
-        print(json.dumps(answer, indent=2, ensure_ascii=False))
-    elif isinstance(answer, str):
-        print(answer)
+def speak(carry_out: Call, args: Args) -> int:
+    """Ask the service, and show the answer."""
+    admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
+    with JobsClient(args.url, admin_token=admin_token) as client:
+        answer = carry_out(client, args)
+    if isinstance(answer, str | list):
+        lines = [answer] if isinstance(answer, str) else map(str, answer)
+        args.output.show(answer, *lines)
     else:
-        for line in answer:
-            print(line)
+        form = args.output.form
+        Output("json" if form == "text" else form).show(answer)
+    return 0
 
 
-def _status(client: JobsClient, args: argparse.Namespace) -> Any:
+def _status(client: JobsClient, args: Args) -> Any:
     status = client.status()
     if args.json:
         return status
@@ -185,7 +161,7 @@ def _status(client: JobsClient, args: argparse.Namespace) -> Any:
     return lines
 
 
-def _put_consumer(client: JobsClient, args: argparse.Namespace) -> Any:
+def _put_consumer(client: JobsClient, args: Args) -> Any:
     return client.put_consumer(
         args.channel,
         args.consumer,
@@ -197,7 +173,7 @@ def _put_consumer(client: JobsClient, args: argparse.Namespace) -> Any:
     )
 
 
-def _publish(client: JobsClient, args: argparse.Namespace) -> Any:
+def _publish(client: JobsClient, args: Args) -> Any:
     payload = sys.stdin.buffer.read() if args.payload == "-" else args.payload.encode()
     return client.publish(
         args.channel,
@@ -212,12 +188,12 @@ def _publish(client: JobsClient, args: argparse.Namespace) -> Any:
     )
 
 
-def _change(client: JobsClient, args: argparse.Namespace, **change: Any) -> Any:
+def _change(client: JobsClient, args: Args, **change: Any) -> Any:
     answer = client.patch_consumer(args.channel, args.consumer, **change)
     return answer if args.json else f"{args.channel}/{args.consumer}: changed"
 
 
-def _dead(client: JobsClient, args: argparse.Namespace) -> Any:
+def _dead(client: JobsClient, args: Args) -> Any:
     found = list(client.dead_jobs(args.channel, args.consumer))
     if args.json:
         return found
@@ -227,19 +203,24 @@ def _dead(client: JobsClient, args: argparse.Namespace) -> Any:
     ] or ["no dead jobs"]
 
 
-def _requeue(client: JobsClient, args: argparse.Namespace) -> Any:
+def _requeue(client: JobsClient, args: Args) -> Any:
     client.requeue_dead(args.channel, args.consumer, consumer_token=args.token)
     return "requeued"
 
 
-def _purge(client: JobsClient, args: argparse.Namespace) -> Any:
+def _purge(client: JobsClient, args: Args) -> Any:
+    what = f"delete all dead jobs of {args.channel}/{args.consumer}"
+    if args.dry_run:
+        return {"dry_run": True, "would": what} if args.json else f"would {what}"
+    if not args.force:
+        ask(f"Really {what}?")
     count = client.purge_dead(
         args.channel, args.consumer, channel_token=args.channel_token, consumer_token=args.token
     )
     return f"{count} deleted"
 
 
-def _events(client: JobsClient, args: argparse.Namespace) -> Any:
+def _events(client: JobsClient, args: Args) -> Any:
     found = client.events()
     if args.json:
         return found
@@ -249,49 +230,48 @@ def _events(client: JobsClient, args: argparse.Namespace) -> Any:
     ]
 
 
-_Argument = tuple[str, dict[str, Any]]
-_CHANNEL: Final[_Argument] = ("channel", {})
-_CONSUMER: Final[_Argument] = ("consumer", {})
-_NAMED: Final[tuple[_Argument, ...]] = (
-    ("--token", {"help": "kept, or made for a new one, when not given"}),
-    ("--name", {}),
+_CHANNEL: Final = click.argument("channel")
+_CONSUMER: Final = click.argument("consumer")
+_NAMED: Final[tuple[Declare, ...]] = (
+    click.option("--token", help="kept, or made for a new one, when not given"),
+    click.option("--name"),
 )
 
 _ONE: Final = (_CHANNEL, _CONSUMER)
-_KEPT: Final[tuple[_Argument, ...]] = (
-    ("--type", {"choices": ("push", "pull")}),
-    ("--callback-url", {}),
-    ("--max-retries", {"type": int}),
+_KEPT: Final[tuple[Declare, ...]] = (
+    click.option("--type", type=click.Choice(["push", "pull"])),
+    click.option("--callback-url"),
+    click.option("--max-retries", type=int),
 )
-_MESSAGE: Final[tuple[_Argument, ...]] = (
-    ("payload", {"help": "the payload, or - for standard input"}),
-    ("--channel-token", {"required": True}),
-    ("--producer", {"required": True}),
-    ("--producer-token", {"required": True}),
-    ("--content-type", {"default": "application/octet-stream"}),
-    ("--id", {"help": "a message id, unique in the channel"}),
-    ("--priority", {"type": int, "default": 0}),
-    ("--at", {"help": "when to dispatch, RFC 3339"}),
+_MESSAGE: Final[tuple[Declare, ...]] = (
+    click.argument("payload"),
+    click.option("--channel-token", required=True),
+    click.option("--producer", required=True),
+    click.option("--producer-token", required=True),
+    click.option("--content-type", default="application/octet-stream"),
+    click.option("--id", help="a message id, unique in the channel"),
+    click.option("--priority", type=int, default=0),
+    click.option("--at", help="when to dispatch, RFC 3339"),
 )
-_TOKEN: Final[_Argument] = ("--token", {"required": True})
-_CHANNEL_TOKEN: Final[_Argument] = ("--channel-token", {"required": True})
+_TOKEN: Final = click.option("--token", required=True)
+_CHANNEL_TOKEN: Final = click.option("--channel-token", required=True)
 
 # fmt: off
-_REMOTE: Final[tuple[tuple[str, str, _Call, tuple[_Argument, ...]], ...]] = (
+REMOTE: Final[tuple[tuple[str, str, Call, tuple[Declare, ...]], ...]] = (
     ("status", "counts of every consumer", _status, ()),
     ("events", "the newest events of the service", _events, ()),
     ("channel", "create or change a channel",
         lambda c, a: c.put_channel(a.channel, token=a.token, name=a.name), (_CHANNEL, *_NAMED)),
     ("producer", "create or change a producer",
         lambda c, a: c.put_producer(a.producer, token=a.token, name=a.name),
-        (("producer", {}), *_NAMED)),
+        (click.argument("producer"), *_NAMED)),
     ("consumer", "create or change a consumer", _put_consumer, (*_ONE, *_NAMED, *_KEPT)),
     ("publish", "broadcast a message", _publish, (_CHANNEL, *_MESSAGE)),
     ("pause", "stop handing out jobs", lambda c, a: _change(c, a, paused=True), _ONE),
     ("resume", "hand out jobs again", lambda c, a: _change(c, a, paused=False), _ONE),
     ("enable", "call a disabled endpoint again", lambda c, a: _change(c, a, enable=True), _ONE),
     ("job", "a job with its attempts",
-        lambda c, a: c.job(a.channel, a.consumer, a.job), (*_ONE, ("job", {}))),
+        lambda c, a: c.job(a.channel, a.consumer, a.job), (*_ONE, click.argument("job"))),
     ("dead", "dead jobs with their last error", _dead, _ONE),
     ("requeue", "requeue all dead jobs", _requeue, (*_ONE, _TOKEN)),
     ("purge", "delete all dead jobs", _purge, (*_ONE, _TOKEN, _CHANNEL_TOKEN)),

@@ -9,6 +9,7 @@ import click
 
 from ...errors import (
     AuthorizationError,
+    ConfigurationError,
     ConnectFailedError,
     HeadraceError,
     JetStreamApiError,
@@ -73,6 +74,8 @@ def explain(error: HeadraceError) -> Told:
         return Told(text, ("headrace serve -js     runs a broker with JetStream",))
     if isinstance(error, TimeoutError_):
         return Told(text, ("--timeout 30s waits longer",), UNREACHABLE)
+    if isinstance(error, ConfigurationError):
+        return Told(text, (), USAGE)
     if isinstance(error, JetStreamApiError):
         return Told(text, _STEPS.get(error.err_code, ()))
     if isinstance(error, KeyError):  # of a bucket: its text is that of HeadraceError
