@@ -16,7 +16,7 @@ from headrace.cli.shared.lazy import LazyGroup
 
 Run = Callable[..., Any]
 GUIDE = ROOT / "docs" / "cli.md"
-ELSEWHERE = frozenset({"group", "jobs", "serve", "demo"})
+ELSEWHERE = frozenset({"console", "demo", "group", "jobs", "pipeline", "serve"})
 
 
 def test_the_commands_of_the_guide_run(at_server: Run, monkeypatch: pytest.MonkeyPatch) -> None:
