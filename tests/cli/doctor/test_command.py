@@ -24,7 +24,7 @@ def test_nothing_wrong(
     assert "✓ clock: as the server's" in done.out
     assert "✓ health: ok, up for" in done.out
     assert "are free at" in done.out
-    assert "nothing wrong in 1 streams" in done.out
+    assert "nothing wrong in 1 stream" in done.out
     assert "no problem found" in done.out
 
 

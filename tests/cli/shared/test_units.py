@@ -73,3 +73,4 @@ def test_how_long_ago_a_time_was() -> None:
     assert ago("2026-11-22T09:58:30.123456789Z", NOW) == "1m30s"
     assert ago("0001-01-01T00:00:00Z", NOW) == "never"
     assert ago(None, NOW) == "never"
+    assert ago("2026-11-22T09:59:59.9Z", NOW) == "0s"

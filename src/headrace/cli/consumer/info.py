@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 from ...api.base import to_wire
 from ...api.consumers import ConsumerConfig, ConsumerInfo
+from ..shared.configuration import metadata_text
 from ..shared.names import CONSUMER, STREAM
 from ..shared.output import Sheet
 from ..shared.units import ago, bytes_text, count_text, duration_text
@@ -64,7 +65,7 @@ def _what(config: ConsumerConfig) -> list[tuple[str, object]]:
             "Pin ends after",
             duration_text(config.priority_timeout) if config.priority_timeout else "",
         ),
-        ("Metadata", ", ".join(f"{key}={value}" for key, value in config.metadata.items())),
+        ("Metadata", metadata_text(config.metadata)),
     ]
 
 

@@ -45,19 +45,24 @@ async def ls(session: Session, stream: str, names: bool) -> None:
 
 @online(STREAM)
 async def report(session: Session, stream: str) -> None:
-    """Say what each consumer has left to do, and how it does."""
+    """Say what each consumer has left to do, and how it does.
+
+    \b
+    WAIT     how long an answer may take          LEFT    messages it has not delivered
+    PENDING  messages without an answer           BEHIND  those, of all messages of the stream
+    AGAIN    messages delivered more than once    PULLS   requests for messages that wait
+    FLOOR    everything up to this sequence is acknowledged
+    """
     state = (await (await session.js.stream(stream)).info()).state
     found = sorted(
         [each async for each in session.js.consumers(stream)], key=lambda each: -each.num_pending
     )
+    numbers = ("WAIT", "PENDING", "AGAIN", "LEFT", "BEHIND", "PULLS", "FLOOR")
     table = Table(
-        ("CONSUMER", "KIND", "ACK", "ACK WAIT", "ACK PENDING", "REDELIVERED", "UNPROCESSED", "BEHIND",
-         "WAITING", "ACK FLOOR", "STATE"),
-        right=frozenset(
-            ("ACK WAIT", "ACK PENDING", "REDELIVERED", "UNPROCESSED", "BEHIND", "WAITING", "ACK FLOOR")
-        ),
+        ("CONSUMER", "KIND", "ACK", *numbers, "STATE"),
+        right=frozenset(numbers),
         empty=f"no consumers; `headrace consumer create {stream} NAME` creates one",
-    )  # fmt: skip
+    )
     rows = []
     for each in found:
         config = each.config

@@ -11,7 +11,7 @@ from typing import Any, Final
 from ...errors import HeadraceError
 from ..server.pages import page
 from ..shared.errors import Failure
-from ..shared.units import bytes_text, duration_text, moment_of
+from ..shared.units import bytes_text, counted, duration_text, moment_of
 from ..shared.verbs import Session
 from .findings import Findings
 from .machine import look_at_store
@@ -47,7 +47,10 @@ async def look_at_server(findings: Findings, session: Session, monitor: str) -> 
     except HeadraceError as error:
         findings.problem("jetstream", str(error))
         return False
-    findings.ok("jetstream", f"{account.streams:,} streams, {account.consumers:,} consumers")
+    findings.ok(
+        "jetstream",
+        f"{counted(account.streams, 'stream')}, {counted(account.consumers, 'consumer')}",
+    )
     limits = account.limits
     for what, used, most in (
         ("disk limit", account.storage, limits.max_storage),

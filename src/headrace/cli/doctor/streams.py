@@ -7,7 +7,7 @@ from typing import Final
 
 from ...api.consumers import ConsumerInfo
 from ...api.streams import StreamInfo
-from ..shared.units import bytes_text, duration_text, moment_of
+from ..shared.units import bytes_text, counted, duration_text, moment_of
 from ..shared.verbs import Session
 from .findings import Findings
 
@@ -31,7 +31,8 @@ async def look_at_streams(findings: Findings, session: Session) -> None:
             look_at_consumer(findings, consumer, now)
     if len(findings.found) == before:
         findings.ok(
-            "streams", f"nothing wrong in {streams:,} streams" if streams else "there are none"
+            "streams",
+            f"nothing wrong in {counted(streams, 'stream')}" if streams else "there are none",
         )
 
 

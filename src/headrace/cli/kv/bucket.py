@@ -10,6 +10,7 @@ from ...api.base import to_wire
 from ...client import KeyValueStatus
 from ..shared.asking import may_go_on
 from ..shared.buckets import SETTINGS, options_of
+from ..shared.configuration import metadata_text
 from ..shared.names import BUCKET
 from ..shared.output import Sheet
 from ..shared.units import DURATION, SIZE, bytes_text, count_text, duration_text
@@ -71,7 +72,7 @@ def _show(session: Session, status: KeyValueStatus) -> None:
             ("Replicas", status.num_replicas),
             ("Compression", "yes" if status.compressed else ""),
             ("Mirror of", config.mirror.name.removeprefix("KV_") if config.mirror else ""),
-            ("Metadata", ", ".join(f"{key}={value}" for key, value in status.metadata.items())),
+            ("Metadata", metadata_text(status.metadata)),
         ],
     )
     rows = [("Entries", count_text(status.values)), ("Size", bytes_text(status.size))]

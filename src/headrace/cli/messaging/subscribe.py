@@ -13,6 +13,7 @@ import click
 
 from ...api.consumers import ConsumerConfig
 from ...api.times import format_time
+from ..shared.arrivals import Arrivals
 from ..shared.errors import Failure
 from ..shared.messages import document, text, time_of
 from ..shared.output import printable
@@ -139,10 +140,16 @@ async def sub(
         messages = _stored(session, stream, subjects, starts, headers_only)
         await _each(messages, show.stored, count, wait)
         return
-    subscriptions = [await session.connection.subscribe(each, queue=queue) for each in subjects]
+    arrivals = Arrivals()
+    for each in subjects:
+        await session.connection.subscribe(each, queue=queue, callback=arrivals.put)
     await session.connection.flush()
     session.output.note(f"listening on {words}; Ctrl-C ends it")
-    await _each(_merged([aiter(each) for each in subscriptions]), show.message, count, wait)
+    await _each(arrivals, show.message, count, wait)
+    if arrivals.dropped:
+        session.output.note(
+            f"{arrivals.dropped:,} messages came too fast to be shown, and are lost"
+        )
 
 
 async def _each(
@@ -158,25 +165,6 @@ async def _each(
             return
         show(message)
         shown += 1
-
-
-async def _merged(iterators: list[AsyncIterator[Any]]) -> AsyncIterator[Any]:
-    """What any of them has next."""
-    if len(iterators) == 1:
-        async for message in iterators[0]:
-            yield message
-        return
-    waiting = {asyncio.ensure_future(anext(each)): each for each in iterators}
-    try:
-        while waiting:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for future in done:
-                iterator = waiting.pop(future)
-                waiting[asyncio.ensure_future(anext(iterator))] = iterator
-                yield future.result()
-    finally:
-        for future in waiting:
-            future.cancel()
 
 
 async def _stream_of(session: Session, subject: str) -> str:

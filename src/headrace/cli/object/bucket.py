@@ -9,6 +9,7 @@ import click
 from ...api.base import to_wire
 from ...client import ObjectInfo, ObjectStoreStatus
 from ..shared.buckets import SETTINGS, options_of
+from ..shared.configuration import metadata_text
 from ..shared.messages import time_of
 from ..shared.names import OBJECTS
 from ..shared.output import Sheet
@@ -68,7 +69,7 @@ def _show(session: Session, status: ObjectStoreStatus) -> None:
             ("Replicas", status.num_replicas),
             ("Compression", "yes" if status.compressed else ""),
             ("Sealed", "yes" if status.sealed else ""),
-            ("Metadata", ", ".join(f"{key}={value}" for key, value in status.metadata.items())),
+            ("Metadata", metadata_text(status.metadata)),
         ],
     )
     sheet.section("State", [("Size", bytes_text(status.size))])

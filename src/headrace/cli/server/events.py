@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 from datetime import UTC, datetime
@@ -12,6 +11,7 @@ import click
 
 from ...client import Message
 from ...errors import NoRespondersError
+from ..shared.arrivals import Arrivals
 from ..shared.output import printable
 from ..shared.verbs import Session, online
 from .event_text import sentence
@@ -53,14 +53,14 @@ async def events(
         wanted.append("$JS.EVENT.ADVISORY.>")
     if srv_advisory and await _is_system(session):
         wanted += ["$SYS.ACCOUNT.*.CONNECT", "$SYS.ACCOUNT.*.DISCONNECT"]
-    queue: asyncio.Queue[Message] = asyncio.Queue()
+    arrivals = Arrivals()
     for subject in wanted:
-        await session.connection.subscribe(subject, callback=queue.put_nowait)
+        await session.connection.subscribe(subject, callback=arrivals.put)
     await session.connection.flush()
     session.output.note("listening for events; Ctrl-C ends it")
     shown = 0
     while count is None or shown < count:
-        message = await queue.get()
+        message = await anext(arrivals)
         document = _read(message)
         audit = document.get("type", "").endswith("api_audit")
         if (audit and not api) or (stream and document.get("stream") != stream):

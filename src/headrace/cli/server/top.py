@@ -96,10 +96,10 @@ def _head(look: dict[str, Any]) -> str:
 
 def _table(look: dict[str, Any]) -> Table:
     table = Table(
-        ("CID", "NAME", "FROM", "SUBS", "PENDING", "MSGS IN/s", "MSGS OUT/s", "BYTES IN/s", "BYTES OUT/s",
-         "UPTIME"),
+        ("CID", "NAME", "FROM", "SUBS", "PENDING", "MSG IN/s", "MSG OUT/s", "IN/s", "OUT/s",
+         "UP"),
         right=frozenset(
-            ("CID", "SUBS", "PENDING", "MSGS IN/s", "MSGS OUT/s", "BYTES IN/s", "BYTES OUT/s")
+            ("CID", "SUBS", "PENDING", "MSG IN/s", "MSG OUT/s", "IN/s", "OUT/s")
         ),
         empty="nobody is connected",
     )  # fmt: skip

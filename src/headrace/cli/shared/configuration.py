@@ -12,7 +12,7 @@ from ...api.base import D, Document, DocumentError, from_wire, read_json, to_wir
 from .errors import Failure
 from .output import Table
 
-__all__ = ["config_file", "differences", "key_values", "replaced"]
+__all__ = ["config_file", "differences", "key_values", "metadata_text", "replaced"]
 
 
 def key_values(given: tuple[str, ...]) -> dict[str, str]:
@@ -24,6 +24,12 @@ def key_values(given: tuple[str, ...]) -> dict[str, str]:
             raise Failure(f"--metadata {each!r}: accepted is KEY=VALUE")
         found[key] = value
     return found
+
+
+def metadata_text(metadata: Mapping[str, str]) -> str:
+    """What the owner has noted; what servers note by themselves (``_nats.…``) is left out."""
+    own = {key: value for key, value in metadata.items() if not key.startswith("_nats.")}
+    return ", ".join(f"{key}={value}" for key, value in own.items())
 
 
 def config_file(path: Path, kind: type[D]) -> D:

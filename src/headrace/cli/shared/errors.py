@@ -72,6 +72,9 @@ def explain(error: HeadraceError) -> Told:
         return Told(text, steps, UNREACHABLE)
     if isinstance(error, NoRespondersError) and "JetStream" in text:
         return Told(text, ("headrace serve -js     runs a broker with JetStream",))
+    if isinstance(error, NoRespondersError) and "no stream has the subject" in text:
+        subject = text.rpartition("subject ")[2]
+        return Told(text, (f"headrace stream create NAME --subjects {subject}    stores it",))
     if isinstance(error, TimeoutError_):
         return Told(text, ("--timeout 30s waits longer",), UNREACHABLE)
     if isinstance(error, ConfigurationError):
@@ -79,7 +82,11 @@ def explain(error: HeadraceError) -> Told:
     if isinstance(error, JetStreamApiError):
         return Told(text, _STEPS.get(error.err_code, ()))
     if isinstance(error, KeyError):  # of a bucket: its text is that of HeadraceError
-        return Told(text, ("headrace kv ls BUCKET        lists its keys",) if "key" in text else ())
+        kind = "kv" if " key " in text else "object"
+        bucket = text.partition("bucket '")[2].partition("'")[0]
+        return Told(
+            text, (f"headrace {kind} ls {bucket}    lists what is there",) if bucket else ()
+        )
     return Told(text)
 
 

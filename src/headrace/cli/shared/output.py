@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["Form", "Output", "Sheet", "Table", "output_options"]
+
+_BETWEEN: Final = 3  # what rich draws beside a column, at most
+_NARROWEST: Final = 8
 
 Form = Literal["text", "json", "yaml"]
 
@@ -170,18 +173,35 @@ def _print_rich(table: Table, console: Console) -> None:
 
     drawn = RichTable(
         title=table.title or None,
-        box=box.ROUNDED,
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
         title_justify="left",
         title_style="bold",
         header_style="bold cyan",
         border_style="dim",
     )
-    for heading in table.headings:
-        right = heading in table.right
-        drawn.add_column(heading, justify="right" if right else "left", overflow="fold")
+    widths = fitting([table.headings, *table.rows], console.width)
+    for heading, width in zip(table.headings, widths, strict=True):
+        # What does not fit is cut: a row stays a line, and --json has the whole.
+        drawn.add_column(
+            heading,
+            justify="right" if heading in table.right else "left",
+            overflow="ellipsis",
+            no_wrap=True,
+            max_width=width,
+        )
     for row in table.rows:
         drawn.add_row(*(Text(printable(cell)) for cell in row))
     console.print(drawn)
+
+
+def fitting(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Widths of columns that fit: the widest is cut first."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = width - _BETWEEN * len(widths)
+    while sum(widths) > room and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
 
 
 def _print_plain(table: Table) -> None:
@@ -207,10 +227,10 @@ def _print_sheet(sheet: Sheet) -> None:
     for title, rows in sheet.sections:
         console.print()
         if title:
-            console.print(Text(f"{title}:", "bold cyan"), "")
+            console.print(Text(f"{title}:", "bold cyan"))
         for name, value in rows:
-            line = Text(f"  {name + ':':{width}} ", "dim")
-            console.print(line.append(printable(value), "default"), soft_wrap=True)
+            line = Text.assemble((f"  {name + ':':{width}} ", "dim"), printable(value))
+            console.print(line, soft_wrap=True)
 
 
 def _print_sheet_plain(sheet: Sheet, width: int) -> None:

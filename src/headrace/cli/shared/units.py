@@ -22,6 +22,7 @@ __all__ = [
     "ago",
     "bytes_text",
     "count_text",
+    "counted",
     "duration_text",
     "moment_of",
     "parse_duration",
@@ -115,10 +116,17 @@ def count_text(count: float) -> str:
     return "unlimited" if count < 0 else f"{count:,.0f}"
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 message``, ``2 messages``."""
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
 def duration_text(seconds: float) -> str:
     """``2d3h``, ``1m30s``, ``1.50s``, ``250ms``; two units at most."""
     if seconds < 0:
         return "never"
+    if seconds == 0:
+        return "0s"
     if seconds < 1:
         return f"{seconds * 1000:.3g}ms" if seconds >= 0.001 else f"{seconds * 1e6:.3g}µs"
     if seconds < 60:
@@ -136,7 +144,7 @@ def ago(text: str | None, now: datetime) -> str:
     """How long ago an RFC 3339 time was: ``1m30s``; ``never`` for the zero time or none."""
     if not text or text.startswith("0001-"):
         return "never"
-    return duration_text(max(0.0, (now - moment_of(text)).total_seconds()))
+    return duration_text(max(0, round((now - moment_of(text)).total_seconds())))
 
 
 def moment_of(text: str) -> datetime:

@@ -8,6 +8,7 @@ import click
 
 from ...api.base import to_wire
 from ...api.streams import StreamConfig, StreamInfo
+from ..shared.configuration import metadata_text
 from ..shared.names import STREAM
 from ..shared.output import Sheet, Table
 from ..shared.units import ago, bytes_text, count_text, duration_text
@@ -96,7 +97,7 @@ def _origin(config: StreamConfig) -> list[tuple[str, object]]:
         ("Replicas", config.num_replicas),
         ("Storage", config.storage),
         ("Compression", config.compression if config.compression != "none" else ""),
-        ("Metadata", ", ".join(f"{key}={value}" for key, value in config.metadata.items())),
+        ("Metadata", metadata_text(config.metadata)),
     ]
 
 

@@ -6,7 +6,7 @@ import click
 
 from ..shared.asking import may_go_on
 from ..shared.names import STREAM
-from ..shared.units import bytes_text, count_text
+from ..shared.units import bytes_text, counted
 from ..shared.verbs import Session, online
 
 __all__ = ["purge", "rm", "rmm", "seal"]
@@ -18,8 +18,8 @@ async def rm(session: Session, stream: str, force: bool, dry_run: bool) -> None:
     info = await (await session.js.stream(stream)).info()
     state = info.state
     what = (
-        f"delete stream {stream} with {count_text(state.messages)} messages "
-        f"({bytes_text(state.bytes)}) and {state.consumer_count} consumers"
+        f"delete stream {stream} with {counted(state.messages, 'message')} "
+        f"({bytes_text(state.bytes)}) and {counted(state.consumer_count, 'consumer')}"
     )
     if may_go_on(session.output, what, force=force, dry_run=dry_run):
         await session.js.delete_stream(stream)
@@ -53,11 +53,12 @@ async def purge(
     what += f", below sequence {seq:,}" if seq else ""
     what += f", but the newest {keep:,}" if keep else ""
     if not (seq or keep):
-        what = what.replace("messages", f"{count:,} messages", 1)
+        what = what.replace("messages", counted(count, "message"), 1)
     if may_go_on(session.output, what, force=force, dry_run=dry_run):
         purged = await found.purge(subject=subject, below=seq or 0, keep=keep or 0)
         session.output.show(
-            {"stream": stream, "purged": purged}, f"removed {purged:,} messages of stream {stream}"
+            {"stream": stream, "purged": purged},
+            f"removed {counted(purged, 'message')} of stream {stream}",
         )
 
 
