@@ -64,6 +64,13 @@ def test_a_stream_confirms_and_is_read_from_anywhere(at_server: Run, js: sync.Je
     assert lines[0].startswith("[#1] Received on 'orders.1', stream ORDERS, sequence 1, 20")
 
 
+def test_reading_a_stream_leaves_no_consumer(at_server: Run, js: sync.JetStream) -> None:
+    stream = js.create_stream(name="ORDERS", subjects=["orders.>"])
+    js.publish("orders.1", b"1")
+    assert at_server("sub", "orders.>", "--all", "--count", "1").status == 0
+    assert list(stream.consumer_names()) == []
+
+
 def test_publishing_where_no_stream_listens_is_an_error(at_server: Run) -> None:
     done = at_server("pub", "nobody", "x", "--jetstream", "--timeout", "1s")
     assert done.status == 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
 from datetime import datetime
 from itertools import count as counted
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ import click
 
 from ...api.consumers import ConsumerConfig
 from ...api.times import format_time
+from ...errors import HeadraceError
 from ..shared.arrivals import Arrivals
 from ..shared.errors import Failure
 from ..shared.messages import document, text, time_of
@@ -137,8 +139,9 @@ async def sub(
     if stream or begins:
         stream = stream or await _stream_of(session, subjects[0])
         session.output.note(f"reading {words} of stream {stream}; Ctrl-C ends it")
-        messages = _stored(session, stream, subjects, starts, headers_only)
-        await _each(messages, show.stored, count, wait)
+        reading = _stored(session, stream, subjects, starts, headers_only)
+        async with aclosing(reading) as messages:
+            await _each(messages, show.stored, count, wait)
         return
     arrivals = Arrivals()
     for each in subjects:
@@ -181,12 +184,16 @@ async def _stored(
     subjects: tuple[str, ...],
     starts: dict[str, Any],
     headers_only: bool,
-) -> AsyncIterator[JetStreamMessage]:
+) -> AsyncGenerator[JetStreamMessage, None]:
     config = ConsumerConfig(filter_subjects=subjects, headers_only=headers_only, **start_of(starts))
     ordered = await session.js.ordered_consumer(stream, config)
-    async with ordered.consume() as messages:
-        async for message in messages:
-            yield message
+    try:
+        async with ordered.consume() as messages:
+            async for message in messages:
+                yield message
+    finally:
+        with suppress(HeadraceError):  # the server removes it by itself, when it is not used
+            await ordered.delete()
 
 
 def start_of(starts: dict[str, Any]) -> dict[str, Any]:

@@ -71,6 +71,8 @@ async def events(
         session.output.line(document, printable(f"[{when}] {sentence(document)}"))
         sys.stdout.flush()
         shown += 1
+    if arrivals.dropped:
+        session.output.note(f"{arrivals.dropped:,} events came too fast to be shown, and are lost")
 
 
 async def _is_system(session: Session) -> bool:

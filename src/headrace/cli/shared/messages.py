@@ -90,6 +90,8 @@ def payload_of(body: str | None) -> bytes:
     """The body that was typed; without one, or with ``-``, standard input."""
     if body is not None and body != "-":
         return body.encode()
+    if sys.stdin.isatty():
+        print("reading standard input; Ctrl-D ends it", file=sys.stderr, flush=True)
     return sys.stdin.buffer.read()
 
 
