@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 import headrace
-from headrace import BucketNotFoundError, ConsumerNotFoundError, ErrorCode, StreamNotFoundError
+from headrace import (
+    BucketNotFoundError,
+    ConsumerNotFoundError,
+    ErrorCode,
+    NoRespondersError,
+    StreamNotFoundError,
+)
 from headrace.api.errors import Errors, ErrorSpec
-from headrace.client import JetStream, Stream
+from headrace.client import Connection, JetStream, Stream
 
 Call = Callable[[JetStream, str], Awaitable[Any]]
 
@@ -73,9 +79,33 @@ async def test_a_bucket_that_was_deleted(js: JetStream) -> None:
     await js.delete_key_value("GONE")
     objects = await js.create_object_store("GONE", storage="memory")
     await js.delete_object_store("GONE")
-    for ask in (kv.info, kv.status, objects.status):
+    asked: list[Callable[[], Awaitable[Any]]] = [
+        kv.info,
+        kv.status,
+        lambda: kv.get("a"),
+        lambda: kv.get("a", revision=1),
+        kv.keys,
+        lambda: kv.history("a"),
+        kv.watch,
+        objects.status,
+        lambda: objects.get("a"),
+        lambda: objects.info("a"),
+    ]
+    for ask in asked:
         with pytest.raises(BucketNotFoundError, match="'GONE'"):
             await ask()
+
+
+@pytest.mark.peer
+async def test_a_publish_that_no_stream_takes_fails_after_one_question(
+    connection: Connection, js: JetStream
+) -> None:
+    """A server that runs alone elects nobody, so there is nothing to wait for."""
+    before = connection.stats().requests
+    with pytest.raises(NoRespondersError, match=r"no stream has the subject 'nobody\.has\.this'"):
+        await js.publish("nobody.has.this", b"x", delivery_timeout=60)
+    assert connection.stats().requests - before == 2  # the publish, and who has the subject
+    assert connection.stats().leader_waits == 0
 
 
 def test_every_error_has_a_name() -> None:

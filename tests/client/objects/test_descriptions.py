@@ -31,7 +31,7 @@ class Busy:
         self.info = ServerInfo()
         self.nuid = Nuid()
         self.loop = asyncio.get_running_loop()
-        self.waits = self.trace = None
+        self.waits = self.trace = self.spans = None
         self.timeout = self.delivery_timeout = 1.0
 
     async def get_last_message(self, subject: str) -> Any:

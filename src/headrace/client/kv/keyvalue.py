@@ -107,7 +107,7 @@ class KeyValue:
     # Reading
 
     async def get(self, key: str, *, revision: int = 0) -> Entry:
-        """The value of ``key`` now, or at a revision. Raises KeyNotFoundError."""
+        """The value of ``key`` now, or at a revision. Raises KeyNotFoundError, BucketNotFoundError."""
         entry = await self._last(key, revision)
         if entry is None or entry.operation != "put":
             raise KeyNotFoundError(self.bucket, key, entry)
@@ -118,7 +118,8 @@ class KeyValue:
         subject = self._subject(key)
         stream = self._stream
         asking = stream.get_message(revision) if revision else stream.get_last_message(subject)
-        message = await if_found(asking)
+        with known_bucket(self.bucket):
+            message = await if_found(asking)
         return self._entry(message) if message is not None and message.subject == subject else None
 
     async def keys(self, *patterns: str) -> list[str]:
@@ -164,18 +165,19 @@ class KeyValue:
                 "a watch begins with the history, with a revision, or with what changes: give one"
             )
         filters = tuple(self._prefix + _checked(_PATTERN, "key pattern", p) for p in patterns)
-        ordered = await self._stream.ordered_consumer(
-            filter_subjects=filters or (self._prefix + ">",),
-            deliver_policy="by_start_sequence"
-            if from_revision
-            else "all"
-            if history
-            else "new"
-            if updates_only
-            else "last_per_subject",
-            opt_start_seq=from_revision,
-            headers_only=headers_only,
-        )
+        with known_bucket(self.bucket):
+            ordered = await self._stream.ordered_consumer(
+                filter_subjects=filters or (self._prefix + ">",),
+                deliver_policy="by_start_sequence"
+                if from_revision
+                else "all"
+                if history
+                else "new"
+                if updates_only
+                else "last_per_subject",
+                opt_start_seq=from_revision,
+                headers_only=headers_only,
+            )
         return await Watch._begin(
             ordered,
             self._delivered,

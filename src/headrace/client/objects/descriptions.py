@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from ...api.errors import Errors
 from ...api.names import ROLLUP
 from ...errors import DisconnectedError, HeadraceError, JetStreamApiError, TimeoutError_
+from ..jetstream.configuration import known_bucket
 from ..jetstream.stored_message import if_found
 from ..publish.awaited import change_id, publish_awaited
 from .document import decode_info, encode_info
@@ -84,7 +85,8 @@ class Descriptions:
 
     async def last(self, name: str) -> ObjectInfo | None:
         """The newest description, of a deleted object too, or None."""
-        message = await if_found(self._stream.get_last_message(meta_subject(self.bucket, name)))
+        with known_bucket(self.bucket):
+            message = await if_found(self._stream.get_last_message(meta_subject(self.bucket, name)))
         if message is None:
             return None
         return decode_info(self.bucket, message.payload, message.sequence, message.timestamp_ns)
