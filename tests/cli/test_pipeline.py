@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +70,17 @@ def test_mistakes_are_told_as_compilers_do(file: Path, capsys: pytest.CaptureFix
     assert main(["pipeline", "run", str(file)]) == 1, "before Spark is started"
 
 
+def test_neither_validate_nor_status_imports_spark(file: Path) -> None:
+    program = (
+        "import sys; from headrace.cli import main\n"
+        "for verb in ('validate', 'status'): assert main(['pipeline', verb, sys.argv[1]]) == 0\n"
+        "assert not [m for m in sys.modules if m.split('.')[0] in ('pyspark', 'py4j', 'pyarrow', 'pandas')]"
+    )
+    command = [sys.executable, "-c", program, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_status_for_people_and_for_programs(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pipeline", "status", str(file)]) == 0
     assert "out      1      –  ORDERS 0 of 1        1     0" in capsys.readouterr().out
@@ -84,7 +97,7 @@ def test_a_reset_says_what_it_does(file: Path, capsys: pytest.CaptureFixture[str
     assert main([*command, "--force"]) == 0
     said = "out: generation 1 begins orders at sequence 1; nothing was run before\n"
     assert capsys.readouterr().out == said
-    assert main(["pipeline", "reset", str(file), "--to", "never", "--force"]) == 2
+    assert main(["pipeline", "reset", str(file), "--to", "never", "--force"]) == 1
     assert "'never' is no place in a stream" in capsys.readouterr().err
 
 

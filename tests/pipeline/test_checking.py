@@ -55,6 +55,43 @@ def test_a_server_that_is_not_there_is_told(write: Write, free_port: int) -> Non
     assert "Connection refused" in problems[0].text
 
 
+def with_sink(url: str, stream: str, *lines: str) -> str:
+    sink = [f'servers = "{url}"', f'stream = "{stream}"', *lines]
+    more = "\n".join(
+        ["[sinks.copies]", 'from = "orders"', 'format = "jetstream"', "[sinks.copies.options]"]
+    )
+    text = TWO.format(stream=stream, servers=url, other=stream)
+    return "\n".join([text, more, *sink, ""])
+
+
+def test_options_of_a_sink_are_checked_in_their_lines(write: Write, url: str, stream: str) -> None:
+    def told(*lines: str) -> str:
+        (problem,) = check_options(read(write(with_sink(url, stream, *lines))))
+        return f"{problem.place.line}: {problem.text}"
+
+    assert told('delivry = "dedupe"').startswith(
+        "22: unknown option 'delivry'; did you mean 'delivery'?"
+    )
+    assert told('delivery = "exactlyOnce"').startswith(
+        "16: delivery=exactlyOnce needs the option 'sinkId'"
+    )
+    assert told('subject = "a.*"').startswith("22: option 'subject' is 'a.*'; accepted: a subject")
+
+
+def test_a_stream_that_cannot_be_written_to_as_declared_is_told(
+    write: Write, url: str, stream: str
+) -> None:
+    fine, found = check(read(write(with_sink(url, stream, f'subject = "{stream}.{{id}}"'))))
+    assert fine == []
+    assert found[-1] == f"stream {stream} takes the rows of copies"
+    (elsewhere,), _ = check(read(write(with_sink(url, stream, 'subject = "elsewhere"'))))
+    assert "has no subject 'elsewhere'" in elsewhere.text
+    exactly = with_sink(url, stream, 'delivery = "exactlyOnce"', 'sinkId = "copies"')
+    (atomic,), _ = check(read(write(exactly)))
+    assert atomic.place.line == 16
+    assert "allow_atomic" in atomic.text
+
+
 SERVERS = [pytest.param("nats_server", marks=pytest.mark.peer), "headrace_server"]
 
 

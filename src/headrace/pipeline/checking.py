@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..errors import AuthorizationError, ConfigurationError, HeadraceError
 from ..spark.control import Control
 from ..spark.link import Link
 from ..spark.options import Connection, SourceOptions, parse_options
+from ..spark.sink.layout import Layout
+from ..spark.sink.options import SinkOptions, parse_sink_options
+from ..spark.sink.target import target_of
 from ..subjects import matches
-from .model import Declared, Source
+from .model import Declared, Sink, Source
 from .problems import Place, Problem
 
-__all__ = ["JETSTREAM", "check", "check_options", "source_options"]
+__all__ = ["JETSTREAM", "check", "check_options", "sink_options", "source_options"]
 
 JETSTREAM: Final = "jetstream"
 CONNECT_S: Final = 0.7
@@ -25,20 +28,31 @@ CONNECT_S: Final = 0.7
 _QUOTED: Final = re.compile(r"option '([^']+)'|'([^']+)'")
 _WHO: Final = re.compile(r"^jetstream (?:source|sink): ")
 _USER_INFO: Final = "$SYS.REQ.USER.INFO"
+_NO_COLUMNS: Final = Layout("raw", -1, -1, -1, -1, -1, (), ())
+"""The columns of a sink's rows, which only Spark knows."""
 
 
-class Options:
-    """The lines of options, for problems that a parser has found in them."""
+@dataclass(frozen=True)
+class Use:
+    """A source or a sink that uses a server.
 
-    def __init__(self, lines: Mapping[str, Place], place: Place) -> None:
-        self._lines = {name.lower(): at for name, at in lines.items()}
-        self._place = place
+    Attributes:
+        lines, place: where its options stand, and itself.
+        what: for instance ``reading ORDERS``.
+        publishes: subjects that it must be allowed to publish to.
+        look: asks the server about its streams. Returns sentences; raises HeadraceError.
+    """
+
+    connection: Connection
+    lines: Mapping[str, Place]
+    place: Place
+    what: str
+    publishes: tuple[str, ...]
+    look: Callable[[Link], list[str]]
 
     def problem(self, text: str) -> Problem:
         """The problem, in the line of the option that its text names."""
-        found = _QUOTED.search(text)
-        name = (found[1] or found[2]).lower() if found else ""
-        return Problem(self._lines.get(name, self._place), _WHO.sub("", text))
+        return _problem(self.lines, self.place, text)
 
 
 def check(declared: Declared) -> tuple[list[Problem], list[str]]:
@@ -47,22 +61,21 @@ def check(declared: Declared) -> tuple[list[Problem], list[str]]:
     if problems:
         return problems, []
     found: list[str] = []
-    for connection, sources in _by_connection(declared).items():
-        said, fine = _check_server(connection, sources)
+    for connection, uses in _by_connection(declared).items():
+        said, fine = _check_server(connection, uses)
         problems += said
         found += fine
     return problems, found
 
 
 def check_options(declared: Declared) -> list[Problem]:
-    """The options of our own sources."""
+    """The options of our own sources and sinks."""
     problems = []
-    for source in declared.sources.values():
-        if source.format == JETSTREAM:
-            try:
-                source_options(source)
-            except ConfigurationError as error:
-                problems.append(Options(source.lines, source.place).problem(str(error)))
+    for each in _ours(declared):
+        try:
+            _use_of(each)
+        except ConfigurationError as error:
+            problems.append(_problem(each.lines, each.place, str(error)))
     return problems
 
 
@@ -71,50 +84,91 @@ def source_options(source: Source) -> SourceOptions:
     return parse_options(source.options, streaming=source.streaming)
 
 
-def _by_connection(
-    declared: Declared,
-) -> dict[Connection, list[tuple[Source, SourceOptions]]]:
-    """The jetstream sources of each server."""
-    grouped: dict[Connection, list[tuple[Source, SourceOptions]]] = {}
-    for source in declared.sources.values():
-        if source.format == JETSTREAM:
-            options = source_options(source)
-            grouped.setdefault(options.connection, []).append((source, options))
+def sink_options(sink: Sink) -> SinkOptions:
+    """The parsed options of a jetstream sink. Raises ConfigurationError."""
+    return parse_sink_options(sink.options, streaming=True)
+
+
+def _problem(lines: Mapping[str, Place], place: Place, text: str) -> Problem:
+    found = _QUOTED.search(text)
+    name = (found[1] or found[2]).lower() if found else ""
+    at = {option.lower(): line for option, line in lines.items()}.get(name, place)
+    return Problem(at, _WHO.sub("", text))
+
+
+def _by_connection(declared: Declared) -> dict[Connection, list[Use]]:
+    """What uses each server."""
+    grouped: dict[Connection, list[Use]] = {}
+    for each in _ours(declared):
+        use = _use_of(each)
+        grouped.setdefault(use.connection, []).append(use)
     return grouped
 
 
-def _check_server(
-    connection: Connection, sources: list[tuple[Source, SourceOptions]]
-) -> tuple[list[Problem], list[str]]:
+def _ours(declared: Declared) -> list[Source | Sink]:
+    """The sources and sinks that are streams."""
+    parts: list[Source | Sink] = [*declared.sources.values(), *declared.sinks.values()]
+    return [each for each in parts if each.format == JETSTREAM]
+
+
+def _use_of(each: Source | Sink) -> Use:
+    return _reading(each) if isinstance(each, Source) else _writing(each)
+
+
+def _reading(source: Source) -> Use:
+    options = source_options(source)
+
+    def look(link: Link) -> list[str]:
+        found = []
+        for stream in options.streams:
+            state = Control(link, stream).stream_info().state
+            found.append(f"stream {stream} has {state.messages:,} messages")
+        return found
+
+    what = f"reading {', '.join(options.streams)}"
+    needed = tuple(_needed(options))
+    return Use(options.connection, source.lines, source.place, what, needed, look)
+
+
+def _writing(sink: Sink) -> Use:
+    options = sink_options(sink)
+    needed = [f"{options.connection.api_prefix}.STREAM.INFO.{options.stream}"]
+    if options.subject is not None:
+        needed.append(options.subject.example())
+    if options.delivery == "exactlyonce":
+        needed.append(f"{options.marker_prefix}.{options.sink_id}.0")
+
+    def look(link: Link) -> list[str]:
+        target_of(link, options, _NO_COLUMNS)
+        return [f"stream {options.stream} takes the rows of {sink.name}"]
+
+    what = f"writing to {options.stream}"
+    return Use(options.connection, sink.lines, sink.place, what, tuple(needed), look)
+
+
+def _check_server(connection: Connection, uses: list[Use]) -> tuple[list[Problem], list[str]]:
     quick = replace(connection, connect_timeout_s=CONNECT_S, request_timeout_s=CONNECT_S)
-    first = sources[0][0]
     try:
         link = Link.open(quick)
     except HeadraceError as error:
-        return [Problem(first.place, str(error))], []
-    try:
-        may_publish = _permissions(link)
-    except AuthorizationError:
-        may_publish = None  # it may not even ask; what follows shows the rest
-        link = Link.open(quick)
+        return [uses[0].problem(str(error))], []
     problems: list[Problem] = []
     found: list[str] = []
     try:
-        for source, options in sources:
-            refused = [
-                subject
-                for subject in _needed(options)
-                if may_publish is not None and not may_publish(subject)
-            ]
+        try:
+            may_publish = _permissions(link)
+        except AuthorizationError:
+            may_publish = None  # it may not even ask; what follows shows the rest
+            link = Link.open(quick)
+        for use in uses:
+            refused = [each for each in use.publishes if may_publish and not may_publish(each)]
             if refused:
-                problems.append(Problem(source.place, _refusal(options, refused)))
+                problems.append(Problem(use.place, _refusal(use, refused)))
                 continue
             try:
-                for stream in options.streams:
-                    state = Control(link, stream).stream_info().state
-                    found.append(f"stream {stream} has {state.messages:,} messages")
+                found += use.look(link)
             except HeadraceError as error:
-                problems.append(Options(source.lines, source.place).problem(str(error)))
+                problems.append(use.problem(str(error)))
                 if link.closed:
                     break
     finally:
@@ -122,11 +176,10 @@ def _check_server(
     return problems, found
 
 
-def _refusal(options: SourceOptions, refused: list[str]) -> str:
-    user = options.connection.user
+def _refusal(use: Use, refused: list[str]) -> str:
+    user = use.connection.user
     who = f"user {user!r}" if user else "this user"
-    streams = ", ".join(options.streams)
-    return f"{who} may not publish to {', '.join(refused)}, which reading {streams} needs"
+    return f"{who} may not publish to {', '.join(refused)}, which {use.what} needs"
 
 
 def _needed(options: SourceOptions) -> Iterator[str]:
@@ -149,7 +202,8 @@ class _Rights:
         self._deny: list[str] = raw.get("deny") or []
 
     def __call__(self, subject: str) -> bool:
-        return (self._allow is None or _any(self._allow, subject)) and not _any(self._deny, subject)
+        allowed = self._allow is None or _any(self._allow, subject)
+        return allowed and not _any(self._deny, subject)
 
 
 def _any(patterns: Iterable[str], subject: str) -> bool:
@@ -157,7 +211,11 @@ def _any(patterns: Iterable[str], subject: str) -> bool:
 
 
 def _permissions(link: Link) -> _Rights | None:
-    """What the user may publish to; None where the server does not tell."""
+    """What the user may publish to; None where the server does not tell.
+
+    Raises:
+        AuthorizationError: the user may not ask; the link is closed.
+    """
     try:
         answer = json.loads(link.request(_USER_INFO).payload)
     except AuthorizationError:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigurationError
+from .checking import JETSTREAM
 from .checkpoints import Start
 from .frames import FILE_FORMATS, Frames, loaded, options_of_sink
 from .model import Declared, Sink
@@ -44,6 +45,8 @@ def replay(
     bounds = {each.name: _bounds(begin, end) for each in streams_of(declared, sink)}
     frame = Frames(spark, declared, sink.name, bounds=bounds).of_sink(sink)
     options = options_of_sink(declared, into, f"-{name}")
+    if into.format == JETSTREAM and "sinkid" in {each.lower() for each in options}:
+        options["batchId"] = "0"  # a replay is one batch, and again the same one if it was killed
     try:
         if into.function is not None:
             loaded(into.function)(frame, 0)
