@@ -17,9 +17,9 @@ import pytest
 import peers
 from headrace import sync
 from headrace.api.streams import SubjectTransformConfig
-from headrace.cli import group_text, main
+from headrace.cli import main
 from headrace.cli.group_arguments import mapping, partitioning_filter, ranges
-from headrace.groups import ElasticGroup, MemberMapping, PartitioningFilter
+from headrace.groups import MemberMapping, PartitioningFilter
 from waiting import until_here
 
 
@@ -341,16 +341,3 @@ def test_filters_and_mappings_are_read() -> None:
     assert mapping("m-1:7,0-2") == MemberMapping("m-1", (7, 0, 1, 2))
     assert ranges((7, 0, 2, 1)) == "0-2,7"
     assert ranges(()) == ""
-
-
-def test_a_table_is_cut_to_the_terminal() -> None:
-    rows = [group_text.headings(), group_text.row(ElasticGroup("S", "g", 3, members=("m",)))]
-    whole = group_text.table(rows)
-    assert whole == [
-        "GROUP  PARTITIONS  LAYOUT         FILTERS  MEMBERS",
-        "g      3           interoperable  -        m",
-    ]
-    narrow = group_text.table([*rows, ("n" * 60, "1", "interoperable", "f" * 90, "m" * 200)], 80)
-    assert all(len(line) <= 80 for line in narrow)
-    assert narrow[2].endswith("…")
-    assert group_text.table([("a" * 300, "b")], 10)[0].startswith("aaaaaaa…")

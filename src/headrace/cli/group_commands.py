@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import shutil
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
@@ -27,6 +26,7 @@ from . import group_text
 from .group_arguments import ranges
 from .shared.asking import ask
 from .shared.errors import Failure
+from .shared.output import Table
 from .shared.verbs import Session
 
 __all__ = [
@@ -81,13 +81,14 @@ def _records(js: JetStream, args: Args) -> Records[Any]:
     return Records(js, StaticGroup if args.kind == "static" else ElasticGroup)
 
 
-def _show(args: Args, found: Any, lines: Sequence[str]) -> int:
-    args.output.show(found, "\n".join(lines))
+def _show(args: Args, found: Any, *texts: str | Table) -> int:
+    args.output.show(found, *texts)
     return 0
 
 
-def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+def _table(rows: Sequence[Sequence[str]], empty: str) -> Table:
+    """The first row has the headings."""
+    return Table(rows[0], list(rows[1:]), empty=empty)
 
 
 # Looking
@@ -98,8 +99,8 @@ async def ls(js: JetStream, args: Args) -> int:
     if not found.groups and not found.damaged:
         await _check_stream(js, args.stream)
     rows = [group_text.headings(), *map(group_text.row, found.groups)]
-    lines = group_text.table(rows, _width()) if found.groups else [f"no {args.kind} groups"]
-    _show(args, [group_text.document(each) for each in found.groups], lines)
+    documents = [group_text.document(each) for each in found.groups]
+    _show(args, documents, _table(rows, f"no {args.kind} groups"))
     for error in found.damaged.values():
         print(f"headrace group: {error}", file=sys.stderr)
     return 1 if found.damaged else 0
@@ -128,8 +129,7 @@ async def info(js: JetStream, args: Args) -> int:
         state = "active" if each["is_active"] else "inactive"
         numbers = tuple(each["partitions"])
         rows.append((each["member"], state, str(len(numbers)), ranges(numbers) or "-"))
-    members = group_text.table(rows, _width()) if len(rows) > 1 else ["no members"]
-    return _show(args, found, [*group_text.lines(group), "", *members])
+    return _show(args, found, *group_text.lines(group), "", _table(rows, "no members"))
 
 
 async def member_info(js: JetStream, args: Args) -> int:
@@ -170,7 +170,7 @@ async def member_info(js: JetStream, args: Args) -> int:
         rows.append((str(each["consumer"]), pinned, *counts))
     state = "active" if active else "not active"
     head = f"member {args.member} is {state}, partitions: {ranges(numbers) or 'none'}"
-    return _show(args, found, [head, "", *group_text.table(rows, _width())])
+    return _show(args, found, head, "", _table(rows, "no consumers"))
 
 
 def _pinned(info: Any) -> str:
@@ -182,7 +182,7 @@ def _pinned(info: Any) -> str:
 
 
 def _changed(args: Args, group: Group, what: str) -> int:
-    return _show(args, group_text.document(group), [what, *group_text.lines(group)[1:]])
+    return _show(args, group_text.document(group), what, *group_text.lines(group)[1:])
 
 
 async def create_static(js: JetStream, args: Args) -> int:
@@ -219,12 +219,12 @@ async def delete(js: JetStream, args: Args) -> int:
     if not _may_go_on(args, f"Delete {what} with {also}?"):
         return 0
     await _verbs(args).delete(js, args.stream, args.group)
-    return _show(args, {"deleted": args.group}, [f"deleted {what}"])
+    return _show(args, {"deleted": args.group}, f"deleted {what}")
 
 
 async def step_down(js: JetStream, args: Args) -> int:
     await _verbs(args).step_down(js, args.stream, args.group, args.member)
-    return _show(args, {"stepped_down": args.member}, [f"{args.member} was told to step down"])
+    return _show(args, {"stepped_down": args.member}, f"{args.member} was told to step down")
 
 
 async def add(js: JetStream, args: Args) -> int:
@@ -251,10 +251,8 @@ async def delete_mapping(js: JetStream, args: Args) -> int:
 
 def _membership(args: Args, group: ElasticGroup) -> int:
     rows = [(name, ranges(numbers) or "-") for name, numbers in group.assignment().items()]
-    lines = (
-        group_text.table([("MEMBER", "PARTITIONS"), *rows], _width()) if rows else ["no members"]
-    )
-    return _show(args, group_text.document(group), lines)
+    table = _table([("MEMBER", "PARTITIONS"), *rows], "no members")
+    return _show(args, group_text.document(group), table)
 
 
 def _may_go_on(args: Args, question: str) -> bool:

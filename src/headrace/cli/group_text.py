@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..groups import ElasticGroup, StaticGroup
 from ..groups.consumers import consumers_of, stream_of
 from .group_arguments import filter_text, mapping_text
 
-__all__ = ["document", "headings", "lines", "row", "table"]
+__all__ = ["document", "headings", "lines", "row"]
 
 Group = StaticGroup | ElasticGroup
 
@@ -80,23 +79,6 @@ def row(group: Group) -> tuple[str, ...]:
         members = " ".join(sorted(set(group.members)))
     filters = " ".join(_filters(group))
     return (group.name, str(group.max_members), group.layout, filters or "-", members or "-")
-
-
-def table(rows: Iterable[Sequence[str]], width: int = 0) -> list[str]:
-    """Rows in columns. With a ``width`` what does not fit is cut, the longest column first."""
-    cells = [[*each] for each in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    room = width - 2 * (len(widths) - 1)
-    while width and sum(widths) > room and max(widths) > 8:
-        widths[widths.index(max(widths))] -= 1
-    return [
-        "  ".join(_cut(cell, to).ljust(to) for cell, to in zip(each, widths, strict=True)).rstrip()
-        for each in cells
-    ]
-
-
-def _cut(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else cell[: width - 1] + "…"
 
 
 def _filters(group: Group) -> list[str]:

@@ -18,7 +18,7 @@ from ..jobs.client import JobsClient
 from ..jobs.config import Config, load_config
 from . import loop_factory
 from .shared.asking import ask
-from .shared.output import Output
+from .shared.output import Output, Table
 from .shared.verbs import Declare
 
 Args = SimpleNamespace
@@ -134,9 +134,10 @@ def speak(carry_out: Call, args: Args) -> int:
     admin_token = os.environ.get("HEADRACE_JOBS_ADMIN_TOKEN")
     with JobsClient(args.url, admin_token=admin_token) as client:
         answer = carry_out(client, args)
-    if isinstance(answer, str | list):
-        lines = [answer] if isinstance(answer, str) else map(str, answer)
-        args.output.show(answer, *lines)
+    if isinstance(answer, str | Table):
+        args.output.show(answer, answer)
+    elif isinstance(answer, list):
+        args.output.show(answer, *map(str, answer))
     else:
         form = args.output.form
         Output("json" if form == "text" else form).show(answer)
@@ -147,18 +148,18 @@ def _status(client: JobsClient, args: Args) -> Any:
     status = client.status()
     if args.json:
         return status
-    lines = [
-        f"{'CONSUMER':40} {'TYPE':5} {'QUEUED':>9} {'INFLIGHT':>9} {'DELIVERED':>10} {'DEAD':>7}"
-    ]
+    numbers = ("QUEUED", "INFLIGHT", "DELIVERED", "DEAD")
+    table = Table(
+        ("CONSUMER", "TYPE", *numbers, "STATE"),
+        right=frozenset(numbers),
+        empty="no consumers; `headrace jobs consumer CHANNEL NAME` creates one",
+    )
     for one in status["consumers"]:
-        counts = one["jobs"]
-        note = " paused" if one["paused"] else ""
-        note += f" disabled: {one['disabled_reason']}" if one["disabled_reason"] else ""
-        lines.append(
-            f"{one['channel'] + '/' + one['consumer']:40} {one['type']:5} {counts['QUEUED']:9} "
-            f"{counts['INFLIGHT']:9} {counts['DELIVERED']:10} {counts['DEAD']:7}{note}"
-        )
-    return lines
+        disabled = f"disabled: {one['disabled_reason']}" if one["disabled_reason"] else ""
+        state = " ".join(filter(None, ("paused" if one["paused"] else "", disabled)))
+        counts = (one["jobs"][each] for each in numbers)
+        table.add(f"{one['channel']}/{one['consumer']}", one["type"], *counts, state)
+    return table
 
 
 def _put_consumer(client: JobsClient, args: Args) -> Any:
@@ -197,10 +198,11 @@ def _dead(client: JobsClient, args: Args) -> Any:
     found = list(client.dead_jobs(args.channel, args.consumer))
     if args.json:
         return found
-    return [
-        f"{job['JobRequeueURL'].split('/')[-2]:>12} {job['StatusChangedAt']:30} {job['LastError']}"
-        for job in found
-    ] or ["no dead jobs"]
+    table = Table(("JOB", "SINCE", "LAST ERROR"), right=frozenset(("JOB",)), empty="no dead jobs")
+    for job in found:
+        number = job["JobRequeueURL"].split("/")[-2]
+        table.add(number, job["StatusChangedAt"], job["LastError"])
+    return table
 
 
 def _requeue(client: JobsClient, args: Args) -> Any:

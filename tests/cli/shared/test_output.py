@@ -9,7 +9,7 @@ import sys
 import pytest
 import yaml
 
-from headrace.cli.shared.output import Form, Output, Sheet, Table, printable
+from headrace.cli.shared.output import Form, Output, Sheet, Table, fitting, printable
 
 
 def table() -> Table:
@@ -89,3 +89,10 @@ def test_on_a_terminal_a_table_is_drawn_to_fit_it(colour: bool) -> None:
         assert 50 < max(map(len, lines)) <= 60
         assert "…" in text
         assert len([line for line in lines if "orders" in line or "word" in line]) == 1
+
+
+def test_the_widest_column_is_cut_first() -> None:
+    rows = [("NAME", "TEXT"), ("orders", "x" * 90), ("n" * 20, "y")]
+    assert fitting(rows, 200) == [20, 90]
+    assert fitting(rows, 60) == [20, 34]
+    assert fitting(rows, 10) == [8, 8]
