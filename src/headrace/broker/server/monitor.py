@@ -36,6 +36,12 @@ Query = Mapping[str, list[str]]
 Answer = tuple[int, Any]
 
 
+class _Text(str):
+    """A page that is no markup."""
+
+    __slots__ = ()
+
+
 class _QueryError(Exception):
     """A query parameter is not what it has to be; the text says which."""
 
@@ -106,6 +112,7 @@ class Monitor:
         self._pages: dict[str, Callable[[Query], Answer]] = {
             "/": self._index,
             "/healthz": self._healthz,
+            "/metrics": self._metrics,
             "/varz": lambda query: (200, varz(hub, self._process())),
             "/jsz": self._jsz,
             "/connz": self._connz,
@@ -178,7 +185,11 @@ class Monitor:
             status, document = page(parse_qs(url.query))
         except (_QueryError, ConfigurationError) as error:
             return _plain(400, f"{error}\n")
-        if isinstance(document, str):
+        if isinstance(document, _Text):
+            answer = _response(
+                status, document.encode(), "text/plain; version=0.0.4; charset=utf-8"
+            )
+        elif isinstance(document, str):
             answer = _response(status, document.encode(), "text/html; charset=utf-8")
         else:
             body = msgspec.json.format(msgspec.json.encode(document), indent=2)
@@ -200,6 +211,11 @@ class Monitor:
             details=_switch(query, "details"),
         )
         return healthz(self._hub, question)
+
+    def _metrics(self, query: Query) -> Answer:
+        from ..core.monitor.metrics import metrics  # a start needs it not yet
+
+        return 200, _Text(metrics(self._hub, self._process()))
 
     def _connz(self, query: Query) -> Answer:
         document = connz(

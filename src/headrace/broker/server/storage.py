@@ -63,11 +63,15 @@ class OpenStorage:
 
     def describe(self) -> dict[str, Any]:
         """What monitoring says of the store beside its numbers."""
+        if isinstance(self.storage, MemoryStorage):
+            return {}
+        timing = self.storage.timing()
         scrubbing = self.scrubbing
         if scrubbing is None:
-            return {}
+            return {**timing}
         state = scrubbing.state
         return {
+            **timing,
             "scrub": {
                 "passes": state.passes,
                 "begun": format_time(state.begun_ns) if state.begun_ns else "",
@@ -75,7 +79,7 @@ class OpenStorage:
                 "files": state.files,
                 "bytes": state.nbytes,
                 "damaged": state.damaged,
-            }
+            },
         }
 
     def begin_scrubbing(self, scrubbing: Scrubbing) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from ....clock import Clock
 from ....errors import StoreError, StoreFailedError, StoreFullError
 from ....limits import COMMIT_BATCH_BYTES_MAX
+from .durations import Durations
 from .writer import Work, Writer
 
 Done = Callable[[Exception | None], None]
@@ -65,6 +66,8 @@ class Committer:
         self._stopped = False
         self._refused: tuple[int, StoreError] | None = None
         self.failed: StoreFailedError | None = None
+        self.durations = Durations()
+        """How long commits took on the disk, that is, how long an acknowledgement waited for it."""
 
     def submit(self, item: Batch | Chore) -> None:
         """Hand over a batch or a chore; without a thread, or after its end, carry it out now."""
@@ -157,6 +160,7 @@ class Committer:
             epoch, error = self._refused
             if batches[0].epoch <= epoch:
                 return error
+        began_ns = self._clock.monotonic_ns()
         try:
             self._writer.commit([batch.work for batch in batches])
         except StoreFullError as full:
@@ -165,6 +169,7 @@ class Committer:
         except StoreFailedError as failed:
             self._fail(failed)
             return failed
+        self.durations.add(self._clock.monotonic_ns() - began_ns)
         return None
 
     def run_chore(self, chore: Chore) -> bool:

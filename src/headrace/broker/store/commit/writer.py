@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from ....errors import StoreFailedError
 from ..format.entries import MetaChange, SpareWrite
 from ..io.files import FileSystem, Handles, explain, is_full, write_all
+from .durations import Durations
 
 _FIRST_ALLOCATION: Final = 64 * 1024
 _GROWTH: Final = 4
@@ -67,7 +68,8 @@ class Writer:
     """Carries out work. Belongs to the commit thread.
 
     ``sync`` is whether a batch is synced before it counts as done. ``meta_log`` writes metadata.
-    ``in_place`` tells whether the store's directory is still where it was.
+    ``in_place`` tells whether the store's directory is still where it was. ``monotonic_ns`` measures how long
+    the disk takes to sync.
     """
 
     def __init__(
@@ -77,8 +79,12 @@ class Writer:
         meta_log: MetaWriter,
         in_place: Callable[[], bool] = lambda: True,
         handles: int = 256,
+        monotonic_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self.fs = fs
+        self._monotonic_ns = monotonic_ns
+        self.syncs = Durations()
+        """How long the disk took to sync the segments of a commit."""
         self._sync = sync
         self._meta = meta_log
         self._in_place = in_place
@@ -284,8 +290,10 @@ class Writer:
         path = ""
         try:
             if self._sync:
+                began_ns = self._monotonic_ns()
                 for path in touched:
                     self.fs.fdatasync(self.handles.get(path))
+                self.syncs.add(self._monotonic_ns() - began_ns)
             else:
                 self._unsynced.update(touched)
             for path in directories:

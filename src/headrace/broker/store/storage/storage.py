@@ -113,7 +113,9 @@ class FileStorage:
         in_use = bool(found.streams or found.nameless or found.barred)
         mend(opened, found.spares, self._found, in_use=in_use)
         self._journal = JournalWriter(fs, meta_directory, opened, self._salt)
-        self._writer = Writer(fs, sync_first, self._journal, self._lock.in_place, self._handles)
+        self._writer = Writer(
+            fs, sync_first, self._journal, self._lock.in_place, self._handles, clock.monotonic_ns
+        )
         self._spares = Spares(
             found.spares, self._directory_of, self._writer.stale_spares, self._salt
         )
@@ -160,6 +162,13 @@ class FileStorage:
     def failed(self) -> Exception | None:
         """The error after which nothing can be changed any more, or None."""
         return self._committer.failed
+
+    def timing(self) -> dict[str, dict[str, object]]:
+        """How long commits took, and the syncs in them: see ``Durations.describe``."""
+        return {
+            "commits": self._committer.durations.describe(),
+            "syncs": self._writer.syncs.describe(),
+        }
 
     @property
     def pending_bytes(self) -> int:

@@ -6,6 +6,7 @@ what they have marked. Nothing here waits, sleeps or reads a clock of its own.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any, Final
 
 from .....api.base import to_wire
@@ -152,17 +153,31 @@ class JetStream:
             "api": {"total": self._api.total, "errors": self._api.errors},
         }
 
-    def details(self, *, consumers: bool, config: bool) -> list[dict[str, Any]]:
-        """The streams for monitoring; ``config`` shows configurations, too."""
+    def details(
+        self,
+        *,
+        consumers: bool,
+        config: bool,
+        streams_max: int | None = None,
+        consumers_max: int = 0,
+    ) -> list[dict[str, Any]]:
+        """The streams for monitoring; ``config`` shows configurations, too.
+
+        With ``streams_max`` only so many streams, and of their consumers ``consumers_max`` together.
+        """
         found: list[dict[str, Any]] = []
-        for _, stream in sorted(self.registry.streams.items()):
+        for _, stream in islice(sorted(self.registry.streams.items()), streams_max):
             detail = {
                 **to_wire(stream_info(stream, self._context, listed=True)),
                 "name": stream.name,
             }
             detail.pop("domain", None)
             if consumers:
-                detail["consumer_detail"] = list(map(_consumer_detail, stream.consumers.values()))
+                shown = list(stream.consumers.values())
+                if streams_max is not None:
+                    shown = shown[: max(0, consumers_max)]
+                    consumers_max -= len(shown)
+                detail["consumer_detail"] = list(map(_consumer_detail, shown))
             if not config:
                 for document in (detail, *detail.get("consumer_detail", ())):
                     document.pop("config", None)
