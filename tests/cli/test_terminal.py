@@ -1,0 +1,83 @@
+"""Commands on a real terminal: pages, bars, pictures, colours, questions."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
+import peers
+from headrace import sync
+
+ROWS, COLUMNS = 30, 70
+
+
+def on_terminal(server: peers.ServerProcess, *words: str, typed: dict[str, str]) -> tuple[int, str]:
+    """Run a command; what is ``typed`` answers the texts it waits behind, in order. Status and screen."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    environ = {**os.environ, "TERM": "xterm", "NATS_URL": server.url}
+    environ.pop("COLUMNS", None)
+    environ.pop("NO_COLOR", None)
+    command = [sys.executable, "-m", "headrace", *words]
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ
+    ) as process:
+        os.close(theirs)
+        shown, waiting, seen = b"", list(typed.items()), 0
+        while True:
+            try:
+                part = os.read(ours, 65_536)
+            except OSError:  # the end of a terminal
+                break
+            shown += part
+            if waiting and waiting[0][0].encode() in shown[seen:]:
+                seen = len(shown)
+                os.write(ours, waiting.pop(0)[1].encode())
+        status = process.wait(20)
+    os.close(ours)
+    assert not waiting, shown
+    return status, shown.decode()
+
+
+def test_a_stream_is_viewed_a_page_at_a_time(
+    either_server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    js.create_stream(name="A", subjects=["a"], allow_direct=True)
+    for number in range(1, 8):
+        js.publish("a", b"message %d" % number)
+    typed = {"-- Enter: next page, q: end -- ": "\n", "q: end -- ": "q\n"}
+    status, shown = on_terminal(either_server, "stream", "view", "A", "3", typed=typed)
+    assert status == 0
+    assert "message 6" in shown
+    assert "message 7" not in shown
+
+
+def test_a_question_is_answered_on_the_terminal(
+    either_server: peers.ServerProcess, js: sync.JetStream
+) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    question = "Really delete stream A with 0 messages (0 B) and 0 consumers? [y/N] "
+    status, _ = on_terminal(either_server, "stream", "rm", "A", typed={question: "y\n"})
+    assert (status, list(js.stream_names())) == (0, [])
+
+
+def test_long_work_shows_a_bar(either_server: peers.ServerProcess, js: sync.JetStream) -> None:
+    status, shown = on_terminal(either_server, "bench", "pub", "a", "--msgs", "5000", typed={})
+    assert status == 0
+    assert "publishing" in shown
+    assert "5000/5000" in shown
+    assert "\x1b[1;36m" in shown  # the headings of the table
+
+
+def test_a_graph_is_a_picture(either_server: peers.ServerProcess, js: sync.JetStream) -> None:
+    js.create_stream(name="A", subjects=["a"])
+    words = ("stream", "graph", "A", "--interval", "1ms", "--count", "2")
+    status, shown = on_terminal(either_server, *words, typed={})
+    assert status == 0
+    assert shown.count("\x1b[H\x1b[2J") == 2
+    assert "▁▁" in shown
