@@ -38,6 +38,8 @@ def test_the_second_run_changes_nothing_and_another_configuration_is_refused(
     done = at_server("stream", "add", "A", "--subjects", "b")
     assert done.status == 1
     assert "headrace stream edit" in done.err
+    done = at_server("stream", "add", "B", "--subjects", "a")
+    assert (done.status, "headrace stream find --subject" in done.err) == (1, True)
 
 
 def test_a_stream_moves_by_its_configuration(

@@ -11,7 +11,14 @@ import pytest
 
 import peers
 from headrace.broker.core.peer import UNSAID, ConnectOptions, Peer
-from headrace.broker.server.connections.tracing import TRACE, quoted, trace_of, who
+from headrace.broker.server.connections.tracing import (
+    PAYLOAD_BYTES_SHOWN,
+    TRACE,
+    Trace,
+    quoted,
+    trace_of,
+    who,
+)
 from waiting import until_here
 
 SAID = (
@@ -76,6 +83,19 @@ def test_nothing_is_traced_unless_it_is_wanted(tmp_path: Path) -> None:
         assert trace_of(session) is not None  # type: ignore[arg-type]
     finally:
         logger.setLevel(before)
+
+
+def test_a_long_payload_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    session = SimpleNamespace(peer=Peer("::1", 5), options=UNSAID, client_id=3)
+    with caplog.at_level(TRACE, logger="headrace.broker.trace"):
+        trace = Trace(session)  # type: ignore[arg-type]
+        trace.heard(b"PUB a 5000\r\n" + b"x" * 2500)
+        assert caplog.messages == []  # it is not whole yet
+        trace.heard(b"x" * 2500 + b"\r\n")
+    assert caplog.messages == [
+        "::1:5 - cid:3 - <<- [PUB a 5000]",
+        f'::1:5 - cid:3 - <<- MSG_PAYLOAD: ["{"x" * PAYLOAD_BYTES_SHOWN}"...]',
+    ]
 
 
 def test_a_client_is_named_as_far_as_it_is_known() -> None:

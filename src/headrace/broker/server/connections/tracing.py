@@ -16,7 +16,7 @@ from ....wire.frames import BAD, CONNECT, ERR, INFO, MSG, OK, PING, PONG, PUB, S
 if TYPE_CHECKING:
     from ...core.net.session import Session
 
-__all__ = ["TRACE", "Trace", "quoted", "trace_of", "who"]
+__all__ = ["PAYLOAD_BYTES_SHOWN", "TRACE", "Trace", "quoted", "trace_of", "who"]
 
 TRACE: Final = 5
 """The level, below DEBUG."""
@@ -26,6 +26,7 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\r": "\\r", "\n": "\\n", "\t": "\\
 _SECRETS: Final = re.compile(
     rb'("(?:pass|auth_token|sig|jwt)"\s*:\s*)"(?:[^"\\]|\\.)*"', re.IGNORECASE
 )
+PAYLOAD_BYTES_SHOWN: Final = 4096  # of a message; the rest would keep everybody waiting
 _PAYLOAD_MAX: Final = 64 * 1024 * 1024  # what the session refuses is traced up to here
 _LINE_MAX: Final = 64 * 1024
 _WORDS: Final = {PING: "PING", PONG: "PONG", OK: "+OK"}
@@ -46,6 +47,8 @@ def who(session: Session) -> str:
 
 def quoted(text: str) -> str:
     """Text in quotes on one line: nothing in it can end the line, or command a terminal."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     shown = []
     for character in text:
         if character in _ESCAPES:
@@ -89,8 +92,9 @@ class Trace:
         _logger.log(TRACE, "%s - %s [%s]", name, direction, _command(frame))
         body = frame[-2] + frame[-1] if frame[0] in (PUB, MSG) else b""
         if body:
-            payload = body.decode(errors="surrogateescape")
-            _logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s]", name, direction, quoted(payload))
+            payload = quoted(body[:PAYLOAD_BYTES_SHOWN].decode(errors="surrogateescape"))
+            more = "..." if len(body) > PAYLOAD_BYTES_SHOWN else ""
+            _logger.log(TRACE, "%s - %s MSG_PAYLOAD: [%s%s]", name, direction, payload, more)
 
 
 def _command(frame: Frame) -> str:
