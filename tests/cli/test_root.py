@@ -73,6 +73,16 @@ def test_version_and_help_import_no_framework() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
+def test_the_help_of_a_verb_imports_no_client() -> None:
+    code = (
+        "import sys; from headrace.cli import main; main(['stream', '--help']); "
+        "main(['stream', 'ls', '--help']); main(['consumer', 'info', '--help']); "
+        "found = {'headrace.client', 'asyncio', 'rich', 'yaml'} & set(sys.modules); "
+        "assert not found, found"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+
 def test_without_the_extra_its_name_is_said() -> None:
     code = (
         "import sys; sys.modules['click'] = None; from headrace.cli import main; "

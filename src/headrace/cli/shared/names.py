@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ...client import JetStream
 from ...errors import HeadraceError
 from .output import Output
 from .verbs import Declare, connected
 from .where import given_above, where
 
+if TYPE_CHECKING:
+    from ...client import JetStream
+
 __all__ = ["BUCKET", "CONSUMER", "OBJECTS", "STREAM"]
 
 _COMPLETING_S: Final = 1.0  # a shell waits for it
 
-Listed = Callable[[JetStream, dict[str, Any]], AsyncIterator[str]]
+Listed = Callable[["JetStream", dict[str, Any]], AsyncIterator[str]]
 
 
 def _completing(listed: Listed) -> Callable[[click.Context, click.Parameter, str], list[str]]:
     def complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
+        import asyncio
+
         async def ask() -> list[str]:
             given = {**given_above(context), "timeout": _COMPLETING_S}
             async with asyncio.timeout(_COMPLETING_S), connected(where(given), Output()) as session:

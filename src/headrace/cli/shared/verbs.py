@@ -11,21 +11,21 @@ exit status; None is 0.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from ...client import Connection, JetStream, connect
 from ...errors import JetStreamApiError
 from .. import loop_factory
 from .asking import destroying_options
-from .nearest import tell_nearest
 from .output import Output, output_options
 from .where import CONNECTION, Where, connection_options, given_above, where
+
+if TYPE_CHECKING:
+    from ...client import Connection, JetStream
 
 __all__ = [
     "Declare",
@@ -87,6 +87,8 @@ def online(
                     try:
                         return await function(session, **own)
                     except JetStreamApiError as error:
+                        from .nearest import tell_nearest
+
                         await tell_nearest(session.js, own, error)
                         raise
 
@@ -136,6 +138,8 @@ class connected:  # noqa: N801 (a context manager)
     """A session at this place, closed at the end."""
 
     def __init__(self, place: Where, output: Output) -> None:
+        from ...client import connect  # the help of a command does not need it
+
         self._place = place
         self._output = output
         context = place.context
@@ -153,6 +157,8 @@ class connected:  # noqa: N801 (a context manager)
 
 def run_loop(work: Coroutine[Any, Any, T], *, fast: bool = False) -> T:
     """Run it on an event loop of its own. Ctrl-C cancels it and raises KeyboardInterrupt."""
+    import asyncio
+
     with asyncio.Runner(loop_factory=loop_factory() if fast else None) as runner:
         return runner.run(work)
 
