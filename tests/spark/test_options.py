@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import ConfigurationError
-from headrace.spark.decoding.options import DECODING_OPTIONS
 from headrace.spark.options import (
     CONNECTION_OPTIONS,
     LAG_OPTIONS,
@@ -18,6 +17,8 @@ from headrace.spark.options import (
     StartPosition,
     parse_options,
 )
+from headrace.spark.options.decoding import DECODING_OPTIONS
+from headrace.spark.options.group import GROUP_OPTIONS
 from headrace.spark.options.snapshot import SNAPSHOT_OPTIONS
 
 
@@ -243,6 +244,7 @@ def test_every_option_has_a_sentence_of_documentation() -> None:
         ("lag", LAG_OPTIONS),
         ("snapshot", SNAPSHOT_OPTIONS),
         ("decoding", DECODING_OPTIONS),
+        ("group", GROUP_OPTIONS),
         ("connection", CONNECTION_OPTIONS),
     ],
 )

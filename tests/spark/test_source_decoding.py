@@ -61,15 +61,19 @@ def test_json_is_read_with_the_schema_of_the_reader_or_of_an_option(
         batch(spark, feed, valueFormat="json").collect()
 
 
-def example(name: str, feed: Feed, spark: SparkSession, **names: str) -> dict[str, Any]:
-    """Run the example of this name in the documentation, on our stream; its variables."""
+def example(name: str, feed: Feed, spark: SparkSession, **names: Any) -> dict[str, Any]:
+    """Run the example of this name in the documentation, on our stream; its variables.
+
+    ``names``: texts that stand for others in it, and values that it has from the example before.
+    """
     page = (Path(__file__).resolve().parents[2] / "docs" / "spark.md").read_text()
     found = re.search(rf"<!-- run: {name} -->\n```python\n(.*?)```", page, re.DOTALL)
     assert found, name
     code = found[1].replace("nats://127.0.0.1:4222", feed.url)
+    variables: dict[str, Any] = {**names, "spark": spark, "__name__": "__main__"}
     for old, new in names.items():
-        code = code.replace(f'"{old}"', f'"{new}"')
-    variables: dict[str, Any] = {"spark": spark}
+        if isinstance(new, str):
+            code = code.replace(f'"{old}"', f'"{new}"')
     exec(code, variables)
     return variables
 

@@ -13,6 +13,10 @@ from .errors import GroupConfigurationError
 __all__ = [
     "ELASTIC_BUCKET",
     "PRIORITY_GROUP",
+    "QUERY_MEMBER",
+    "QUERY_OWNER",
+    "QUERY_ROLE",
+    "ROLE",
     "STATIC_BUCKET",
     "check_group_name",
     "check_member_name",
@@ -31,6 +35,13 @@ STATIC_BUCKET: Final = "static-consumer-groups"
 ELASTIC_BUCKET: Final = "elastic-consumer-groups"
 PRIORITY_GROUP: Final = "PCG"
 """The priority group within which each member's consumer pins one of its instances."""
+
+ROLE: Final = "headrace.role"
+"""In a consumer's metadata: who made it, if it was no member."""
+QUERY_ROLE: Final = "spark-member"
+"""A Spark query, which holds the partitions between its runs, too: only it may delete the consumer."""
+QUERY_MEMBER: Final = "headrace.member"
+QUERY_OWNER: Final = "headrace.owner"
 
 _NAME: Final = re.compile(r"[-_=a-zA-Z0-9]+")
 _NAME_BYTES_MAX: Final = 128  # a stream's and a consumer's name hold two of them

@@ -123,6 +123,7 @@ class BatchBuilder:
         on_bad: Callable[[Sequence[BadMessage]], None] = refuse,
         decoder: Decoder | None = None,
         key_begins: int = 0,
+        strip_partition: bool = False,
     ) -> None:
         import pyarrow as pa
 
@@ -145,6 +146,7 @@ class BatchBuilder:
             self._matches or self._partitions or not _NAMES.isdisjoint(self._columns)
         )
         self._key_begins = key_begins
+        self._strip_partition = strip_partition
         types = [field.type or _arrow_type(field.column, pa) for field in fields]
         self.schema = pa.schema(
             pa.field(field.name, kind, field.nullable)
@@ -197,6 +199,10 @@ class BatchBuilder:
                 except pa.ArrowInvalid:
                     bad = _bad_subjects(distinct, subjects.indices.to_pylist())
                     raise _UnreadableRowsError(bad, mask) from None
+                if self._strip_partition:
+                    texts = pa.array(
+                        [text.partition(".")[2] for text in texts.to_pylist()], pa.string()
+                    )
                 if name == "key":
                     texts = pc.utf8_slice_codeunits(texts, self._key_begins)
                 arrays[name] = texts.take(subjects.indices)

@@ -20,7 +20,8 @@ class Slice(NamedTuple):
 
     ``since_ns``: every message of the batch was stored at or after this time (0: not known). ``epoch``: when
     the stream that was planned for was created. ``stream``: its name. ``route`` names the batch whose
-    ``tasks`` tasks read the range together (see ``routing``); "" where each reads for itself.
+    ``tasks`` tasks read the range together (see ``routing``); "" where each reads for itself. ``subjects``:
+    only these, in a query that is a member of a group.
     """
 
     lo: int
@@ -31,6 +32,7 @@ class Slice(NamedTuple):
     stream: str = ""
     route: str = ""
     tasks: int = 0
+    subjects: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:

@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from .driver import Driver, Look
 from .lag import Lag
@@ -22,6 +22,32 @@ from .options import Pace, SourceOptions
 from .planning import Slice, share_out
 
 _LOG: Final = logging.getLogger("headrace.spark")
+
+
+class Queryable(Protocol):
+    """What Spark's calls need of a streaming query."""
+
+    @property
+    def latest(self) -> dict[str, Any] | None: ...
+
+    def initial_offset(self) -> dict[str, Any]: ...
+
+    def freeze_target(self) -> None: ...
+
+    def latest_offset(self, start: dict[str, Any], *, limited: bool = True) -> dict[str, Any]: ...
+
+    def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]: ...
+
+    def install_sigterm(self) -> None: ...
+
+
+def query_of(options: SourceOptions) -> Queryable:
+    """The query that these options ask for."""
+    if options.group is None:
+        return Query(options)
+    from .grouped.query import GroupQuery
+
+    return GroupQuery(options)
 
 
 class Query:

@@ -33,7 +33,7 @@ from .options import SourceOptions, parse_options
 from .planning import Slice
 from .plans import check_streams, plan_batch
 from .pruning import prune
-from .query import Query
+from .query import Queryable, query_of
 from .sentences import in_one_sentence
 from .tasks import read_slice
 
@@ -125,15 +125,15 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, options: SourceOptions, columns: Layout) -> None:
         self._options = options
         self._columns = columns
-        self._query: Query | None = None
+        self._query: Queryable | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_options": self._options, "_columns": self._columns, "_query": None}
 
     @property
-    def query(self) -> Query:
+    def query(self) -> Queryable:
         if self._query is None:
-            self._query = Query(self._options)
+            self._query = query_of(self._options)
             self._query.install_sigterm()
         return self._query
 

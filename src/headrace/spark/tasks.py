@@ -35,7 +35,9 @@ def read_slice(
     options: SourceOptions, columns: Sequence[str | Wanted] | Layout, piece: Slice
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task."""
-    if piece.stream:
+    if options.group is not None:
+        options = options.of_group(piece.stream, piece.subjects)
+    elif piece.stream:
         options = options.of(piece.stream)
     if piece.route and can_route():
         yield from _routed(options, columns, piece)
@@ -72,6 +74,7 @@ def read_slice(
         on_bad=bad.take,
         decoder=decoder,
         key_begins=len(f"$KV.{options.bucket}."),
+        strip_partition=options.group is not None,
     )
     try:
         chunks = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...api.errors import Errors
 from ...errors import ConnectionClosedError, HeadraceError, JetStreamApiError
 from ..errors import GroupConfigurationError, GroupError
+from ..names import QUERY_ROLE, ROLE
 from .consuming import Consuming
 from .machine import (
     Created,
@@ -259,6 +260,8 @@ class Seat:
         try:
             other = await crew.js.consumer(crew.stream, self._name)
             info = other.cached_info
+            if info is not None and info.config.metadata.get(ROLE) == QUERY_ROLE:
+                return InUse()  # however long: it is not there for its pin
             if info is not None and _is_in_use(info):
                 if not self._patient_until:
                     self._patient_until = time() + 2 * crew.settings.pin_s

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ..options.decoding import Mode
 from .decoded import Decoded, Format, Misfit
-from .options import Mode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from ...subjects import is_valid_subject
-from ..decoding.options import DECODING_OPTIONS, DecodingOptions, decoding_of
 from .connection import CONNECTION_ALIASES, CONNECTION_OPTIONS, Connection, connection_of
+from .decoding import DECODING_OPTIONS, DecodingOptions, decoding_of
+from .group import GROUP_OPTIONS, GroupOptions, group_of
 from .lag import LAG_OPTIONS, LagRule, lag_of
 from .positions import (
     ALL,
@@ -25,6 +26,7 @@ from .snapshot import SNAPSHOT_OPTIONS, check_snapshot
 from .table import Accepted, Option
 from .values import RefusedError, at_least, flag, name, one_of, patterns, seconds, texts
 
+PARTITIONS_MAX: Final = 65_536  # of a group
 SplitBy = Literal["sequence", "partition"]
 OnStreamReset = Literal["fail", "earliest", "latest"]
 
@@ -86,6 +88,7 @@ class SourceOptions:
     decoding: DecodingOptions
     last_per_subject: bool = False
     bucket: str = ""
+    group: GroupOptions | None = None
     bounds: Bounds = ALL
 
     @property
@@ -116,6 +119,16 @@ class SourceOptions:
     def of(self, stream: str) -> SourceOptions:
         """The same options for one of the streams."""
         return next(each for each in self.each() if each.stream == stream)
+
+    def of_group(self, stream: str, subjects: tuple[str, ...]) -> SourceOptions:
+        """The same options for the stream of a group, and the subjects of some of its partitions."""
+        return replace(
+            self,
+            ranges=(StreamRange(stream),),
+            subjects=subjects,
+            partitions=PARTITIONS_MAX,
+            partition_rule=PartitionRule(token=1),
+        )
 
 
 def _bad_messages(value: str) -> BadMessageRule:
@@ -207,6 +220,7 @@ ACCEPTED: Final = Accepted(
         LAG_OPTIONS,
         SNAPSHOT_OPTIONS,
         DECODING_OPTIONS,
+        GROUP_OPTIONS,
         CONNECTION_OPTIONS,
     ),
     {
@@ -270,6 +284,7 @@ def parse_options(raw: Mapping[str, str], *, streaming: bool | None = None) -> S
         decoding=decoding_of(values, ACCEPTED),
         last_per_subject=values["lastPerSubject"] or bool(values["bucket"]),
         bucket=values["bucket"],
+        group=group_of(values, ACCEPTED, streaming=streaming),
     )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ..options.table import Accepted, Option
-from ..options.values import RefusedError, name, one_of, text
+from .table import Accepted, Option
+from .values import RefusedError, name, one_of, text
 
 ValueFormat = Literal["raw", "string", "json", "arrow", "avro", "protobuf"]
 Mode = Literal["permissive", "dropmalformed", "failfast"]

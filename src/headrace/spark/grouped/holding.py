@@ -1,0 +1,270 @@
+"""How a query keeps other members away from its partitions, and lets them have what is theirs.
+
+It holds a partition by a consumer that no member would make: of the name that the member's own would have,
+but paused for good and marked. Servers refuse another consumer for the same messages of a work queue; members
+of Headrace leave a marked one alone and wait; whoever would read from it gets nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from msgspec import structs
+
+from ...api import base
+from ...api.consumers import ConsumerConfig, ConsumerInfo, PauseRequest, PauseResponse
+from ...api.envelope import decode_response
+from ...api.errors import Errors
+from ...errors import ConfigurationError, JetStreamApiError
+from ...groups.member.config import Plan, Settings
+from ...groups.names import (
+    QUERY_MEMBER,
+    QUERY_OWNER,
+    QUERY_ROLE,
+    ROLE,
+    elastic_consumer,
+    partition_consumer,
+    static_consumer,
+    static_partition_consumer,
+)
+from ...groups.records import ElasticGroup, StaticGroup
+from ..control import Control
+
+_LOG: Final = logging.getLogger("headrace.spark")
+
+MARGIN_S: Final = 0.5
+FOR_GOOD: Final = "2200-01-01T00:00:00Z"
+_OVERLAPS: Final = Errors.CONSUMER_WQ_NOT_UNIQUE.err_code
+_NOT_FOUND: Final = Errors.CONSUMER_NOT_FOUND.err_code
+_EXISTS: Final = Errors.CONSUMER_ALREADY_EXISTS.err_code
+
+
+class Holding:
+    """The consumers by which one query holds partitions.
+
+    Args:
+        settings: how members of the group make their consumers.
+        member: as which the query takes part.
+        owner: tells this run of the query from others.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        member: str,
+        owner: str,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._member = member
+        self._owner = owner
+        self._clock = clock
+        self._held: dict[str, tuple[int, ...]] = {}
+        self._floors: dict[int, int] = {}
+        self._unanswered_since: dict[str, float] = {}
+
+    @property
+    def floors(self) -> Mapping[int, int]:
+        """The partitions that are held, and up to where another member had handled each."""
+        return self._floors
+
+    def consumers(self) -> Mapping[str, tuple[int, ...]]:
+        """The consumers that are held, and their partitions."""
+        return self._held
+
+    def check(self, control: Control) -> None:
+        """Make sure that what is held still is ours.
+
+        Raises:
+            ConfigurationError: another query has taken it over.
+        """
+        names = list(self._held)
+        subjects = [control.link.api("CONSUMER", "INFO", control.stream, name) for name in names]
+        answers = control.link.request_many([(subject, b"") for subject in subjects])
+        for name, answer in zip(names, answers, strict=True):
+            try:
+                info: ConsumerInfo | None = decode_response(answer.payload, ConsumerInfo)
+            except JetStreamApiError as error:
+                if error.err_code != _NOT_FOUND:
+                    raise
+                info = None
+            if info is None:
+                _LOG.warning("consumer %r of stream %r was deleted", name, control.stream)
+                self._forget(name)
+            elif info.config.metadata.get(QUERY_OWNER) != self._owner:
+                raise ConfigurationError(
+                    f"jetstream source: another query has taken over consumer {name!r} of stream "
+                    f"{control.stream!r} and takes part as this member; give each query a 'member' of its own"
+                )
+
+    def adopt(self, control: Control, names: Iterable[str]) -> None:
+        """Take over what an earlier run of the query holds of these consumers, and nothing else."""
+        for name in names:
+            info = control.consumer_info(name)
+            if info is not None and is_held_by(info, self._member):
+                self._mark(control, info)
+
+    def settle(self, control: Control, wanted: Mapping[str, Plan]) -> None:
+        """Give back what is not wanted any more, and take what is and can be had.
+
+        To be called between batches only: what is given back must be committed, and released.
+        """
+        for name, partitions in list(self._held.items()):
+            plan = wanted.get(name)
+            kept = tuple(p for p in partitions if plan is not None and p in plan.partitions)
+            if not kept:
+                self._give_back(control, name)
+            elif plan is not None and kept != partitions:
+                self._narrow(control, name, kept, plan)
+        for name, plan in wanted.items():
+            if self._held.get(name) != plan.partitions:
+                self._take(control, name, plan)
+
+    def _forget(self, name: str) -> None:
+        for partition in self._held.pop(name):
+            self._floors.pop(partition, None)
+
+    def _keep(self, name: str, partitions: tuple[int, ...], floor: int) -> None:
+        for partition in self._held.get(name, ()):
+            if partition not in partitions:
+                self._floors.pop(partition, None)
+        self._held[name] = partitions
+        for partition in partitions:
+            self._floors.setdefault(partition, floor)
+
+    # Taking
+
+    def _take(self, control: Control, name: str, plan: Plan) -> None:
+        info = control.consumer_info(name)
+        if info is None:
+            self._create(control, name, plan)
+        elif is_held_by(info, self._member):
+            config = structs.replace(info.config, filter_subjects=plan.filters)
+            self._change(control, config, plan.partitions, _floor(info, self._settings))
+        elif not self._is_in_use(info):
+            if self._settings.is_static:
+                self._mark(control, info)
+            else:
+                control.delete_consumer(name)  # its messages are still in the work queue
+                self._create(control, name, plan)
+
+    def _create(self, control: Control, name: str, plan: Plan) -> None:
+        config = structs.replace(
+            self._settings.consumer(name, plan.filters),
+            name="",
+            durable_name=name,
+            inactive_threshold=0.0,
+            pause_until=FOR_GOOD,
+            metadata=self._signs(),
+            description="partitions of a Spark query; it delivers nothing",
+        )
+        self._change(control, config, plan.partitions, 0, "create")
+
+    def _mark(self, control: Control, info: ConsumerInfo) -> None:
+        """Make a consumer that is there the query's, with its position and filters."""
+        metadata = {**info.config.metadata, **self._signs()}
+        config = structs.replace(info.config, metadata=metadata)
+        self._change(control, config, _partitions(info.config), _floor(info, self._settings))
+        if not info.paused:
+            subject = control.link.api("CONSUMER", "PAUSE", control.stream, info.name)
+            answer = control.link.request(subject, base.encode(PauseRequest(pause_until=FOR_GOOD)))
+            decode_response(answer.payload, PauseResponse)
+
+    def _change(
+        self,
+        control: Control,
+        config: ConsumerConfig,
+        partitions: tuple[int, ...],
+        floor: int,
+        action: str = "update",
+    ) -> None:
+        """Create or update a consumer, and hold it; nothing changes while another one is in the way."""
+        try:
+            control.create_consumer(config, action)
+        except JetStreamApiError as error:
+            if error.err_code not in (_OVERLAPS, _EXISTS):
+                raise
+        else:
+            self._keep(config.durable_name or config.name, partitions, floor)
+
+    def _signs(self) -> dict[str, str]:
+        return {ROLE: QUERY_ROLE, QUERY_MEMBER: self._member, QUERY_OWNER: self._owner}
+
+    def _is_in_use(self, info: ConsumerInfo) -> bool:
+        """Whether a member is at work there, or may come back to what it has not answered."""
+        if info.config.metadata.get(ROLE) == QUERY_ROLE:
+            return True  # of another query
+        if info.num_waiting or any(group.pinned_client_id for group in info.priority_groups):
+            self._unanswered_since.pop(info.name, None)
+            return True
+        if not info.num_ack_pending:
+            return False
+        # A client extends the time of what it handles: what was not answered for so long, nobody handles.
+        longest = max((info.config.ack_wait, *info.config.backoff))
+        since = self._unanswered_since.setdefault(info.name, self._clock())
+        return self._clock() - since < longest + MARGIN_S
+
+    # Giving back
+
+    def _give_back(self, control: Control, name: str) -> None:
+        if self._settings.is_static:
+            give_back_static(control, name)
+        else:
+            control.delete_consumer(name)
+        self._forget(name)
+
+    def _narrow(self, control: Control, name: str, kept: tuple[int, ...], plan: Plan) -> None:
+        info = control.consumer_info(name)
+        if info is None:
+            self._forget(name)
+            return
+        filters = tuple(f for f in info.config.filter_subjects if _partition(f) in kept)
+        config = structs.replace(info.config, filter_subjects=filters)
+        self._change(control, config, kept, 0)
+
+
+def give_back_static(control: Control, name: str) -> None:
+    """Make a static group's consumer its member's again; it goes on where the query committed."""
+    info = control.consumer_info(name)
+    if info is None:
+        return
+    signs = (ROLE, QUERY_MEMBER, QUERY_OWNER)
+    metadata = {k: v for k, v in info.config.metadata.items() if k not in signs}
+    config = structs.replace(info.config, metadata=metadata, description="")
+    control.create_consumer(config, "update")
+    subject = control.link.api("CONSUMER", "PAUSE", control.stream, name)
+    decode_response(control.link.request(subject, b"").payload, PauseResponse)
+
+
+def is_held_by(info: ConsumerInfo, member: str) -> bool:
+    """Whether a query that takes part as this member holds the consumer."""
+    metadata = info.config.metadata
+    return metadata.get(ROLE) == QUERY_ROLE and metadata.get(QUERY_MEMBER) == member
+
+
+def names_of(group: StaticGroup | ElasticGroup, member: str) -> list[str]:
+    """The consumers that a member can have, whatever the record gives it at the moment."""
+    is_static = isinstance(group, StaticGroup)
+    if group.layout == "interoperable":
+        return [static_consumer(group.name, member) if is_static else elastic_consumer(member)]
+    if is_static:
+        return [static_partition_consumer(group.name, p) for p in range(group.max_members)]
+    return [partition_consumer(p) for p in range(group.max_members)]
+
+
+def _floor(info: ConsumerInfo, settings: Settings) -> int:
+    """Up to where another member has handled it; a work queue has nothing that was handled."""
+    return info.ack_floor.stream_seq if settings.is_static else 0
+
+
+def _partition(pattern: str) -> int:
+    return int(pattern.partition(".")[0])
+
+
+def _partitions(config: ConsumerConfig) -> tuple[int, ...]:
+    filters = config.filter_subjects or (config.filter_subject,)
+    return tuple(sorted({_partition(pattern) for pattern in filters}))

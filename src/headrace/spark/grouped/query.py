@@ -1,0 +1,345 @@
+"""The driver side of a query that is a member of a group; Spark calls it as it calls ``query.Query``.
+
+Spark asks for the next batch when it has committed the one before. Only then does the query look at the
+group: it releases what was committed, gives back what other members are to have, and takes what is its own.
+So no partition changes hands while a batch runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any, Final, TypeVar
+
+from ...api import base
+from ...api.envelope import decode_response
+from ...api.messages import GetMessageRequest, GetMessageResponse
+from ...api.streams import PurgeRequest, PurgeResponse, StreamConfig
+from ...errors import ConfigurationError, HeadraceError, JetStreamApiError
+from ...groups.member.config import Settings, plans
+from ..control import Control
+from ..link import Link
+from ..loss import may_be_loss, stored_after
+from ..offsets import DataLossError, Offset, StreamHead, check_range
+from ..options import SourceOptions
+from ..options.group import GroupOptions
+from ..patience import Patience, may_pass
+from ..planning import Slice
+from .holding import Holding, names_of
+from .offsets import GroupOffset, split
+from .record import Group, member_of, read_record, work_stream
+
+_LOG: Final = logging.getLogger("headrace.spark")
+
+T = TypeVar("T")
+
+FIRST_CONNECT_S: Final = (
+    0.7  # a query that never reached its server has a wrong URL, more likely than not
+)
+LOOK_S: Final = 0.05
+HAND_OVER_S: Final = (
+    30.0  # how long a bounded run waits for partitions that another member still has
+)
+ASKED_AT_ONCE: Final = 256
+_MESSAGE_NOT_FOUND: Final = 10037
+
+
+class GroupQuery:
+    """Offsets and plans of one streaming query, as Spark keeps them.
+
+    Args:
+        options: of the query; they name a group.
+        connect: opens a link.
+        clock, sleep: monotonic seconds, and waiting for so many.
+    """
+
+    def __init__(
+        self,
+        options: SourceOptions,
+        connect: Callable[[], Link] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        assert options.group is not None
+        self._options = options
+        self._group: GroupOptions = options.group
+        self._stream = work_stream(options.stream, options.group)
+        self._connect = connect or (lambda: Link.open(options.connection))
+        self._clock = clock
+        self._sleep = sleep
+        self._control: Control | None = None
+        self._was_there = False
+        self._holding: Holding | None = None
+        self._initial: GroupOffset | None = None
+        self._frozen_at: int | None = None
+        self._waited = False  # whether a bounded run has waited for its partitions
+        self._released: dict[int, int] = {}
+        self._said = ""
+        self._latest: dict[str, Any] | None = None
+
+    @property
+    def latest(self) -> dict[str, Any] | None:
+        """The end of the stream as last seen, for the progress report."""
+        return self._latest
+
+    def initial_offset(self) -> dict[str, Any]:
+        """Where a new query begins; the same answer on every call.
+
+        Raises:
+            ConfigurationError: there is no such group, or the query is no member of it.
+        """
+        if self._initial is None:
+            self._initial = self._call(self._begin)
+        return self._initial.to_dict()
+
+    def _begin(self, control: Control) -> GroupOffset:
+        group = read_record(control.link, self._options.stream, self._group)
+        member = member_of(group, self._group)
+        if member not in group.assignment():
+            raise ConfigurationError(
+                f"jetstream source: {member!r} is no member of group {self._group.name!r}; there are: "
+                f"{', '.join(sorted(group.assignment())) or 'none'}. Add it with headrace group elastic add"
+            )
+        return GroupOffset(control.head()[0].epoch, {})
+
+    def freeze_target(self) -> None:
+        """Offer nothing beyond the stream's present end from now on (Trigger.AvailableNow)."""
+        self._frozen_at = self._call(lambda control: control.head()[0].last_seq)
+
+    def latest_offset(self, start: dict[str, Any], *, limited: bool = True) -> dict[str, Any]:
+        """The end of the next batch after ``start``; ``start`` itself if there is none yet.
+
+        Raises:
+            DataLossError: the stream was made again.
+            ConfigurationError: the group is gone, or another query takes part as this member.
+        """
+        committed = GroupOffset.from_dict(start)
+        deadline = self._clock() + self._options.poll_timeout_s
+        patient_until = self._clock() + HAND_OVER_S
+        while not self._call(lambda control: self._between_batches(control, committed)):
+            if self._frozen_at is None or self._waited:
+                break
+            self._waited = self._clock() >= patient_until
+            self._sleep(LOOK_S)
+        while True:
+            end = self._call(lambda control: self._end(control, committed, limited=limited))
+            if end is not None:
+                return end.to_dict()
+            if self._frozen_at is not None or self._clock() >= deadline:
+                return start
+            self._sleep(LOOK_S)
+
+    def plan(self, start: dict[str, Any], end: dict[str, Any]) -> list[Slice]:
+        """The tasks of the batch ``(start, end]``."""
+        return self._call(
+            lambda control: self._plan(
+                control, GroupOffset.from_dict(start), GroupOffset.from_dict(end)
+            )
+        )
+
+    def _plan(self, control: Control, start: GroupOffset, end: GroupOffset) -> list[Slice]:
+        head, config = control.head()
+        self._check_epoch(end, head)
+        group = read_record(control.link, self._options.stream, self._group)
+        holding = self._holding_of(control, group)
+        missing = sorted(set(end.positions) - set(holding.floors))
+        if missing:  # of a batch that runs again
+            self._say(
+                f"partitions {missing} were taken from the query while a batch was not committed"
+            )
+        options = self._options
+        pieces = split(
+            start,
+            end,
+            max_tasks=options.max_tasks,
+            min_messages=options.min_messages_per_task,
+        )
+        slices = []
+        for piece in pieces:
+            since_ns = stored_after(head, piece.lo)
+            lo, hi = check_range(
+                Offset(piece.lo, head.epoch),
+                Offset(piece.hi, head.epoch),
+                head,
+                self._stream,
+                fail_on_loss=options.fail_on_data_loss and may_be_loss(config, head, since_ns),
+            )
+            subjects = group.filter_subjects(piece.partitions)
+            slices.append(
+                Slice(
+                    lo,
+                    hi,
+                    since_ns=since_ns,
+                    epoch=head.epoch,
+                    stream=self._stream,
+                    subjects=subjects,
+                )
+            )
+        return [piece for piece in slices if piece.lo < piece.hi]
+
+    def install_sigterm(self) -> None:
+        """Exit quietly when Spark ends the query; what the query holds stays held for its next run."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._on_sigterm)
+
+    def _on_sigterm(self, _signal: int, _frame: FrameType | None) -> None:
+        self.close()
+        os._exit(0)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._control is not None:
+            self._control.link.close()
+
+    # Between batches
+
+    def _between_batches(self, control: Control, committed: GroupOffset) -> bool:
+        """Release what is committed, then give back and take. Whether the query has all that is its own."""
+        head, config = control.head()
+        self._check_epoch(committed, head)
+        group = read_record(control.link, self._options.stream, self._group)
+        holding = self._holding_of(control, group)
+        wanted = plans(group, member_of(group, self._group))
+        holding.check(control)
+        self._release(control, config, holding, committed)
+        holding.settle(control, wanted)
+        mine = {p for plan in wanted.values() for p in plan.partitions}
+        waits_for = sorted(mine - set(holding.floors))
+        if not mine:
+            self._say("the query is no member any more, or has no partition; it waits")
+        elif waits_for:
+            self._say(f"waiting for partitions {waits_for}, which another member still has")
+        else:
+            self._said = ""
+        return not waits_for
+
+    def _holding_of(self, control: Control, group: Group) -> Holding:
+        """What the query holds; of an earlier run, too."""
+        if self._holding is None:
+            settings = Settings(None, is_static=self._group.kind == "static", layout=group.layout)
+            member = member_of(group, self._group)
+            holding = Holding(settings, member, secrets.token_hex(8), self._clock)
+            holding.adopt(control, names_of(group, member))
+            self._holding = holding
+        return self._holding
+
+    def _release(
+        self, control: Control, config: StreamConfig, holding: Holding, committed: GroupOffset
+    ) -> None:
+        """Take what Spark has committed from the work queue; elsewhere, move the consumers behind it."""
+        if config.retention == "workqueue":
+            due = {p: s for p, s in committed.positions.items() if s > self._released.get(p, 0)}
+            subject = control.link.api("STREAM", "PURGE", self._stream)
+            bodies = [PurgeRequest(filter=f"{p}.>", seq=s + 1) for p, s in sorted(due.items())]
+            for first in range(0, len(bodies), ASKED_AT_ONCE):
+                asked = [(subject, base.encode(b)) for b in bodies[first : first + ASKED_AT_ONCE]]
+                for answer in control.link.request_many(asked):
+                    decode_response(answer.payload, PurgeResponse)
+            self._released.update(due)
+            return
+        for name, partitions in holding.consumers().items():
+            known = [committed.positions.get(p, 0) for p in partitions]
+            floor = max(holding.floors[p] for p in partitions)
+            position = min(known)
+            if position <= max(floor, self._released.get(partitions[0], 0)):
+                continue
+            if not control.reset_consumer(name, position + 1):
+                raise ConfigurationError(
+                    f"jetstream source: the server cannot move consumer {name!r} to what the query has "
+                    "committed; a query in a static group needs Headrace, or nats-server 2.14 or newer"
+                )
+            self._released.update(dict.fromkeys(partitions, position))
+
+    def _check_epoch(self, offset: GroupOffset, head: StreamHead) -> None:
+        if offset.epoch and offset.epoch != head.epoch:
+            raise DataLossError(
+                f"stream {self._stream!r} is not the one this query read before: it was created at "
+                f"{head.epoch}, the one before at {offset.epoch}. Start again with a new checkpoint"
+            )
+
+    def _say(self, text: str) -> None:
+        """Say something once, until something else is to be said."""
+        if text != self._said:
+            self._said = text
+            _LOG.warning("group %r of stream %r: %s", self._group.name, self._options.stream, text)
+
+    # The next batch
+
+    def _end(
+        self, control: Control, committed: GroupOffset, *, limited: bool
+    ) -> GroupOffset | None:
+        """The end of the next batch; None if no partition has a message for it."""
+        assert self._holding is not None
+        head, _ = control.head()
+        last = head.last_seq if self._frozen_at is None else min(head.last_seq, self._frozen_at)
+        floors = self._holding.floors
+        starts = {p: max(committed.positions.get(p, 0), floors[p]) for p in floors}
+        shown = {p: max(last, start) for p, start in starts.items()}
+        self._latest = GroupOffset(head.epoch, shown).to_dict()
+        firsts = self._firsts(control, starts)
+        lo = min((seq for seq in firsts.values() if seq), default=last + 1) - 1
+        if lo >= last:
+            return None
+        hi = min(last, lo + self._at_most(head)) if limited else last
+        ends = {p: max(hi, start) for p, start in starts.items()}
+        begins = {p: s for p, s in starts.items() if s != committed.positions.get(p, 0)}
+        return GroupOffset(head.epoch, ends, begins)
+
+    def _at_most(self, head: StreamHead) -> int:
+        pace = self._options.pace
+        bounds = [head.last_seq]
+        if pace.max_rows is not None:
+            bounds.append(pace.max_rows)
+        if pace.max_bytes is not None:
+            bounds.append(max(1, pace.max_bytes // head.mean_bytes))
+        return min(bounds)
+
+    def _firsts(self, control: Control, starts: Mapping[int, int]) -> dict[int, int]:
+        """The first message after each of these positions, as the leader sees it; 0 if there is none."""
+        subject = control.link.api("STREAM", "MSG", "GET", self._stream)
+        found: dict[int, int] = {}
+        partitions = sorted(starts)
+        for first in range(0, len(partitions), ASKED_AT_ONCE):
+            some = partitions[first : first + ASKED_AT_ONCE]
+            asked = [
+                base.encode(GetMessageRequest(seq=starts[p] + 1, next_by_subj=f"{p}.>"))
+                for p in some
+            ]
+            answers = control.link.request_many([(subject, body) for body in asked])
+            for partition, answer in zip(some, answers, strict=True):
+                try:
+                    response = decode_response(answer.payload, GetMessageResponse)
+                    found[partition] = response.message.seq
+                except JetStreamApiError as error:
+                    if error.err_code != _MESSAGE_NOT_FOUND:
+                        raise
+                    found[partition] = 0
+        return found
+
+    def _call(self, call: Callable[[Control], T]) -> T:
+        """Call with a live connection, and again on a new one while the server may come back."""
+        timeout_s = self._options.reconnect_timeout_s
+        if not self._was_there:
+            timeout_s = min(timeout_s, FIRST_CONNECT_S)
+        patience = Patience(timeout_s, f"stream {self._stream!r}", self._clock, self._sleep)
+        while True:
+            try:
+                if self._control is None or self._control.link.closed:
+                    self._control = Control(self._connect(), self._stream)
+                answer = call(self._control)
+                self._was_there = True
+                return answer
+            except HeadraceError as error:
+                if not may_pass(error):
+                    raise
+                if self._control is not None:
+                    self._control.link.close()
+                patience.pause(error)

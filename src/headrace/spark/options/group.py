@@ -1,0 +1,81 @@
+"""The options of a query that is a member of a group."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from .table import Accepted, Option
+from .values import RefusedError, one_of
+
+
+class GroupOptions(NamedTuple):
+    """The group, and as which of its members the query takes part ("": as the only one)."""
+
+    name: str
+    kind: Literal["elastic", "static"] = "elastic"
+    member: str = ""
+
+
+def _name(value: str) -> str:
+    if not re.fullmatch(r"[-_=a-zA-Z0-9]{1,128}", value):
+        raise RefusedError("1 to 128 of A-Z a-z 0-9 - _ =")
+    return value
+
+
+# fmt: off
+GROUP_OPTIONS: Final[tuple[Option, ...]] = (
+    Option("group", "",
+        "Read the partitions that this consumer group of the stream gives to the query. For streaming.",
+        _name),
+    Option("groupKind", "elastic", "What group it is: elastic or static.", one_of("elastic", "static")),
+    Option("member", "",
+        "As which member the query takes part; default: as the only one, which has all partitions.", _name),
+)
+# fmt: on
+
+_OTHER_WAYS: Final = (
+    "durable",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "partitions",
+    "subjects",
+    "minOffsetsPerTrigger",
+    "minPartitions",
+    "lagSubject",
+    "metricsAddress",
+    "lastPerSubject",
+    "bucket",
+)
+
+
+def group_of(
+    values: Mapping[str, Any], accepted: Accepted, *, streaming: bool | None
+) -> GroupOptions | None:
+    """The group of collected options; None if there is none.
+
+    Raises:
+        ConfigurationError: two options contradict each other.
+    """
+    name = values["group"]
+    if not name:
+        if values["member"]:
+            raise accepted.error("'member' needs 'group'")
+        return None
+    if streaming is False:
+        raise accepted.error(
+            "'group' is for streaming queries: a batch read takes no part; leave it out, and read the stream"
+        )
+    given = [option for option in _OTHER_WAYS if values[option]]
+    if values["splitBy"] != "sequence":
+        given.append("splitBy")
+    if len(values["stream"]) != 1:
+        raise accepted.error("with 'group' a query reads one stream, the group's")
+    if given:
+        raise accepted.error(
+            f"with 'group' the group says what is read and from where; leave out {', '.join(given)}"
+        )
+    return GroupOptions(name, values["groupKind"], values["member"])

@@ -1,0 +1,503 @@
+"""A query as a member of a group, beside real members, on both servers; without Spark."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+import threading
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from headrace.api.consumers import ConsumerConfig
+from headrace.client import JetStream, connect
+from headrace.errors import ConfigurationError
+from headrace.groups import PartitioningFilter, elastic, static
+from headrace.groups.message import GroupMessage
+from headrace.spark import tasks
+from headrace.spark.grouped.giving_back import give_back
+from headrace.spark.grouped.offsets import GroupOffset, Piece, split
+from headrace.spark.grouped.query import GroupQuery
+from headrace.spark.offsets import DataLossError
+from headrace.spark.options import parse_options
+from headrace.spark.tasks import read_slice
+from waiting import until
+
+_numbers = itertools.count(1)
+GROUP = "work"
+KEYS = 12
+QUICK = ConsumerConfig(ack_wait=1.0)
+
+
+@pytest.fixture(autouse=True)
+def no_idle_links() -> Iterator[None]:
+    yield
+    for links in tasks._idle.values():
+        for link in links:
+            link.close()
+    tasks._idle.clear()
+
+
+@dataclass
+class Engine:
+    """Calls a query as Spark does: what it is told survives it, as in a checkpoint."""
+
+    raw: dict[str, str]
+    log: list[tuple[str, int, str]]
+    committed: dict[str, Any] | None = None
+    planned: tuple[dict[str, Any], dict[str, Any]] | None = None  # written, and not committed
+    chance: random.Random | None = None
+    query: GroupQuery = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start()
+
+    def start(self) -> None:
+        """A run of the query, from its checkpoint."""
+        self.query = GroupQuery(parse_options(self.raw, streaming=True))
+        if self.committed is None:
+            try:
+                self.committed = json.loads(json.dumps(self.query.initial_offset()))
+            except ConfigurationError:
+                self.query.close()
+                raise
+
+    def crash(self) -> None:
+        self.query.close()
+        self.start()
+
+    def read(self) -> list[tuple[str, int, int]]:
+        """The planned batch's rows: key, number, partition, as the tasks read them."""
+        assert self.planned is not None
+        options = parse_options(self.raw, streaming=True)
+        rows = []
+        for piece in self.query.plan(*self.planned):
+            wanted = ("subject", "data", "partition")
+            for batch in read_slice(options, wanted, piece):
+                rows += [
+                    (row["subject"], int(row["data"]), row["partition"])
+                    for row in batch.to_pylist()
+                ]
+        return rows
+
+    def next_batch(self) -> bool:
+        """Plan a batch; whether there is one."""
+        assert self.committed is not None
+        end = json.loads(json.dumps(self.query.latest_offset(self.committed)))
+        if json.dumps(end) == json.dumps(self.committed):
+            return False
+        self.planned = (self.committed, end)
+        return True
+
+    def commit(self) -> None:
+        assert self.planned is not None
+        self.committed, self.planned = self.planned[1], None
+
+    def batch(self) -> bool:
+        """A whole micro-batch; whether there was one. It may crash anywhere in between, by chance."""
+        if not self.next_batch():
+            return False
+        self._may_crash()
+        rows = self.read()
+        if self._may_crash():
+            assert self.read() == rows
+        self.log += [(key, number, "query") for key, number, _ in rows]
+        self.commit()
+        self._may_crash()
+        return True
+
+    def _may_crash(self) -> bool:
+        if self.chance is None or self.chance.random() > 0.15:
+            return False
+        self.crash()
+        return True
+
+
+@dataclass
+class Place:
+    """A stream with keyed messages, and what became of them, in the order in which it did."""
+
+    js: JetStream
+    url: str
+    stream: str
+    log: list[tuple[str, int, str]] = field(default_factory=list)
+    published: int = 0
+    engines: list[Engine] = field(default_factory=list)
+
+    async def publish(self, count: int) -> None:
+        """So many messages of each key, numbered."""
+        for number in range(self.published, self.published + count):
+            for key in range(KEYS):
+                await self.js.publish(f"{self.stream}.k{key}", b"%d" % number)
+        self.published += count
+
+    def handler(self, name: str) -> Any:
+        async def handle(message: GroupMessage) -> None:
+            self.log.append((message.subject, int(message.payload), name))
+            await message.ack_sync()
+
+        return handle
+
+    def engine(self, **options: str) -> Engine:
+        raw = {"servers": self.url, "stream": self.stream, "group": GROUP, "pollTimeout": "20ms"}
+        self.engines.append(Engine({**raw, **options}, self.log))
+        return self.engines[-1]
+
+    def by_key(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for key, number, _ in self.log:
+            found.setdefault(key, []).append(number)
+        return found
+
+    @property
+    def is_done(self) -> bool:
+        return len(self.log) >= KEYS * self.published
+
+    def check(self) -> None:
+        """Each message once, and those of each key in the order of the stream."""
+        assert len(self.by_key()) == KEYS
+        for key, numbers in self.by_key().items():
+            assert numbers == list(range(self.published)), key
+
+    def handled_by(self, name: str) -> int:
+        return sum(who == name for _, _, who in self.log)
+
+    async def left(self) -> int:
+        info = await (await self.js.stream(f"{self.stream}-{GROUP}")).info()
+        return info.state.messages
+
+
+@pytest.fixture
+async def place(server_url: str) -> AsyncIterator[Place]:
+    async with connect(server_url) as connection:
+        js = connection.jetstream()
+        stream = f"GROUPED{next(_numbers)}"
+        transform = {
+            "src": f"{stream}.*",
+            "dest": f"{{{{partition(6,1)}}}}.{stream}.{{{{wildcard(1)}}}}",
+        }
+        await js.create_stream(
+            name=stream, subjects=[f"{stream}.*"], allow_direct=True, storage="memory"
+        )
+        place = Place(js, server_url, stream)
+        place_transform[stream] = transform
+        yield place
+        for engine in place.engines:
+            engine.query.close()
+        await js.delete_stream(stream)
+
+
+place_transform: dict[str, Any] = {}
+
+
+async def make_elastic(place: Place, members: list[str], layout: Any = "interoperable") -> None:
+    await elastic.create(
+        place.js,
+        place.stream,
+        GROUP,
+        max_members=6,
+        partitioning_filters=[PartitioningFilter(f"{place.stream}.*", (1,))],
+        layout=layout,
+    )
+    if members:
+        await elastic.add_members(place.js, place.stream, GROUP, members)
+
+
+async def run_until(engine: Engine, condition: Any) -> None:
+    """Micro-batches in a thread of their own, as Spark's process, until the condition holds."""
+
+    given_up = threading.Event()
+
+    def loop() -> None:
+        while not (condition() or given_up.is_set()):
+            engine.batch()
+
+    try:
+        await asyncio.wait_for(asyncio.shield(asyncio.to_thread(loop)), 30)
+    finally:
+        given_up.set()
+
+
+@pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
+async def test_partitions_go_back_and_forth_between_members_and_a_query_and_each_key_stays_in_order(
+    place: Place, layout: str
+) -> None:
+    await make_elastic(place, ["a", "spark"], layout)
+    js, stream = place.js, place.stream
+    engine = place.engine(member="spark")
+    engine.chance = random.Random(5)
+    over = False
+    running = asyncio.create_task(run_until(engine, lambda: over))
+    async with (
+        elastic.join(js, stream, GROUP, "a", place.handler("a"), QUICK),
+        elastic.join(js, stream, GROUP, "b", place.handler("b"), QUICK),
+    ):
+        await place.publish(5)
+        await until(lambda: place.is_done or running.done())
+        assert place.handled_by("query")
+        assert place.handled_by("a")
+        changes: list[Any] = [
+            elastic.add_members(js, stream, GROUP, ["b"]),
+            elastic.drop_members(js, stream, GROUP, ["a"]),
+            elastic.drop_members(js, stream, GROUP, ["spark"]),
+            elastic.add_members(js, stream, GROUP, ["spark", "a"]),
+            elastic.drop_members(js, stream, GROUP, ["a", "b"]),
+            elastic.add_members(js, stream, GROUP, ["a"]),
+        ]
+        for change in changes:
+            publishing = asyncio.create_task(place.publish(10))
+            await change
+            await publishing
+        await until(lambda: place.is_done or running.done())
+        over = True
+        await running
+    place.check()
+    assert place.handled_by("query") > KEYS * 10
+    assert place.handled_by("a") + place.handled_by("b") > KEYS * 10
+    while engine.batch():
+        pass  # what is committed is released when the next batch is asked for
+    assert await place.left() == 0
+    engine.query.close()
+
+
+async def test_a_batch_runs_again_after_a_crash_and_is_released_only_when_it_is_committed(
+    place: Place,
+) -> None:
+    await make_elastic(place, ["spark"])
+    engine = place.engine()
+    await place.publish(4)
+    await until_left(place, KEYS * 4)
+    assert await asyncio.to_thread(engine.next_batch)
+    first = await asyncio.to_thread(engine.read)
+    assert len(first) == KEYS * 4
+    await place.publish(4)
+    await until_left(place, KEYS * 8)
+    await asyncio.to_thread(engine.crash)
+    assert await asyncio.to_thread(engine.read) == first
+    assert await place.left() == KEYS * 8
+    engine.commit()
+    await asyncio.to_thread(engine.crash)  # committed, and not released
+    assert await asyncio.to_thread(engine.next_batch)
+    assert await place.left() == KEYS * 4
+    second = await asyncio.to_thread(engine.read)
+    assert sorted(first + second) == sorted({*first, *second})
+    assert len(second) == KEYS * 4
+    by_partition = {(key, partition) for key, _, partition in first}
+    assert len(by_partition) == KEYS, "a key has one partition"
+    engine.query.close()
+
+
+async def until_left(place: Place, count: int) -> None:
+    """The work queue has so many messages."""
+    async with asyncio.timeout(20):
+        while await place.left() != count:
+            await asyncio.sleep(0)
+
+
+async def test_limits_and_tasks_take_partitions_whole(place: Place) -> None:
+    await make_elastic(place, ["spark"])
+    await place.publish(5)
+    await until_left(place, KEYS * 5)
+    engine = place.engine(maxOffsetsPerTrigger="25", minMessagesPerTask="10", maxTasks="2")
+    sizes, owners = [], []
+    while await asyncio.to_thread(engine.next_batch):
+        assert engine.planned is not None
+        pieces = engine.query.plan(*engine.planned)
+        owners.append([piece.subjects for piece in pieces])
+        rows = await asyncio.to_thread(engine.read)
+        sizes.append(len(rows))
+        engine.log += [(key, number, "query") for key, number, _ in rows]
+        engine.commit()
+    assert sizes == [25, 25, 10]
+    first = [[int(subject.partition(".")[0]) for subject in each] for each in owners[0]]
+    assert first == [[0, 2, 4], [1, 3, 5]]
+    place.check()
+    engine.query.close()
+
+
+async def test_an_instance_under_the_query_s_name_waits_and_goes_on_when_the_query_gives_up(
+    place: Place,
+) -> None:
+    await make_elastic(place, ["spark"])
+    engine = place.engine()
+    await place.publish(2)
+    await run_until(engine, lambda: place.is_done)
+    async with elastic.join(place.js, place.stream, GROUP, "spark", place.handler("member")):
+        await place.publish(3)
+        await run_until(engine, lambda: place.is_done)
+        assert place.handled_by("member") == 0
+        assert engine.next_batch() is False  # commits, and releases
+        engine.query.close()
+        await place.publish(3)
+        assert place.handled_by("member") == 0
+        given = await asyncio.to_thread(
+            lambda: give_back(place.stream, GROUP, "spark", servers=place.url)
+        )
+        assert given == ["spark"]
+        await until(lambda: place.is_done)
+    assert place.handled_by("member") == KEYS * 3
+    place.check()
+
+
+async def test_a_query_waits_for_an_instance_of_its_member_and_for_what_it_was_given(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    await make_elastic(place, ["spark"])
+    async with elastic.join(place.js, place.stream, GROUP, "spark", place.handler("member")):
+        await place.publish(2)
+        await until(lambda: place.is_done)
+        engine = place.engine()
+        for _ in range(3):
+            assert not await asyncio.to_thread(engine.batch)
+        assert caplog.text.count("waiting for partitions [0, 1, 2, 3, 4, 5]") == 1
+        await place.publish(2)
+        await until(lambda: place.is_done)
+    await place.publish(2)
+    await run_until(engine, lambda: place.is_done)
+    assert place.handled_by("query") == KEYS * 2
+    place.check()
+    engine.query.close()
+
+
+async def test_a_second_query_as_the_same_member_ends_the_first(place: Place) -> None:
+    await make_elastic(place, ["spark"])
+    first, second = place.engine(), place.engine()
+    assert not await asyncio.to_thread(first.batch)
+    assert not await asyncio.to_thread(second.batch)
+    with pytest.raises(ConfigurationError, match="another query has taken over consumer 'spark'"):
+        await asyncio.to_thread(first.batch)
+    first.query.close()
+    second.query.close()
+
+
+async def test_a_work_queue_made_again_is_not_purged(place: Place) -> None:
+    await make_elastic(place, ["spark"])
+    await place.publish(3)
+    await until_left(place, KEYS * 3)
+    engine = place.engine()
+    assert await asyncio.to_thread(engine.batch)
+    await elastic.delete(place.js, place.stream, GROUP)
+    await make_elastic(place, ["spark"])
+    await until_left(place, KEYS * 3)
+    with pytest.raises(DataLossError, match="not the one this query read before"):
+        await asyncio.to_thread(engine.batch)
+    assert await place.left() == KEYS * 3
+    engine.query.close()
+
+
+@pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
+async def test_a_static_member_is_an_instance_then_a_query_then_an_instance_again(
+    place: Place, layout: Any
+) -> None:
+    js, stream = place.js, place.stream
+    source = await js.stream(stream)
+    await source.update(subject_transform=place_transform[stream])
+    await static.create(js, stream, GROUP, max_members=6, members=["x", "y"], layout=layout)
+    async with static.join(js, stream, GROUP, "y", place.handler("y")):
+        async with static.join(js, stream, GROUP, "x", place.handler("x")):
+            await place.publish(3)
+            await until(lambda: place.is_done)
+        instance = place.handled_by("x")
+        await place.publish(3)
+        engine = place.engine(member="x", groupKind="static")
+        await run_until(engine, lambda: place.is_done)
+        assert place.handled_by("query") == instance
+        assert not await asyncio.to_thread(engine.batch)
+        found = [info async for info in js.consumers(stream)]
+        assert sum(info.num_pending for info in found) == 0, "the query's progress shows"
+        engine.query.close()
+        await place.publish(1)
+        url = place.url
+        assert await asyncio.to_thread(
+            lambda: give_back(stream, GROUP, "x", kind="static", servers=url)
+        )
+        async with static.join(js, stream, GROUP, "x", place.handler("x")):
+            await until(lambda: place.is_done)
+            await place.publish(1)
+            await until(lambda: place.is_done)
+        await place.publish(2)
+        await run_until(engine_again(engine), lambda: place.is_done)
+    place.check()
+    engine.query.close()
+
+
+def engine_again(engine: Engine) -> Engine:
+    engine.start()
+    return engine
+
+
+async def test_a_group_or_member_that_is_not_there_is_explained(place: Place) -> None:
+    with pytest.raises(ConfigurationError, match="has no elastic group 'work'; make one with"):
+        await asyncio.to_thread(place.engine)
+    await make_elastic(place, ["a", "b"])
+    with pytest.raises(ConfigurationError, match="has 2 members: a, b; say with 'member'"):
+        await asyncio.to_thread(place.engine)
+    with pytest.raises(
+        ConfigurationError, match="'c' is no member of group 'work'; there are: a, b"
+    ):
+        await asyncio.to_thread(lambda: place.engine(member="c"))
+
+
+@pytest.mark.parametrize(
+    ("raw", "complaint"),
+    [
+        ({"member": "a"}, "'member' needs 'group'"),
+        ({"group": "g", "durable": "d"}, "leave out durable"),
+        ({"group": "g", "subjects": "a.>", "partitions": "3"}, "leave out partitions, subjects"),
+        ({"group": "a.b"}, "1 to 128 of"),
+        ({"group": "g", "groupKind": "loose"}, "elastic or static"),
+        ({"group": "g", "stream": "A,B"}, "reads one stream"),
+    ],
+)
+def test_options_that_contradict_a_group_are_refused(raw: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigurationError, match=complaint):
+        parse_options({"stream": "S", **raw}, streaming=True)
+
+
+def test_a_batch_read_takes_no_part() -> None:
+    with pytest.raises(ConfigurationError, match="for streaming queries"):
+        parse_options({"stream": "S", "group": "g"}, streaming=False)
+
+
+def test_offsets_have_one_text_and_are_read_back() -> None:
+    offset = GroupOffset("t", {10: 5, 9: 7}, {9: 3})
+    raw = offset.to_dict()
+    assert json.dumps(raw) == ('{"b": {"9": 3}, "epoch": "t", "p": {"9": 7, "10": 5}, "v": 1}')
+    assert GroupOffset.from_dict(json.loads(json.dumps(raw))) == offset
+    plain = GroupOffset("t", {})
+    assert GroupOffset.from_dict(plain.to_dict()) == plain
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        None,
+        {"seq": 5, "epoch": "t", "v": 1},
+        {"epoch": "t", "p": {}, "v": 2},
+        {"epoch": "t", "p": {"a": 1}, "v": 1},
+        {"epoch": "t", "p": {"1": -1}, "v": 1},
+        {"epoch": "t", "p": [1], "v": 1},
+        {"epoch": 5, "p": {}, "v": 1},
+        {"b": {"1": True}, "epoch": "t", "p": {}, "v": 1},
+    ],
+)
+def test_offsets_that_are_not_ours_are_refused(raw: object) -> None:
+    with pytest.raises(ConfigurationError, match="checkpoint"):
+        GroupOffset.from_dict(raw)
+
+
+def test_each_partition_is_in_one_task_with_what_is_new_of_it() -> None:
+    start = GroupOffset("t", {0: 100, 1: 100, 2: 100, 7: 100})
+    end = GroupOffset("t", {0: 300, 1: 300, 2: 300, 3: 300, 4: 300, 5: 90}, {4: 150, 5: 90})
+    assert split(start, end, max_tasks=2, min_messages=1) == [
+        Piece(0, 300, (3,)),
+        Piece(100, 300, (0, 2)),
+        Piece(100, 300, (1,)),
+        Piece(150, 300, (4,)),
+    ]
+    assert len(split(start, end, max_tasks=9, min_messages=1000)) == 3
+    assert split(end, end._replace(begins={}), max_tasks=9, min_messages=1) == []
