@@ -1,0 +1,68 @@
+"""A query in a group, and state per key, inside a real Spark session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.sync import connect
+from headrace.sync.groups import PartitioningFilter, elastic
+
+from .conftest import Feed
+from .test_source import best_server
+from .test_source_decoding import example
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore")]
+
+
+@pytest.fixture
+def server_url(request: pytest.FixtureRequest) -> str:
+    return best_server(request)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_state_per_key_sees_a_group_s_messages_in_order_and_each_once(
+    spark: SparkSession, feed: Feed, tmp_path: Path
+) -> None:
+    pytest.importorskip("pandas")
+    feed.call(f"STREAM.UPDATE.{feed.name}", {"name": feed.name, "subjects": [f"{feed.name}.*"]})
+    groups = ("billing", "accounts")
+    with connect(feed.url) as connection:
+        js = connection.jetstream()
+        filters = [PartitioningFilter(f"{feed.name}.*", (1,))]
+        for group in groups:
+            elastic.create(js, feed.name, group, max_members=4, partitioning_filters=filters)
+            elastic.add_members(js, feed.name, group, ["spark"])
+
+        feed.publish([f"k{n % 5}" for n in range(60)])
+        expected = {
+            f"{feed.name}.k{key}": [(8, f"m{35 + key}"), (12, f"m{55 + key}")] for key in range(5)
+        }
+        try:
+            for group, name in zip(groups, ("by_processor", "by_function"), strict=True):
+                work = js.stream(f"{feed.name}-{group}")
+                while work.info().state.messages < 60:
+                    pass  # the server copies them
+                names = {"ORDERS": feed.name, "billing": group, "100000": "40"}
+                orders = example("group", feed, spark, **names)["orders"]
+                frame = example("state", feed, spark, orders=orders)[name]
+                seen: dict[str, list[tuple[int, str]]] = {}
+
+                def sink(df: DataFrame, batch_id: int, seen: Any = seen) -> None:
+                    for row in df.collect():
+                        seen.setdefault(row.subject, []).append((row["count"], row["last"]))
+
+                writer = frame.writeStream.outputMode("update").foreachBatch(sink)
+                writer = writer.option("checkpointLocation", str(tmp_path / group))
+                writer.trigger(availableNow=True).start().awaitTermination()
+                assert seen == expected
+                assert work.info().state.messages == 0, "the last batch, too, is released"
+        finally:
+            for group in groups:
+                elastic.delete(js, feed.name, group)
