@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import cpu
 import peers
 import report
+import spark_decoding
 from contenders import HEADRACE, NATS_DEFAULT, STREAM, Contender, running
 from rawsocket import RawConnection
 from waiting import until_here
@@ -395,6 +396,7 @@ PARTS: dict[str, Callable[[Bench], None]] = {
     "queues": queues,
     "small batches": small_batches,
     "idle": idle,
+    "decoding": spark_decoding.decoding,
 }
 
 

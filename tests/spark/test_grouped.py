@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
 import random
+import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ import pytest
 
 from headrace.api.consumers import ConsumerConfig
 from headrace.client import JetStream, connect
-from headrace.errors import ConfigurationError
+from headrace.errors import ConfigurationError, HeadraceError
 from headrace.groups import PartitioningFilter, elastic, static
 from headrace.groups.message import GroupMessage
 from headrace.spark import tasks
@@ -229,7 +231,7 @@ async def test_partitions_go_back_and_forth_between_members_and_a_query_and_each
     await make_elastic(place, ["a", "spark"], layout)
     js, stream = place.js, place.stream
     engine = place.engine(member="spark")
-    engine.chance = random.Random(5)
+    engine.chance = random.Random(int(os.environ.get("HEADRACE_SEED", "5")))
     over = False
     running = asyncio.create_task(run_until(engine, lambda: over))
     async with (
@@ -262,6 +264,29 @@ async def test_partitions_go_back_and_forth_between_members_and_a_query_and_each
         pass  # what is committed is released when the next batch is asked for
     assert await place.left() == 0
     engine.query.close()
+
+
+@pytest.mark.parametrize("layout", ["interoperable", "per_partition"])
+async def test_partitions_move_between_two_queries(place: Place, layout: str) -> None:
+    await make_elastic(place, ["one"], layout)
+    js, stream = place.js, place.stream
+    engines = [place.engine(member="one")]
+    over = False
+    running = [asyncio.create_task(run_until(engines[0], lambda: over))]
+    await elastic.add_members(js, stream, GROUP, ["two"])
+    engines.append(place.engine(member="two"))
+    running.append(asyncio.create_task(run_until(engines[1], lambda: over)))
+    for engine, seed in zip(engines, (3, 4), strict=True):
+        engine.chance = random.Random(seed)
+    for change, name in (("drop", "one"), ("add", "one"), ("drop", "two"), ("add", "two")):
+        publishing = asyncio.create_task(place.publish(8))
+        members = elastic.add_members if change == "add" else elastic.drop_members
+        await members(js, stream, GROUP, [name])
+        await publishing
+    await until(lambda: place.is_done or any(task.done() for task in running))
+    over = True
+    await asyncio.gather(*running)
+    place.check()
 
 
 async def test_a_batch_runs_again_after_a_crash_and_is_released_only_when_it_is_committed(
@@ -361,6 +386,20 @@ async def test_a_query_waits_for_an_instance_of_its_member_and_for_what_it_was_g
     assert place.handled_by("query") == KEYS * 2
     place.check()
     engine.query.close()
+
+
+async def test_a_query_outlives_its_connection_and_goes_on_holding_what_it_had(
+    place: Place,
+) -> None:
+    await make_elastic(place, ["spark"])
+    engine = place.engine()
+    for _ in range(3):
+        await place.publish(1)
+        await run_until(engine, lambda: place.is_done)
+        control = engine.query._control
+        assert control is not None
+        control.link._sock.shutdown(socket.SHUT_RDWR)
+    place.check()
 
 
 async def test_a_second_query_as_the_same_member_ends_the_first(place: Place) -> None:
@@ -501,3 +540,34 @@ def test_each_partition_is_in_one_task_with_what_is_new_of_it() -> None:
     ]
     assert len(split(start, end, max_tasks=9, min_messages=1000)) == 3
     assert split(end, end._replace(begins={}), max_tasks=9, min_messages=1) == []
+
+
+async def test_what_a_killed_member_had_not_answered_comes_to_the_query_first(
+    place: Place,
+) -> None:
+    await make_elastic(place, ["a"], "per_partition")  # where the consumer outlives its member
+    handled = place.handler("a")
+    hangs, gone = asyncio.Event(), asyncio.Event()
+
+    async def dies(message: GroupMessage) -> None:
+        if len(place.log) == 7:
+            hangs.set()
+            await gone.wait()
+            raise RuntimeError("killed")
+        await handled(message)
+
+    doomed = await connect(place.url)
+    membership = elastic.join(doomed.jetstream(), place.stream, GROUP, "a", dies, QUICK)
+    await membership.start()
+    await place.publish(4)
+    await hangs.wait()
+    await doomed.close()
+    gone.set()
+    with pytest.raises(HeadraceError):
+        await membership.wait()
+    assert len(place.log) == 7
+    await elastic.drop_members(place.js, place.stream, GROUP, ["a"])
+    await elastic.add_members(place.js, place.stream, GROUP, ["spark"])
+    engine = place.engine()
+    await run_until(engine, lambda: place.is_done)
+    place.check()

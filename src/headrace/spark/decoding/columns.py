@@ -170,17 +170,26 @@ def _forbids_null(kind: DataType) -> bool:
 def _arrow_type(name: str, kind: DataType) -> pa.DataType:
     """The type that Spark expects of a column; the same function makes it there."""
     from pyspark.errors import PySparkException
-    from pyspark.sql.pandas.types import to_arrow_type
 
     from .values import fit_for
 
     try:
-        found: Any = to_arrow_type(kind, timezone="UTC")
+        found = _to_arrow(kind)
         _check_plain(found)
         fit_for(found)
     except (PySparkException, TypeError):
         raise ConfigurationError(_NOT_DECODED.format(name=name, kind=kind.simpleString())) from None
     return found
+
+
+def _to_arrow(kind: DataType) -> Any:
+    from pyspark.sql.pandas import types
+
+    convert: Any = types.to_arrow_type
+    try:
+        return convert(kind, timezone="UTC")
+    except TypeError:
+        return convert(kind)  # before Spark 4.3 there was no such argument, and the zone was UTC
 
 
 def _check_plain(kind: pa.DataType) -> None:
