@@ -268,3 +268,27 @@ async def test_the_pages_have_the_numbers_of_nats_server(
                 if path.rpartition(".")[2] not in INSIDE and "feature_flags" not in path
             }
             assert all(OTHERS.search(path) for path in missing), (page, missing)
+
+
+async def test_the_pages_count_requests_messages_and_what_the_caches_knew() -> None:
+    async with Broker(monitor_port=0) as broker, connect(broker.client_url) as nc:
+        await nc.subscribe("a.*", callback=lambda message: None)
+        gone = await nc.subscribe("b", callback=lambda message: None)
+        await gone.unsubscribe()
+        for _ in range(9):
+            await nc.publish("a.x", b"x")
+        await nc.flush()
+        await get(broker, "/subsz")
+        subscriptions = json.loads((await get(broker, "/subsz"))[1])
+        server = json.loads((await get(broker, "/varz"))[1])
+    assert server["http_req_stats"]["/subsz"] == 2
+    assert server["http_req_stats"]["/jsz"] == 0
+    assert server["in_client_msgs"] == server["in_msgs"] == 9
+    assert server["out_client_bytes"] == server["out_bytes"] > 0
+    assert subscriptions["num_removes"] == subscriptions["num_inserts"] - 1 == 1
+    assert subscriptions["num_matches"] == 9
+    assert 0.5 < subscriptions["cache_hit_rate"] < 1
+    assert subscriptions["max_fanout"] in (
+        0,
+        1,
+    )  # a subject nobody stores may be kept by its prefix

@@ -109,6 +109,7 @@ class Monitor:
         self._all_closed = asyncio.Event()
         self._host = ""
         self._port = 0
+        self._asked: dict[str, int] = {}
         self._pages: dict[str, Callable[[Query], Answer]] = {
             "/": self._index,
             "/healthz": self._healthz,
@@ -181,6 +182,8 @@ class Monitor:
         page = self._pages.get(url.path.rstrip("/") or "/")
         if page is None:
             return _plain(404, f"not found; accepted are {', '.join(sorted(self._pages))}\n")
+        path = url.path.rstrip("/") or "/"
+        self._asked[path] = self._asked.get(path, 0) + 1
         try:
             status, document = page(parse_qs(url.query))
         except (_QueryError, ConfigurationError) as error:
@@ -270,7 +273,11 @@ class Monitor:
         document: dict[str, Any] = {
             "http_host": self._host,
             "http_port": self._port,
+            "http_base_path": "",
+            "https_port": 0,
+            "http_req_stats": {**dict.fromkeys(self._pages, 0), **self._asked},
             "cores": os.cpu_count() or 1,
+            "gomaxprocs": os.cpu_count() or 1,
             "cpu": round(100 * time.process_time_ns() / max(uptime_ns, 1), 1),
         }
         statm = Path("/proc/self/statm")

@@ -155,7 +155,7 @@ def subsz(
     document: dict[str, Any] = {
         **head_of(hub),
         "num_subscriptions": count,
-        "num_cache": sum(len(account.router.exact) for account in accounts),
+        **_matching(hub, accounts),
         "total": 0,
         "offset": offset,
         "limit": limit,
@@ -168,6 +168,28 @@ def subsz(
         page = islice(everything, offset, offset + limit)
         document["subscriptions_list"] = [subscription_detail(*one) for one in page]
     return document
+
+
+def _matching(hub: Monitored, accounts: list[Account]) -> dict[str, Any]:
+    """How subjects found their receivers. The caches hold subjects that were published to."""
+    routers = [account.router for account in accounts]
+    fanouts = [
+        len(route.plain) + len(route.groups)
+        for router in routers
+        for route in router.exact.values()
+    ]
+    sessions = [each for each in hub.sessions.values() if each.account in accounts]
+    matches_done = sum(each.in_messages for each in sessions)
+    misses = sum(router.misses for router in routers)
+    return {
+        "num_cache": len(fanouts),
+        "num_inserts": sum(router.added for router in routers),
+        "num_removes": sum(router.added - router.subscriptions for router in routers),
+        "num_matches": matches_done,
+        "cache_hit_rate": max(0.0, 1 - misses / matches_done) if matches_done else 0.0,
+        "max_fanout": max(fanouts, default=0),
+        "avg_fanout": sum(fanouts) / len(fanouts) if fanouts else 0.0,
+    }
 
 
 def _subscriptions(

@@ -54,6 +54,11 @@ def varz(hub: Monitored, process: Mapping[str, Any] | None = None) -> dict[str, 
         "out_msgs": out_messages,
         "in_bytes": in_bytes,
         "out_bytes": out_bytes,
+        # Nobody else is there to send or receive.
+        "in_client_msgs": in_messages,
+        "out_client_msgs": out_messages,
+        "in_client_bytes": in_bytes,
+        "out_client_bytes": out_bytes,
         "slow_consumers": hub.slow_consumers,
         "slow_consumer_stats": {
             "clients": hub.slow_consumers,

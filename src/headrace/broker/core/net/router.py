@@ -60,6 +60,10 @@ class Router:
         self._watches = InterestWatches()
         self._leading_elsewhere: frozenset[object] = frozenset()
         self.subscriptions = 0
+        self.added = 0
+        """Subscriptions there have ever been; those that went are ``added - subscriptions``."""
+        self.misses = 0
+        """Subjects that no cache knew."""
         self.answers_others = False
         """Whether replies to other accounts go through here: such a reply is not a client's to name."""
         self.imported_from: list[Router] = []
@@ -72,6 +76,7 @@ class Router:
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription; its pattern is valid."""
         self.subscriptions += 1
+        self.added += 1
         leaf = self._trie.add(subscription.pattern, subscription.queue, subscription)
         subscription.pattern = leaf.pattern  # the same object for all who subscribe to it
         self._changed(leaf.pattern, leaf)
@@ -163,6 +168,7 @@ class Router:
                 ):
                     self.exact[subject] = route
                 return route
+        self.misses += 1
         return self._find_in_trie(subject, head, last)
 
     def many_of(self, sink: Sink) -> ManySink | None:
