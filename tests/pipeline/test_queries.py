@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.pipeline.queries import batch_of, behind
+from headrace.pipeline.queries import SparkQuery, batch_of, behind
 from headrace.pipeline.reading import read
 from headrace.pipeline.spark_errors import sentence_of
 from headrace.pipeline.totals import ViewRows
@@ -49,6 +49,24 @@ def test_a_batch_of_what_spark_reports(write: Callable[..., Path]) -> None:
     assert (batch.behind, batch.rows_per_s) == (3, 400.0)
     assert json.loads(batch.ends[0]) == {"seq": 5, "v": 1}
     assert batch.views == {"v": ViewRows(20, {"a > 0": 2, "b": 0})}
+
+
+class Gone:
+    """A query whose Spark was killed."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+def test_spark_s_death_is_the_error_of_its_queries(write: Callable[..., Path]) -> None:
+    gone: Any = Gone()
+    query = SparkQuery(read(write(ORDERS)), gone)
+    assert not query.is_active()
+    assert query.batches(-1) == []
+    assert str(query.error()) == (
+        "Spark's process has gone ([Errno 111] Connection refused); spark.log may say why"
+    )
+    query.stop()
 
 
 PAGES = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted

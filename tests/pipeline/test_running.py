@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import ConnectFailedError
+from headrace.errors import ConfigurationError, ConnectFailedError
 from headrace.pipeline.model import Declared, Sink
 from headrace.pipeline.problems import PipelineError, Problem
 from headrace.pipeline.reading import read
@@ -226,6 +226,17 @@ def test_a_query_after_another_begins_when_that_one_is_done(declared: Declared) 
     world.after(2, lambda: world.runner.stop("interrupted"))
     assert world.run()["out"].state == "stopped", "queries without an end run beside each other"
     assert len(world.queries["out"]) == 2
+
+
+def test_a_checkpoint_that_cannot_be_read_fails_its_query(declared: Declared) -> None:
+    world = World(declared)
+
+    def refuse(query: FakeQuery) -> None:
+        raise ConfigurationError("the log is of version 'v9'")
+
+    world.plans = {"out": refuse}
+    problem = world.run()["out"].problem
+    assert str(problem).endswith(":9: query 'out': the log is of version 'v9'")
 
 
 def test_a_schedule_starts_bounded_runs_at_its_times(declared: Declared) -> None:

@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from headrace import sync
-from headrace.errors import BucketNotFoundError, ConnectFailedError
+from headrace.errors import BucketNotFoundError, ConfigurationError, ConnectFailedError
 from headrace.pipeline import life
+from headrace.pipeline.checkpoints import Start
 from headrace.pipeline.model import LeaseSettings
 from headrace.pipeline.problems import Place
 from headrace.pipeline.reading import read
+from headrace.pipeline.resets import reset
 from headrace.pipeline.standby import Standby, who_we_are
 from waiting import until_here
 
@@ -66,6 +68,24 @@ def test_a_server_that_is_not_there_is_told(settings: LeaseSettings, free_port: 
     away = replace(settings, servers=(f"nats://127.0.0.1:{free_port}",))
     with pytest.raises(ConnectFailedError), Standby(away, "orders", lambda why: None):
         pass
+
+
+@pytest.mark.parametrize("kind", ["bucket", "pinned"])
+def test_a_pipeline_that_runs_somewhere_is_not_reset(
+    settings: LeaseSettings, write: Callable[..., Path], stream: str, kind: Any
+) -> None:
+    lease = replace(settings, kind=kind, bucket="leases" if kind == "bucket" else "PINNED")
+    servers = f'servers = "{settings.servers[0]}"'
+    text = ORDERS.replace('stream = "ORDERS"', f'stream = "{stream}", {servers}')
+    declared = replace(read(write(text)), lease=lease)
+    begin = Start("earliest")
+    sinks = list(declared.sinks.values())
+    assert reset(declared, sinks, begin), "nobody ever ran it"
+    with Standby(lease, "orders", lambda why: None) as standby:
+        assert standby.wait(WITHIN_S)
+        with pytest.raises(ConfigurationError, match="has the lease of 'orders' and runs it"):
+            reset(declared, sinks, begin)
+    assert reset(declared, sinks, begin), "it has ended"
 
 
 class Heard:

@@ -17,9 +17,14 @@ from typing import Final, Protocol, Self
 from ..api.errors import Errors
 from ..client import JetStream, KeyExistsError, KeyNotFoundError
 from ..client.kv.keyvalue import KeyValue
-from ..errors import ConfigurationError, HeadraceError, JetStreamApiError
+from ..errors import (
+    BucketNotFoundError,
+    ConfigurationError,
+    HeadraceError,
+    JetStreamApiError,
+)
 
-__all__ = ["BucketLease", "Lease", "LeaseLostError"]
+__all__ = ["BucketLease", "Lease", "LeaseLostError", "bucket_holder"]
 
 RENEWALS: Final = 3
 """Renewed so often within its length, a lease survives an answer that takes two thirds of it."""
@@ -203,6 +208,15 @@ class BucketLease:
             self._revision = entry.revision
             return  # when that was stored is not known: it is renewed again
         self.until = sent + self._seconds * (1 - MARGIN)
+
+
+async def bucket_holder(js: JetStream, bucket: str, name: str) -> str:
+    """Who has a lease of a bucket now; "" for nobody."""
+    try:
+        entry = await (await js.key_value(bucket)).get(name)
+    except (BucketNotFoundError, KeyNotFoundError):
+        return ""
+    return _owner_of(entry.value)
 
 
 def _owner_of(value: bytes) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JNetworkError
 
 from .model import Declared, LeaseSettings
 from .run import run_here, session_of
@@ -58,7 +61,8 @@ class Life:
                     return self._turn(spark)
                 return self._turns_under(self._declared.lease, spark)
             finally:
-                spark.stop()
+                with contextlib.suppress(Py4JNetworkError, OSError):  # its process has gone already
+                    spark.stop()
 
     def _turn(self, spark: SparkSession) -> list[Ended]:
         """The queries, until they are done or stopped."""

@@ -12,7 +12,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Self
 
 from ..api.consumers import ConsumerConfig
+from ..errors import StreamNotFoundError
 from ..groups import static
+from ..groups.errors import GroupNotFoundError
 from ..groups.member import Membership
 from ..groups.records import StaticGroup
 from .lease import LeaseLostError
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from ..client import JetStream
     from ..groups.message import GroupMessage
 
-__all__ = ["PinnedLease"]
+__all__ = ["PinnedLease", "pinned_holder"]
 
 MEMBER: Final = "runner"
 PARTITION: Final = "0"
@@ -136,3 +138,12 @@ class PinnedLease:
         finally:
             over.set()
         message.nak()
+
+
+async def pinned_holder(js: JetStream, stream: str, name: str) -> str:
+    """Whether a runner is pinned; "" if none is."""
+    try:
+        active = await static.active_members(js, stream, name)
+    except (GroupNotFoundError, StreamNotFoundError):
+        return ""
+    return "a runner" if active else ""

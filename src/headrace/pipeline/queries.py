@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from py4j.protocol import Py4JNetworkError
+
+from ..errors import HeadraceError
 from . import conditions
 from .model import Declared
 from .totals import Batch, ViewRows
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 __all__ = ["SparkQuery", "batch_of", "behind"]
+
+T = TypeVar("T")
 
 _PROCESSING: Final = "Processing new data"
 
@@ -25,28 +30,48 @@ class SparkQuery:
         self._declared = declared
         self._query = query
         self._last = ""
+        self._gone: HeadraceError | None = None
 
     def is_active(self) -> bool:
-        return bool(self._query.isActive)
+        return self._ask(lambda: bool(self._query.isActive), otherwise=False)
 
     def is_in_a_batch(self) -> bool:
-        status = self._query.status
-        return bool(status["isTriggerActive"]) and status["message"] == _PROCESSING
+        def look() -> bool:
+            status = self._query.status
+            return bool(status["isTriggerActive"]) and status["message"] == _PROCESSING
+
+        return self._ask(look, otherwise=False)
 
     def error(self) -> BaseException | None:
-        return self._query.exception()
+        return self._ask(lambda: self._query.exception(), otherwise=None) or self._gone
 
     def batches(self, after: int) -> list[Batch]:
+        return self._ask(lambda: self._batches(after), otherwise=[])
+
+    def stop(self) -> None:
+        self._ask(lambda: self._query.stop(), otherwise=None)
+
+    def _batches(self, after: int) -> list[Batch]:
         last = self._query.lastProgress
         if last is None or last.json == self._last:
             return []
-        self._last = last.json
         found = [json.loads(each.json) for each in self._query.recentProgress]
         ran = [each for each in found if "addBatch" in each["durationMs"]]
+        self._last = last.json
         return [batch_of(self._declared, each) for each in ran if each["batchId"] > after]
 
-    def stop(self) -> None:
-        self._query.stop()
+    def _ask(self, ask: Callable[[], T], otherwise: T) -> T:
+        """The answer; ``otherwise`` if Spark's process has gone, which then is the query's error."""
+        if self._gone is not None:
+            return otherwise
+        try:
+            return ask()
+        except (Py4JNetworkError, OSError) as error:
+            said = str(error).splitlines()[:1] or [type(error).__name__]
+            self._gone = HeadraceError(
+                f"Spark's process has gone ({said[0]}); spark.log may say why"
+            )
+            return otherwise
 
 
 def batch_of(declared: Declared, progress: Mapping[str, Any]) -> Batch:

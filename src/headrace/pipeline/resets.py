@@ -17,6 +17,7 @@ from .frames import FILE_FORMATS
 from .graph import quarantined, sources_of
 from .model import Declared, Sink, Source
 from .problems import did_you_mean
+from .standby import holder_of
 
 __all__ = ["chosen", "parse_position", "reset"]
 
@@ -60,6 +61,10 @@ def reset(
             query's sources.
         HeadraceError: ``latest``, and the server does not say where that is.
     """
+    if declared.lease is not None and (holder := holder_of(declared.lease, declared.name)):
+        raise ConfigurationError(
+            f"{holder} has the lease of {declared.name!r} and runs it; end it first"
+        )
     with exclusively(declared):
         starts = {sink.name: _starts(declared, sink, to) for sink in sinks}
         added = []

@@ -205,12 +205,18 @@ class Runner:
         try:
             run.query = self._start(run.sink, run.trigger)
         except PipelineError as error:
-            run.problem, run.state = error.problems[0], "failed"
-            self._watcher.ended(self._ended(run))
+            self._failed(run, error.problems[0])
+            return
+        except HeadraceError as error:
+            self._failed(run, Problem(run.sink.place, f"query {run.sink.name!r}: {error}"))
             return
         run.state, run.seen, run.said = "running", -1, ""
         run.due, run.waits_since = 0.0, None
         self._watcher.started(run.sink.name)
+
+    def _failed(self, run: _Run, problem: Problem) -> None:
+        run.problem, run.state = problem, "failed"
+        self._watcher.ended(self._ended(run))
 
     def _count(self, run: _Run) -> None:
         assert run.query is not None

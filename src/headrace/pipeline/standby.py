@@ -11,16 +11,41 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..client import connect
-from .lease import BucketLease, Lease, LeaseLostError
+from .lease import BucketLease, Lease, LeaseLostError, bucket_holder
 from .model import LeaseSettings
-from .pinned_lease import PinnedLease
+from .pinned_lease import PinnedLease, pinned_holder
 
-__all__ = ["Standby", "who_we_are"]
+__all__ = ["Standby", "holder_of", "who_we_are"]
+
+
+def holder_of(settings: LeaseSettings, name: str) -> str:
+    """Who holds the lease of a pipeline now; "" for nobody. Raises HeadraceError: the server did not say."""
+    return asyncio.run(_holder_of(settings, name))
+
+
+async def _holder_of(settings: LeaseSettings, name: str) -> str:
+    async with connect(list(settings.servers), **_options(settings, name)) as connection:
+        js = connection.jetstream()
+        if settings.kind == "pinned":
+            return await pinned_holder(js, settings.bucket, name)
+        return await bucket_holder(js, settings.bucket, name)
 
 
 def who_we_are() -> str:
     """Of this process, for people: machine and process."""
     return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def _options(settings: LeaseSettings, name: str) -> dict[str, Any]:
+    """How to connect."""
+    named = {
+        "user": settings.user,
+        "password": settings.password,
+        "token": settings.token,
+        "credentials_file": settings.creds,
+    }
+    given = {key: value for key, value in named.items() if value}
+    return {"name": f"headrace pipeline {name}", **given}
 
 
 class Standby:
@@ -98,7 +123,7 @@ class Standby:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         servers = list(self._settings.servers)
         async with (
-            connect(servers, **self._options()) as connection,
+            connect(servers, **_options(self._settings, self._name)) as connection,
             self._make(connection.jetstream()) as lease,
         ):
             self._lease = lease
@@ -120,17 +145,6 @@ class Standby:
         return kind(
             js, settings.bucket, self._name, who_we_are(), settings.seconds, settings.replicas
         )
-
-    def _options(self) -> dict[str, Any]:
-        settings = self._settings
-        named = {
-            "user": settings.user,
-            "password": settings.password,
-            "token": settings.token,
-            "credentials_file": settings.creds,
-        }
-        name = f"headrace pipeline {self._name}"
-        return {"name": name, **{key: value for key, value in named.items() if value}}
 
     def _fail(self, error: BaseException) -> None:
         with self._changed:
