@@ -119,6 +119,24 @@ def test_a_reset_begins_a_generation_and_sets_its_results_apart(
     assert status_of(declared)[0].notes == ("begins orders at sequence 11",)
 
 
+def test_a_sink_that_knows_its_batches_gets_a_new_name_for_a_new_generation(
+    pipeline_file: Path, url: str
+) -> None:
+    options = (
+        f'{{ servers = "{url}", stream = "COPIES", delivery = "exactlyOnce", sinkId = "copies" }}'
+    )
+    text = pipeline_file.read_text().replace(
+        'format = "noop"', f'format = "jetstream"\noptions = {options}'
+    )
+    pipeline_file.write_text(text)
+    declared = read(pipeline_file)
+    sinks = chosen(declared, ["seen"])
+    reset(declared, sinks, Start("earliest"))
+    ((sink, generation, said),) = reset(declared, sinks, Start("earliest"))
+    assert said == "its rows are published again, as sinkId copies-g2"
+    assert options_of_sink(declared, sink, generation.suffix)["sinkId"] == "copies-g2"
+
+
 def test_a_query_that_is_not_there_is_refused(pipeline_file: Path) -> None:
     with pytest.raises(ConfigurationError, match="no query 'outt'; did you mean 'out'"):
         chosen(read(pipeline_file), ["outt"])

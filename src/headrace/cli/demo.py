@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--batch",
         type=_count,
-        default=60_000,
+        default=90_000,
         metavar="N",
         help="maximum number of flights in one micro-batch (default: %(default)s)",
     )

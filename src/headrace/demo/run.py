@@ -41,7 +41,7 @@ class DemoSettings:
 
     directory: Path = Path("demo-output")
     limit: int | None = None
-    batch: int = 60_000
+    batch: int = 90_000
     port: int = 0
     reset: bool = False
     spark_master: str = "local[2]"
