@@ -76,6 +76,17 @@ async def test_a_fetch_does_not_wait_for_more_than_is_there(js: JetStream, strea
     assert len(await asyncio.wait_for(ordered.fetch(10, max_wait=60), 5)) == 3
 
 
+async def test_a_fetch_does_not_wait_for_more_than_may_be_unacknowledged(
+    js: JetStream, stream: Stream
+) -> None:
+    await fill(js, stream, 5)
+    consumer = await stream.create_consumer(durable_name="c", max_ack_pending=3)
+    batch = await asyncio.wait_for(consumer.fetch(10, max_wait=60), 5)
+    assert sequences(batch) == [1, 2, 3]
+    await batch.ack()
+    assert sequences(await asyncio.wait_for(consumer.fetch(10, max_wait=60), 5)) == [4, 5]
+
+
 async def test_a_fetch_waits_for_the_first_message(js: JetStream, stream: Stream) -> None:
     consumer = await stream.create_consumer(durable_name="c")
     fetching = asyncio.create_task(consumer.fetch(10, max_wait=60))

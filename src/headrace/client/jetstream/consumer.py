@@ -82,7 +82,8 @@ class Consumer:
     ) -> Batch:
         """What is there, up to ``max_messages`` messages, waiting up to ``max_wait`` seconds for the first.
 
-        Nothing to deliver is an empty batch, not an error.
+        Nothing to deliver is an empty batch, not an error. No more than the consumer's ``max_ack_pending``
+        can be there before one is acknowledged.
 
         Args:
             heartbeat: fail when the server is silent for twice as long; None: on for waits of more
@@ -103,7 +104,8 @@ class Consumer:
         """
         if not isinstance(max_messages, int) or max_messages < 1:
             raise ConfigurationError(f"max_messages is {max_messages!r}; accepted: 1 or more")
-        request = self._request(max_messages, 0, max_wait, heartbeat, no_wait, eager, priority)
+        batch = self._at_once(max_messages) if eager and not no_wait else max_messages
+        request = self._request(batch, 0, max_wait, heartbeat, no_wait, eager, priority)
         return await Fetch(self._session, self._plan(request, max_wait)).collect()
 
     async def fetch_bytes(
@@ -351,6 +353,14 @@ class Consumer:
             idle_heartbeat=0.0 if no_wait else heartbeat,
             **priority,
         )
+
+    def _at_once(self, max_messages: int) -> int:
+        """How many of so many messages there can be before one is acknowledged, as far as we know: who asks
+        for more waits for what cannot come."""
+        config = None if self.cached_info is None else self.cached_info.config
+        if config is None or config.max_ack_pending <= 0 or config.ack_policy == "none":
+            return max_messages
+        return min(max_messages, config.max_ack_pending)
 
     def _expires(self, expires: float) -> float:
         config = None if self.cached_info is None else self.cached_info.config
