@@ -165,10 +165,8 @@ class FileStorage:
 
     def timing(self) -> dict[str, dict[str, object]]:
         """How long commits took, and the syncs in them: see ``Durations.describe``."""
-        return {
-            "commits": self._committer.durations.describe(),
-            "syncs": self._writer.syncs.describe(),
-        }
+        commits, syncs = self._committer.durations, self._writer.syncs
+        return {"commits": commits.describe(), "syncs": syncs.describe()}
 
     @property
     def pending_bytes(self) -> int:
