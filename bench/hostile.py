@@ -7,14 +7,19 @@ is ended.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import socket
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
+from headrace.client import connect
 from rawsocket import RawConnection
 from waiting import elapse_here
 
@@ -417,6 +422,43 @@ def watches(target: Target) -> None:
     flood(target, joined(frames, 100))
 
 
+def large(target: Target) -> None:
+    """A stream on disk that takes a while to save."""
+    make_stream(target, storage="file", max_bytes=-1)
+    with target.connect() as connection:
+        connection.publish_acked(target.many(200_000), 4_000, 1_000, lambda n: f"victim.{n % 100}")
+
+
+def backups(target: Target) -> None:
+    """Saved as fast as it comes, again and again."""
+
+    async def save() -> None:
+        async with connect(f"nats://{target.host}:{target.port}") as connection:
+            stream = await connection.jetstream().stream(STREAM)
+            with tempfile.TemporaryDirectory() as directory:
+                while True:
+                    await stream.backup(directory)
+
+    asyncio.run(save())
+
+
+def restores(target: Target) -> None:
+    """Restored as fast as it is taken, again and again."""
+
+    async def bring_back() -> None:
+        async with connect(f"nats://{target.host}:{target.port}") as connection:
+            js = connection.jetstream()
+            stream = await js.stream(STREAM)
+            config = (await stream.info()).config
+            config = msgspec.structs.replace(config, name="BACK", subjects=("back.>",))
+            with tempfile.TemporaryDirectory() as directory:
+                await stream.backup(directory)
+                while True:
+                    await (await js.restore_stream(directory, config=config)).delete()
+
+    asyncio.run(bring_back())
+
+
 ATTACKS = [
     Attack("nobody", lambda target: threading.Event().wait(), None),
     Attack("SUB flood", sub_flood),
@@ -450,4 +492,6 @@ ATTACKS = [
     Attack("purges", purges, make_stream),
     Attack("last_per_subject on 10,000 keys", last_per_subject, keys),
     Attack("watches of 10,000 keys", watches, keys),
+    Attack("backups of 200 MB", backups, large),
+    Attack("restores of 200 MB", restores, large),
 ]  # fmt: skip

@@ -20,6 +20,7 @@ HeadraceError
 │       └── BucketNotFoundError … and so no such bucket, of keys and values or of objects
 ├── PullError                   a pull request ended with an error status
 ├── HeartbeatMissedError        a pull was silent for twice its idle heartbeat
+├── SnapshotFormatError         a backup is damaged, cut off or of a form that is not known
 ├── SlowConsumerError           messages arrived faster than they were processed, and were dropped
 └── StoreError                  the store could not carry out an operation
     ├── StoreFullError          … the disk is full
@@ -53,6 +54,7 @@ __all__ = [
     "ServerError",
     "ServiceError",
     "SlowConsumerError",
+    "SnapshotFormatError",
     "StoreError",
     "StoreFailedError",
     "StoreFormatError",
@@ -197,6 +199,10 @@ class HeartbeatMissedError(HeadraceError):
 
 class SlowConsumerError(HeadraceError):
     """Messages arrived faster than they were processed, and reached the limit in the text."""
+
+
+class SnapshotFormatError(HeadraceError, ValueError):
+    """A backup is damaged, cut off or of a form that is not known. The text says what of it."""
 
 
 class StoreError(HeadraceError):

@@ -6,16 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, TypeAlias
 
-from ..errors import HeadraceError
+from ..errors import SnapshotFormatError as SnapshotFormatError
 
 DOCUMENT_BYTES_MAX: Final = 8 << 20
 """Of a configuration or a consumer's state: read in one go, in a tenth of a second; more is refused."""
 MESSAGE_BYTES_MAX: Final = (64 << 20) + (64 << 10)
 """Of a message's headers and payload: the most nats-server can be set to; more is refused."""
-
-
-class SnapshotFormatError(HeadraceError, ValueError):
-    """A backup is damaged, cut off or of a form that is not known."""
 
 
 @dataclass(frozen=True, slots=True)

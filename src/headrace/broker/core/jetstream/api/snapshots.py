@@ -6,7 +6,7 @@ A backup leaves in the form of nats-server 2.15; one of that or of the older for
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,9 +19,8 @@ from .....api.snapshots import (
     SnapshotResponse,
 )
 from .....api.streams import StreamInfo
-from .....errors import StoreError
+from .....errors import SnapshotFormatError, StoreError
 from .....limits import RESTORE_IDLE_S, RESTORES_MAX, SNAPSHOTS_MAX
-from .....snapshots.contents import SnapshotFormatError
 from .....subjects import is_valid_subject
 from ...ports.bus import Origin
 from ..config.refused import Refused
@@ -29,10 +28,12 @@ from ..context import Context
 from ..tick.flush_barrier import store_refusal
 from .dispatcher import ApiDispatcher, Call
 from .ports import Assets, stream_of
-from .receiving import Receiving
-from .restoring import Finished, RestoredStreams
-from .sending import Sending
 from .streams import StreamsApi, stream_info
+
+if TYPE_CHECKING:  # a broker starts without what reads and writes backups
+    from .receiving import Receiving
+    from .restoring import Finished, RestoredStreams
+    from .sending import Sending
 
 _ACKS: Final = b"$JS.SNAPSHOT.ACK.>"
 _CHUNKS: Final = b"$JS.SNAPSHOT.RESTORE.>"
@@ -93,6 +94,8 @@ class SnapshotsApi:
         durable = stream.store.durable_seq
         if state.last_seq > durable:  # what is not durable yet might never have been
             state = msgspec.structs.replace(state, last_seq=max(durable, state.first_seq - 1))
+        from .sending import Sending
+
         sending = Sending(self._context, stream, request, state, self._sent)
         sending.client = _describe(call.origin)
         self._sending[sending.id] = sending
@@ -139,6 +142,8 @@ class SnapshotsApi:
         if len(self._receiving) >= RESTORES_MAX:
             raise Refused(Errors.STREAM_RESTORE, err=f"{RESTORES_MAX} restores are under way")
         self._streams.check_overlap(config)
+        from .receiving import Receiving
+
         receiving = Receiving(
             self._context, self._restored, config, request.state.first_seq, self._received
         )

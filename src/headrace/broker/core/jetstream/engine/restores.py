@@ -18,21 +18,20 @@ from .....api.consumers import ConsumerConfig
 from .....api.errors import Errors
 from .....api.streams import StreamConfig
 from .....api.times import parse_time
-from .....errors import StoreError
-from .....snapshots.contents import ConsumerContent, SnapshotFormatError
+from .....errors import SnapshotFormatError, StoreError
 from ...ports.bus import Bus
 from ...ports.storage import StreamStore
-from ..api.receiving import Receiving
-from ..api.restoring import Finished
 from ..api.streams import stream_info
 from ..config.consumer import check_consumer, check_consumer_name, with_consumer_defaults
 from ..config.refused import Refused
-from ..consumer import transfer
 from ..context import Context
 from ..stream.stream import Stream
 from .lost import RESTORING
 
 if TYPE_CHECKING:
+    from .....snapshots.contents import ConsumerContent
+    from ..api.receiving import Receiving
+    from ..api.restoring import Finished
     from .registry import Registry
 
 
@@ -89,6 +88,8 @@ class Restores:
 
     def check_consumer(self, config: StreamConfig, content: ConsumerContent) -> None:
         """Whether such a consumer can be made. Raises Refused, SnapshotFormatError."""
+        from ..consumer import transfer
+
         self._config_of(config, content)
         transfer.check(content.state, content.name)
 
@@ -97,6 +98,8 @@ class Restores:
 
         Raises Refused, StoreError, SnapshotFormatError.
         """
+        from ..consumer import transfer
+
         context, registry, config = self._context, self._registry, receiving.config
         store = registry.making[config.name][1]
         assert store is not None  # it is open
