@@ -11,6 +11,8 @@ import pytest
 
 from headrace.broker.core.account_options import JetStreamLimits
 from headrace.broker.core.jetstream import JetStreamOptions
+from headrace.broker.core.jetstream.api.receiving import Receiving
+from headrace.broker.core.ports.storage import StreamStore
 from headrace.broker.store import FileStorage
 from headrace.errors import StoreFullError
 from headrace.snapshots.archive import (
@@ -133,6 +135,35 @@ def test_gaps_stay_gaps(on_disk: World, tmp_path: Path) -> None:
         held = [row[0] for row in store.rows(1, None, 100, 1 << 20, store.last_seq)]
         assert held == [3, 4, 9, 10_000, 10_002]
         assert store.last_seq == 20_000
+
+
+def making(world: World) -> StreamStore | None:
+    assert world.hub.engine is not None
+    return world.hub.engine.registry.making["S"][1]
+
+
+@pytest.mark.parametrize("gap", [400, 4000])
+def test_large_gaps_take_turns(gap: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = World().client()
+    entries = [MAGIC, state_entry({"first_seq": 1, "last_seq": 0}, THEN)]
+    entries += [message_entry(1 + gap * n, b"s.1", b"", b"x", THEN) for n in range(50)]
+    deliver = announce(client)["deliver_subject"]
+    store = making(client.world)
+    assert store is not None
+    turns: list[int] = []
+    turn = Receiving.turn
+
+    def counting(self: Receiving) -> None:
+        before = store.last_seq
+        turn(self)
+        turns.append(store.last_seq - before)
+
+    monkeypatch.setattr(Receiving, "turn", counting)
+    assert send(client, deliver, IDENTIFIER + frame(b"".join([*entries, END])), 5000) == []
+    assert "error" not in finish(client, deliver)
+    assert sum(turns) == 49 * gap + 1
+    assert max(turns) <= 8 * (500 + 500)
+    assert client.api("STREAM.INFO.S")["state"]["num_deleted"] == 49 * (gap - 1)
 
 
 def consumer(name: str = "C", state: ConsumerState | None = None, **config: Any) -> bytes:

@@ -7,7 +7,7 @@ its end has come. Whatever goes wrong before takes everything back.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,8 @@ _NS: Final = 1_000_000_000
 _SEQUENCE_MAX: Final = (1 << 63) - 1
 _SLICE_NS: Final = 1_000_000
 _SLICE_STEPS: Final = 8
+_STORED_AT_ONCE: Final = 64
+_GAP_AT_ONCE: Final = 500
 
 
 class Restores(Protocol):
@@ -74,6 +76,7 @@ class Receiving:
         """How many bytes of chunks have come."""
         self.failed: Exception | None = None
         self._unpacker = Unpacker(config.name)
+        self._found: deque[Content] = deque()
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._owed: list[bytes] = []
@@ -154,9 +157,12 @@ class Receiving:
         return True
 
     def _step(self) -> bool:
+        if self._found:
+            self._store_some()
+            return True
         found = self._unpacker.step()
         if found is not None:
-            self._store(found)
+            self._found.extend(found)
             return True
         if not self._waiting:
             return False
@@ -179,42 +185,54 @@ class Receiving:
 
     # -- storing
 
-    def _store(self, found: Sequence[Content]) -> None:
-        for content in found:
-            if isinstance(content, MessageContent):
-                self._store_message(content)
-            elif isinstance(content, ConsumerContent):
-                self._restores.check_consumer(self.config, content)
-                self.consumers.append(content)
-            elif isinstance(content, Began):
-                self._first_seq = content.first_seq or self._first_seq
-                self.created = content.created
-            else:
-                self._ended = content
+    def _store_some(self) -> None:
+        """What was unpacked, as much of it as takes a fraction of a millisecond."""
+        found, store = self._found, self.store
+        assert store is not None  # chunks come when it is there
+        ends_seq = store.last_seq + _GAP_AT_ONCE
+        for _ in range(min(_STORED_AT_ONCE, len(found))):
+            if store.last_seq >= ends_seq or not self._store(found[0]):
+                return  # gaps are work, too: the next step goes on
+            found.popleft()
 
-    def _store_message(self, message: MessageContent) -> None:
+    def _store(self, content: Content) -> bool:
+        if isinstance(content, MessageContent):
+            return self._store_message(content)
+        if isinstance(content, ConsumerContent):
+            self._restores.check_consumer(self.config, content)
+            self.consumers.append(content)
+        elif isinstance(content, Began):
+            self._first_seq = content.first_seq or self._first_seq
+            self.created = content.created
+        else:
+            self._ended = content
+        return True
+
+    def _store_message(self, message: MessageContent) -> bool:
+        """Store one; False if some of the gap before it is left."""
         store = self.store
         assert store is not None  # chunks come when it is there
         sequence, subject, headers, payload, stamp_ns = message
         if sequence < self._first_seq:
-            return  # removed before the backup, if not from its file
+            return True  # removed before the backup, if not from its file
         size = len(subject) + len(headers) + len(payload)
         if not 0 < sequence <= _SEQUENCE_MAX or not subject or not 0 <= stamp_ns <= _SEQUENCE_MAX:
             raise SnapshotFormatError(f"message {sequence} has no subject, or no time, that can be")
         most = self.config.max_msg_size
         if 0 <= most < len(headers) + len(payload):
             raise SnapshotFormatError(f"message {sequence} is larger than max_msg_size")
-        self._context.quota.admit(self.config.storage, size)
         if sequence <= store.last_seq:
             raise SnapshotFormatError(f"message {sequence} comes after {store.last_seq}")
-        if sequence > store.last_seq + 1:
-            leave_gap(store, sequence, stamp_ns)
+        self._context.quota.admit(self.config.storage, size)
+        self._context.barrier.want(self)
+        if sequence > store.last_seq + 1 and not leave_gap(store, sequence, stamp_ns, _GAP_AT_ONCE):
+            return False
         expires_ns = expires_at(headers, stamp_ns) if headers else 0
         if expires_ns:
             store.append_expiring(subject, headers, payload, stamp_ns, expires_ns)
         else:
             store.append(subject, headers, payload, stamp_ns)
-        self._context.barrier.want(self)
+        return True
 
     def _close(self) -> None:
         """All messages are stored: what was deleted behind them is, too."""
@@ -279,6 +297,7 @@ class Receiving:
     def _over(self, error: Exception | None) -> None:
         self.is_over = True
         self._waiting.clear()
+        self._found.clear()
         if self._timer is not None:
             self._timer.cancel()
         held, self._held = self._held, []

@@ -48,6 +48,8 @@ class Registry:
         """Make a stream of a checked configuration."""
         context = self._context
         try:
+            if config.name in self.making:
+                raise StoreError(f"stream {config.name!r} is being restored")
             self.lost.check(config.name)
             store = context.storage.create_stream(config.name, memory=config.storage == "memory")
         except StoreError as error:

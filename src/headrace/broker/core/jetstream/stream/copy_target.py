@@ -104,12 +104,17 @@ class CopyTarget:
                 copier.go_on()
 
 
-def leave_gap(store: StreamStore, sequence: int, stamp_ns: int) -> None:
-    """See to it that the next message gets this sequence: those in between were never there."""
+def leave_gap(store: StreamStore, sequence: int, stamp_ns: int, most: int = 1 << 62) -> bool:
+    """See to it that the next message gets this sequence: those in between were never there.
+
+    Does about ``most`` sequences of it; whether that was all.
+    """
     missing = sequence - 1 - store.last_seq
     if not store.messages or missing > _PLACEHOLDERS_MAX:
         store.skip_to(sequence)
-        return
-    for _ in range(missing):
+        return True
+    first, some = store.last_seq + 1, min(missing, most)
+    for _ in range(some):
         store.append(_PLACEHOLDER, b"", b"", stamp_ns)
-    store.remove(range(sequence - missing, sequence))
+    store.remove(range(first, first + some))
+    return some == missing
