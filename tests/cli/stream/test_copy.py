@@ -11,8 +11,19 @@ import pytest
 import peers
 from headrace import sync
 from headrace.cli.stream.copying import COPIED
+from waiting import until_here
 
 Run = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def new(js: sync.JetStream, either_server: peers.ServerProcess) -> None:
+    """nats-server removes the files of the test before later, and a new stream might find them."""
+    place = either_server.store_dir
+    until_here(
+        lambda: not [path for path in place.rglob("ORDERS") if path.is_dir()],
+        "the files of ORDERS stay",
+    )
 
 
 def fill(js: sync.JetStream) -> None:
