@@ -95,4 +95,5 @@ def test_nothing_tells_where_to_go_on(
     assert at_server(*copy).status == 0
     there.stream("ORDERS").purge()
     assert "give --after SEQUENCE" in at_server(*copy).err
-    assert at_server(*copy, "--after", "3").lines == ["copied 2 later messages of ORDERS to ORDERS"]
+    told = at_server(*copy, "--after", "3", "--json").told
+    assert told == {"stream": "ORDERS", "created": False, "copied": 2}

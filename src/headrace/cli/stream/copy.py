@@ -70,13 +70,16 @@ async def copy(
     origin = await session.js.stream(stream)
     async with connected(place, session.output) as other:
         made = await find(other.js, to)
+        created = made is None
         if made is None:
             made = await _begin(session, origin, other.js, to, replicas, subjects, consumers, bar)
-            session.output.show({"created": to}, f"copied stream {stream} to {to}")
+            if session.output.is_text:
+                session.output.show({}, f"copied stream {stream} to {to}")
         spot = await place_of(made, origin) if after is None else await _after(made, after)
         count = await _go_on(session, origin, other.js, to, spot, endless=follow, bar=bar)
         session.output.show(
-            {"stream": to, "copied": count}, f"copied {count:,} later messages of {stream} to {to}"
+            {"stream": to, "created": created, "copied": count},
+            f"copied {count:,} later messages of {stream} to {to}",
         )
 
 
