@@ -23,6 +23,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from headrace.spark.query import Query
 from headrace.spark.source import JetStreamDataSource
 from sim.spark.procs import Killed, Proc
 
@@ -133,9 +134,10 @@ class Driver:
         self._limit: ReadLimit = self._reader.getDefaultReadLimit()
 
     def close(self) -> None:
-        driver = self._reader._driver
-        if driver is not None and driver._control is not None:
-            driver._control.link.close()
+        query = self._reader._query
+        if isinstance(query, Query):
+            for driver in query.drivers.values():
+                driver.hang_up()
 
     def run_batch(self) -> bool:
         """One trigger; False if there was nothing new."""

@@ -14,7 +14,7 @@ from headrace.broker.core.net.session import Session
 from headrace.broker.core.peer import Peer
 from headrace.client.net.handshake import parse_info
 from headrace.errors import ConnectFailedError
-from headrace.spark import driver, link, patience, reader, tail, tasks
+from headrace.spark import driver, link, patience, query, reader, tail, tasks
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
 from headrace.spark.sink import links, writer
@@ -132,7 +132,7 @@ class Broker:
             patch.setattr(tasks, "os", system)
             patch.setattr(links, "os", system)
             patch.setattr(Link, "open", self.connect)
-            patch.setattr(driver.Driver, "install_sigterm", lambda one: None)
+            patch.setattr(query.Query, "install_sigterm", lambda one: None)
             yield
 
 
