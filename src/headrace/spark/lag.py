@@ -18,6 +18,7 @@ from ..errors import ConfigurationError
 from .driver import Driver, Look, StreamLag
 from .options.lag import LagRule
 
+SCRAPE_S: Final = 5.0  # for a request to come, and for its answer to be taken
 _METRICS: Final = (
     ("headrace_spark_messages_behind", "Messages stored and not yet committed by the query."),
     ("headrace_spark_seconds_behind", "Age of the oldest of them; 0 if there are none."),
@@ -131,6 +132,8 @@ class MetricsPage:
         page = self
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = SCRAPE_S
+
             def do_GET(self) -> None:
                 found = self.path.partition("?")[0] == "/metrics"
                 body = page.text.encode() if found else b"metrics are at /metrics\n"
