@@ -25,6 +25,7 @@ import removals
 import report
 import scaling
 import spark
+import spark_sink
 import starting
 
 BENCHMARKS = (
@@ -45,6 +46,7 @@ BENCHMARKS = (
     "fairness",
     "groups",
     "spark",
+    "spark_sink",
 )
 
 
@@ -132,6 +134,7 @@ def _runs(arguments: argparse.Namespace) -> dict[str, Callable[[], object]]:
         ),
         "groups": lambda: groups.run(rounds, two, only),
         "spark": lambda: spark.run(rounds, only),
+        "spark_sink": lambda: spark_sink.run(rounds, servers),
     }
 
 

@@ -45,5 +45,5 @@ SABOTAGES: dict[str, tuple[Breaks, dict[str, Any]]] = {
     "no fence of markers": (_no_fence_of_markers, {}),
     "nobody waits": (_nobody_waits, {"recut": 0.9, "faults": 12, "slots": 6}),
     "nothing is compared": (_nothing_is_compared, {}),
-    "a later run is not minded": (_a_later_run_is_not_minded, {}),
+    "a later run is not minded": (_a_later_run_is_not_minded, {"faults": 14, "recut": 0.0}),
 }

@@ -17,7 +17,7 @@ from headrace.errors import ConnectFailedError
 from headrace.spark import driver, link, patience, query, reader, tail, tasks
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
-from headrace.spark.sink import links, writer
+from headrace.spark.sink import links, window, writer
 from headrace.wire import Parser
 from sim.spark.procs import Killed, here
 from sim.whole.plant import SECOND, Plant
@@ -123,7 +123,7 @@ class Broker:
             clock: Any = SimpleNamespace(
                 monotonic=lambda: self.now, sleep=self.sleep, time_ns=self._time_ns
             )
-            for module in (link, reader, driver, tail, writer):
+            for module in (link, reader, driver, tail, writer, window):
                 patch.setattr(module, "time", clock)
             patch.setattr(
                 patience.Patience.__init__, "__defaults__", (lambda: self.now, self.sleep)
@@ -176,7 +176,8 @@ class VirtualSocket:
     def sendall(self, data: bytes) -> None:
         # A reader that ends lets go of its consumer, maybe in the finalizer of a generator, where nothing
         # that happens could be told.
-        self._is_letting_go = data.startswith(b"UNSUB") or b".CONSUMER.DELETE." in data[:200]
+        if data != b"PONG\r\n":
+            self._is_letting_go = data.startswith(b"UNSUB") or b".CONSUMER.DELETE." in data[:200]
         try:
             self._step(True)
         except Killed:

@@ -183,7 +183,7 @@ def test_a_stream_made_again_ends_the_task_that_writes_to_the_old_one(out: Feed)
         yield from payloads(26, 50, size=5)
 
     with pytest.raises(StreamResetError, match="deleted and made again"):
-        write(exactly(out), made_again())
+        write(exactly(out, requestTimeout="300ms"), made_again())
     write(exactly(out), payloads(1, 50))
     assert rows_of(out) == numbered(1, 50)
 

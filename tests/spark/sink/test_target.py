@@ -72,6 +72,7 @@ def test_lifetimes_must_be_allowed(feed: Feed) -> None:
             {"markerPrefix": "_sink.X"},
             r"keeps its markers on '_sink\.X\.s\.\*', which stream",
         ),
+        ({**ATOMIC, "max_msg_size": 500}, {}, "takes 500 bytes a message"),
         ({**ATOMIC, "retention": "workqueue"}, {}, "has retention 'workqueue'"),
         (
             {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -11,7 +12,10 @@ import pytest
 from headrace.errors import ConfigurationError, JetStreamApiError
 from headrace.spark.link import Link
 from headrace.spark.options import Connection
+from headrace.spark.sink import window
 from headrace.spark.sink.dead_letters import BadRowError
+from headrace.spark.sink.rows import Rows
+from headrace.spark.sink.window import WindowPublisher
 from headrace.wire import parse_headers
 
 from ..conftest import Feed
@@ -20,11 +24,45 @@ from .sinks import columns, job, numbered, payloads, rows_of, stored, write
 Make = Callable[..., Feed]
 
 
-@pytest.mark.parametrize("window", ["1", "700", "8000"])
-def test_every_row_is_stored_in_order(feed: Feed, window: str) -> None:
-    last = 30 if window == "1" else 3000
-    assert write(job(feed, maxInFlight=window), payloads(1, last)).rows == last
+@pytest.mark.parametrize("most_wanted", [1, 7, 700, 8000])
+def test_every_row_is_stored_in_order_and_no_more_are_in_flight(
+    feed: Feed, most_wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    last = 30 if most_wanted < 10 else 3000
+    most = 0
+    take = WindowPublisher._take
+
+    def watch(publisher: WindowPublisher, rows: Rows) -> list[bytes]:
+        nonlocal most
+        made = take(publisher, rows)
+        most = max(most, len(publisher._unacked))
+        return made
+
+    monkeypatch.setattr(WindowPublisher, "_take", watch)
+    assert write(job(feed, maxInFlight=str(most_wanted)), payloads(1, last)).rows == last
     assert rows_of(feed) == numbered(1, last)
+    assert min(most_wanted, 500) <= most <= most_wanted
+
+
+def test_a_server_that_is_slow_to_acknowledge_is_given_fewer_messages_at_once(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that syncs after each message needs seconds for thousands, which would pass for lost."""
+    clock = [0.0]
+    monkeypatch.setattr(window, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    hear = WindowPublisher._hear
+    windows: list[int] = []
+
+    def slowly(publisher: WindowPublisher, at_most: int) -> None:
+        clock[0] += (len(publisher._unacked) - at_most) * 0.01  # 100 messages a second
+        hear(publisher, at_most)
+        windows.append(publisher._window)
+
+    monkeypatch.setattr(WindowPublisher, "_hear", slowly)
+    assert write(job(feed), payloads(1, 3000)).rows == 3000
+    assert rows_of(feed) == numbered(1, 3000)
+    assert max(windows) == 500
+    assert 50 <= min(windows) < 200
 
 
 def test_a_connection_that_breaks_loses_nothing_and_dedupe_doubles_nothing(

@@ -15,12 +15,11 @@ from .layout import Layout
 from .options import ACCEPTED, SinkOptions
 from .rows import Limits
 
-FIRST_CONNECT_S: Final = (
-    0.7  # a server that was never reached has a wrong URL, more likely than not
-)
-_HEADERS_RESERVED: Final = (
-    512  # bytes that a message of an atomic batch may have beside the row's own
-)
+FIRST_CONNECT_S: Final = 0.7
+"""A server that was never reached has a wrong URL, more likely than not."""
+_HEADERS_RESERVED: Final = 512
+"""Bytes that a message of an atomic batch may have beside the row's own."""
+_SIZE_LEAST: Final = 1024
 
 
 class Target(NamedTuple):
@@ -146,6 +145,11 @@ def _check_atomic(config: StreamConfig, options: SinkOptions) -> None:
         raise ACCEPTED.error(
             f"stream {name!r} refuses new messages of a subject that is full (discard_new_per_subject), and "
             "would refuse markers"
+        )
+    if 0 <= config.max_msg_size < _SIZE_LEAST:
+        raise ACCEPTED.error(
+            f"stream {name!r} takes {config.max_msg_size} bytes a message (max_msg_size); "
+            f"delivery=exactlyOnce needs {_SIZE_LEAST}, for its own headers and markers"
         )
     if options.marker_prefix.startswith("$"):
         raise ACCEPTED.error("markerPrefix cannot begin with '$': such subjects are the server's")

@@ -4,6 +4,7 @@ without its own.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Final
 
@@ -22,6 +23,10 @@ from .options import ACCEPTED
 from .rows import BadRow, Rows
 
 SEND_AT_ONCE: Final = 500
+WINDOW_FIRST: Final = 500
+WINDOW_LEAST: Final = 50
+QUICK_S: Final = 0.25  # for half a window: it may be larger
+SLOW_S: Final = 1.0  # … or must be smaller
 BYTES_IN_FLIGHT_MAX: Final = 16 * 1024 * 1024
 REFUSED_ROWS: Final = frozenset({10054, 10097, 10165})
 """Errors about one message: too large, headers too large, a wrong TTL. The next one may be taken."""
@@ -30,7 +35,8 @@ _Entry = tuple[bytes, bytes, bytes, int]  # subject, header block, payload, byte
 
 
 class WindowPublisher:
-    """Publishes rows in their order, ``max_in_flight`` or 16 MiB ahead of the acks.
+    """Publishes rows in their order, as far ahead of the acks as the server is quick, at most
+    ``max_in_flight`` or 16 MiB.
 
     Args:
         quiet_s: for how long nothing may come before the connection is given up.
@@ -57,6 +63,7 @@ class WindowPublisher:
         self._patience = patience
         self._bad_rows = bad_rows
         self._max_in_flight = max_in_flight
+        self._window = min(WINDOW_FIRST, max_in_flight)
         self._quiet_s = quiet_s
         self._link: Link | None = None
         self._prefix = b""
@@ -70,13 +77,31 @@ class WindowPublisher:
 
     def add(self, rows: Rows) -> None:
         """Publish rows; returns while some may still wait for their acks."""
-        for at in range(0, len(rows), SEND_AT_ONCE):
-            part = Rows(*(column[at : at + SEND_AT_ONCE] for column in rows))
+        at = 0
+        while at < len(rows):
+            room = self._window - len(self._unacked)
+            if room <= 0 or self._unacked_bytes > BYTES_IN_FLIGHT_MAX:
+                self._make_room()
+                continue
+            end = at + min(room, SEND_AT_ONCE)
+            part = Rows(*(column[at:end] for column in rows))
             self._persist(self._sender(part))
-            full = len(self._unacked) + SEND_AT_ONCE > self._max_in_flight
-            if full or self._unacked_bytes > BYTES_IN_FLIGHT_MAX:
-                self._persist(lambda: self._hear(self._max_in_flight // 2))
-                self._tell_refused()
+            at = end
+
+    def _make_room(self) -> None:
+        """Wait for half of the acks, and learn how many a server can give in a moment.
+
+        One that syncs after every message takes seconds for thousands; they would pass for lost.
+        """
+        begun, before = time.monotonic(), len(self._unacked)
+        left = min(self._window, before) // 2
+        self._persist(lambda: self._hear(left))
+        half_s = (time.monotonic() - begun) * self._window / 2 / (before - left)
+        if half_s < QUICK_S:
+            self._window = min(2 * self._window, self._max_in_flight)
+        elif half_s > SLOW_S:
+            self._window = max(self._window // 2, min(WINDOW_LEAST, self._max_in_flight))
+        self._tell_refused()
 
     def finish(self) -> None:
         """Wait until everything is acknowledged."""
