@@ -17,7 +17,7 @@ BENCH_ARGS ?=
 SOAK_ARGS ?=
 FUZZ_ARGS ?= --seconds 60
 
-.PHONY: help env demo test docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak fuzz lock clean
+.PHONY: help env demo test docs lint format types contracts blocking keywords bench soak faults cluster groups jobs-soak spark-kills fuzz lock clean
 
 help:  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,7 +65,8 @@ soak: env  ## kills, power cuts, damages, every fault of the disk's calls, 10,00
 	@HEADRACE_KILLS=$${HEADRACE_KILLS:-2000} HEADRACE_CUTS=$${HEADRACE_CUTS:-100} \
 		HEADRACE_FLIPS=$${HEADRACE_FLIPS:-100000} HEADRACE_FAULTS=$${HEADRACE_FAULTS:-all} \
 		HEADRACE_SEEDS=$${HEADRACE_SEEDS:-10000} \
-		HEADRACE_GROUP_SEEDS=$${HEADRACE_GROUP_SEEDS:-100000} HYPOTHESIS_PROFILE=soak \
+		HEADRACE_GROUP_SEEDS=$${HEADRACE_GROUP_SEEDS:-100000} \
+		HEADRACE_SPARK_SEEDS=$${HEADRACE_SPARK_SEEDS:-10000} HYPOTHESIS_PROFILE=soak \
 		$(BIN)/pytest -s tests/crash tests/sim --timeout=0 $(PYTEST_ARGS)
 
 faults: env  ## 1,000 lost connections and 10,000 cancelled calls on either server
@@ -81,6 +82,10 @@ groups: env  ## members of groups as processes: HEADRACE_GROUP_EVENTS (200) rand
 
 jobs-soak: env  ## 100,000 jobs while workers, the service and PostgreSQL are killed
 	@$(BIN)/python tests/jobs_load.py $(SOAK_ARGS)
+
+spark-kills: env  ## kill Spark's driver, its workers and the broker 15 times, in a query that writes exactly once
+	@HEADRACE_SPARK_KILLS=$${HEADRACE_SPARK_KILLS:-15} \
+		$(BIN)/pytest -s tests/spark/sink/test_kills.py --timeout=0 $(PYTEST_ARGS)
 
 fuzz: env  ## feed the parsers garbage (FUZZ_ARGS="conf --inputs 10000000 --processes 2 --total counts.json")
 	@$(BIN)/python fuzz/run.py $(FUZZ_ARGS)

@@ -134,6 +134,7 @@ class Driver:
         self._limit: ReadLimit = self._reader.getDefaultReadLimit()
 
     def close(self) -> None:
+        """The process is gone, and its connections with it."""
         query = self._reader._query
         if isinstance(query, Query):
             for driver in query.drivers.values():

@@ -10,6 +10,7 @@ import pytest
 from headrace.spark.sink import fenced
 from headrace.spark.sink.fenced import FencedPublisher
 from headrace.spark.sink.marker_store import MarkerStore
+from headrace.spark.sink.markers import next_plan
 from headrace.spark.sink.tally import Tally
 
 __all__ = ["SABOTAGES"]
@@ -31,7 +32,7 @@ def _nothing_is_compared(patch: pytest.MonkeyPatch) -> None:
 
 def _a_later_run_is_not_minded(patch: pytest.MonkeyPatch) -> None:
     """A zombie takes the plan back."""
-    really = fenced.next_plan
+    really = next_plan
 
     def stubborn(found: Any, newest: Any, batch: int, mine: Any, sink: str) -> Any:
         mine = mine._replace(made_ns=mine.made_ns + 1_000_000)

@@ -133,6 +133,8 @@ class Broker:
             patch.setattr(links, "os", system)
             patch.setattr(Link, "open", self.connect)
             patch.setattr(query.Query, "install_sigterm", lambda one: None)
+            given = (driver.Driver, lambda: self.now, self.sleep)
+            patch.setattr(query.Query.__init__, "__defaults__", given)
             yield
 
 

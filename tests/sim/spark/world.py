@@ -209,6 +209,7 @@ class World:
     # -- tasks
 
     def _run_tasks(self, driver: Driver, batch: int, work: list[bytes]) -> list[bytes]:
+        self.ledger.batch = batch
         waiting = list(range(len(work)))
         results: dict[int, bytes] = {}
         failures: Counter[int] = Counter()
@@ -281,7 +282,7 @@ class World:
     def _same_rows(self, attempt: Attempt) -> None:
         """A batch that runs again has the rows it had, byte by byte."""
         cut = json.dumps(self._cut)
-        self.ledger.compare((attempt.batch, attempt.partition, cut), attempt.seen)
+        self.ledger.compare(attempt.batch, (attempt.partition, cut), attempt.seen)
 
     def _leave_tasks(self) -> None:
         """The stage is over: what still runs is killed, or left behind on a machine that does not hear."""

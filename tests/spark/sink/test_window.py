@@ -91,6 +91,25 @@ def test_a_connection_that_breaks_loses_nothing_and_dedupe_doubles_nothing(
     assert write(job(feed, delivery="dedupe"), payloads(1, 10), batch=1).found == 0
 
 
+def test_a_connection_that_breaks_after_the_last_ack_is_no_error(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hear = WindowPublisher._hear
+    broken = []
+
+    def then_breaks(publisher: WindowPublisher, at_most: int) -> None:
+        hear(publisher, at_most)
+        if at_most == 0 and publisher._link is not None:
+            publisher._link._sock.shutdown(2)
+            broken.append(at_most)
+
+    monkeypatch.setattr(WindowPublisher, "_hear", then_breaks)
+    assert write(job(feed), payloads(1, 10)).rows == 10
+    assert write(job(feed), payloads(11, 20)).rows == 10
+    assert len(broken) == 2
+    assert rows_of(feed) == numbered(1, 20)
+
+
 def test_dedupe_without_a_batch_is_good_for_the_tasks_of_one_write(feed: Feed) -> None:
     one = job(feed, delivery="dedupe")
     write(one, payloads(1, 10), batch=None)

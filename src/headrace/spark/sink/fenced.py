@@ -126,8 +126,7 @@ class FencedPublisher:
         while len(self._tally):
             self._persist(lambda: self._step(at_end=True))
         self._tally.end()
-        if self._link is not None:
-            self._link.unsubscribe(self._sid)
+        self._links.end(self._sid)
 
     # -- steps
 

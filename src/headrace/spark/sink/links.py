@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Final
 
+from ...errors import ConnectionClosedError
 from ..link import Link
 from ..options import Connection
 
@@ -50,6 +51,15 @@ class Links:
         if self._link is not None:
             self._link.close()
             self._link = None
+
+    def end(self, sid: bytes) -> None:
+        """End a subscription of the task, which has heard all it wants."""
+        if self._link is None or not sid:
+            return
+        try:
+            self._link.unsubscribe(sid)
+        except ConnectionClosedError:
+            self.drop()  # it ended with the connection; the next task opens another one
 
     def give_back(self) -> None:
         """The task is done with the connection and has nothing under way on it."""

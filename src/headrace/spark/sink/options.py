@@ -120,7 +120,9 @@ SINK_OPTIONS: Final[tuple[Option, ...]] = (
     Option("onBadRow", "fail",
         "What to do with a row that makes no message (an invalid subject, a payload that is too large): "
         "fail, skip, or deadletter:<subject>, which publishes it to that subject of a stream.", _bad_rows),
-    Option("maxInFlight", "8000", "Messages of a task that wait for their acks together.", at_least(1)),
+    Option("maxInFlight", "8000",
+        "At most so many messages of a task wait for their acks together; fewer where acks are slow.",
+        at_least(1)),
     Option("reconnectTimeout", "2m",
         "How long tasks wait for a server that is away.", seconds),
 )

@@ -107,8 +107,7 @@ class WindowPublisher:
         """Wait until everything is acknowledged."""
         self._persist(lambda: self._hear(0))
         self._tell_refused()
-        if self._link is not None:
-            self._link.unsubscribe(self._sid)
+        self._links.end(self._sid)
 
     # -- sending
 

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from ..sentences import in_one_sentence
 from .layout import columns_of, lay_out
 from .markers import PlanId
 from .options import ACCEPTED, parse_sink_options
@@ -49,6 +50,13 @@ def make_job(
     Raises:
         ConfigurationError: an option, a column or the stream is wrong.
     """
+    with in_one_sentence():
+        return _checked(raw, schema, overwrite, streaming=streaming)
+
+
+def _checked(
+    raw: Mapping[str, str], schema: StructType, overwrite: bool, *, streaming: bool
+) -> Job:
     options = parse_sink_options(raw, streaming=streaming)
     if overwrite:
         how = "outputMode('append'), or foreachBatch" if streaming else "mode('append')"
@@ -67,7 +75,8 @@ class JetStreamWriter(DataSourceArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return TaskDone(write_rows(self._job, current_task(), iterator))
+        with in_one_sentence():
+            return TaskDone(write_rows(self._job, current_task(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _say(messages, self._job.options.stream)
@@ -83,7 +92,8 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return TaskDone(write_rows(self._job, current_task(), iterator))
+        with in_one_sentence():
+            return TaskDone(write_rows(self._job, current_task(), iterator))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         _say(messages, self._job.options.stream, f"batch {batchId}: ")
